@@ -196,7 +196,7 @@ def alone(work: Callable[..., T], *arguments: object) -> T:
         context: Any = multiprocessing.get_context("forkserver")
         # Loaded once, and not used there: no threads are started that a copy would miss.
         context.set_forkserver_preload(
-            ["splinecam.network.capture", "splinecam._partition", "torch._dynamo"]
+            ["splinecam.network.capture", "splinecam.partitions.partition", "torch._dynamo"]
         )
     else:
         context = multiprocessing.get_context("spawn")

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 import splinecam as sc
 from splinecam.engine.run import Outcome
-from splinecam.geometry.frame import Frame
+from splinecam.geometry.domain import Frame
 from splinecam.network.program import Program
 
 # Rows of a batch: the fastest of these counts. With fewer rows the same few would stay in the

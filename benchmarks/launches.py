@@ -53,8 +53,7 @@ TABLE = Table(
 def by_default(model: torch.nn.Module, shape: tuple[int, ...]) -> Callable[..., Outcome]:
     """What ``device="auto"`` does after the capture."""
     try:
-        from splinecam.engine.first_device import first_device
-        from splinecam.engine.plan import Plan
+        from splinecam.engine.plan import Plan, first_device
     except ImportError:  # versions that always choose the GPU
         return partial(run, capture(model, shape, device=CUDA))
     program = capture(model, shape, device=first_device("auto", model, shape))

@@ -6,10 +6,10 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam._partition import Partition, assemble
-from splinecam.analysis.smoothing import Smoothing, SmoothLayer
 from splinecam.engine.run import run
 from splinecam.network.capture import capture
+from splinecam.partitions.partition import Partition, assemble
+from splinecam.questions.partition_data import Smoothing, SmoothLayer
 
 
 def bounded(seed: int = 0, outputs: int = 3, largest: float = 0.05) -> Partition:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam.analysis.curves import Curves
+from splinecam.questions.curves import Curves
 
 
 def plane(domain: sc.Domain | None = None) -> sc.Partition:

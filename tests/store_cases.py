@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam.stores.filling import fill
+from splinecam.stores.result_store import fill
 
 PROCESSES: Any = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["splinecam.grids", "torch"])

@@ -32,7 +32,7 @@ MADE_BY_HAND = {"Domain", "Max", "Min", "Residual"}
 MADE_BY_HAND |= {"PiecewiseLinear", "PeriodicEncoding", "Maxout", "GroupSort"}
 
 # Functions of which the signature is shown, and not the overloads.
-ONE_SIGNATURE = (("splinecam._partitioning", "partition"), ("splinecam._sweep", "sweep"))
+ONE_SIGNATURE = (("splinecam.jobs.partitioning", "partition"), ("splinecam.jobs.sweep", "sweep"))
 
 # "edges: (N,) ..." at the start of a paragraph or of a sentence: a parameter or a field.
 NAMES = re.compile(r"(?:^|(?<=[;.)] ))((?:[a-z]\w*|[A-Z])(?:, [a-z]\w*)*):(?= |$)")

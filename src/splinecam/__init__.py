@@ -13,29 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from splinecam import nn
-    from splinecam._captured import Captured, capture
-    from splinecam._difference import difference
-    from splinecam._freeze import Frozen, freeze
-    from splinecam._partition import Partition, Region, Unresolved, load
-    from splinecam._partitioning import partition
-    from splinecam._sweep import sweep
-    from splinecam.analysis.band import Band
-    from splinecam.analysis.boundary import Boundary, LevelSet
-    from splinecam.analysis.class_regions import ClassRegions
-    from splinecam.analysis.comparison import Comparison, compare
-    from splinecam.analysis.counts import Counts
-    from splinecam.analysis.difference import Difference
-    from splinecam.analysis.disagreement import Disagreement
-    from splinecam.analysis.gap import Gap
-    from splinecam.analysis.neurons import NeuronCurves
-    from splinecam.analysis.path_partition import PathPartition
-    from splinecam.analysis.preimage import Preimage
-    from splinecam.analysis.property_check import PropertyCheck
-    from splinecam.analysis.segment_partitions import SegmentPartitions
-    from splinecam.analysis.smoothing import Smoothing, SmoothLayer
-    from splinecam.analysis.stats import Stats
-    from splinecam.analysis.topology import Topology
-    from splinecam.atlas.atlas import Atlas
     from splinecam.errors import (
         CaptureError,
         DataError,
@@ -46,24 +23,38 @@ if TYPE_CHECKING:
         UnsupportedOpError,
         ValidationError,
     )
+    from splinecam.files.loading import load_model
+    from splinecam.files.properties import Conjunction, OutputCondition, Property, PropertyCase
+    from splinecam.files.scikit_learn import from_sklearn
+    from splinecam.files.vnnlib import read_vnnlib
     from splinecam.geometry.domain import Domain
     from splinecam.geometry.paths import Path, SegmentBatch
-    from splinecam.grids import Grid, grid, open_grid
-    from splinecam.importing.loading import load_model
-    from splinecam.importing.properties import (
-        Conjunction,
-        OutputCondition,
-        Property,
-        PropertyCase,
-    )
-    from splinecam.importing.scikit_learn import from_sklearn
-    from splinecam.importing.vnnlib import read_vnnlib
+    from splinecam.jobs.difference import difference
+    from splinecam.jobs.partitioning import partition
+    from splinecam.jobs.sweep import sweep
     from splinecam.network.ops import op_table
     from splinecam.network.ops.register import register_op, unregister_op
+    from splinecam.partitions.captured import Captured, capture
+    from splinecam.partitions.frozen import Frozen, Gap, freeze
+    from splinecam.partitions.partition import Partition, Region, Unresolved, load
+    from splinecam.questions.boundary import Boundary, LevelSet
+    from splinecam.questions.certainty import Band
+    from splinecam.questions.class_regions import ClassRegions
+    from splinecam.questions.comparison import Comparison, Counts, compare
+    from splinecam.questions.difference import Difference, Disagreement
+    from splinecam.questions.neurons import NeuronCurves
+    from splinecam.questions.partition_data import Smoothing, SmoothLayer
+    from splinecam.questions.paths import PathPartition
+    from splinecam.questions.preimage import Preimage
+    from splinecam.questions.property_check import PropertyCheck
+    from splinecam.questions.segment_partitions import SegmentPartitions
+    from splinecam.questions.stats import Stats
+    from splinecam.questions.topology import Topology
+    from splinecam.tiles.atlas import Atlas
     from splinecam.training import Movie, Run, Snapshot, Watch, movie, open_run, watch
+    from splinecam.training.grid import Grid, grid, open_grid
     from splinecam.viewer.page import to_html
-    from splinecam.viewer.viewer import Selection, Viewer
-    from splinecam.viewer.viewing import view
+    from splinecam.viewer.viewer import Selection, Viewer, view
 
 __version__ = "0.1.0"
 
@@ -195,7 +186,7 @@ if not TYPE_CHECKING:  # which would take any name for one of ours
             except ModuleNotFoundError as error:
                 if error.name != place:
                     raise
-        from splinecam._util.nearest_names import no_attribute
+        from splinecam._util.text import no_attribute
 
         raise no_attribute(f"module {__name__!r}", name, __all__)
 

@@ -4,18 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = [
-    "CaptureError",
-    "DataError",
-    "DomainError",
-    "FileError",
-    "LimitError",
-    "OffendingOp",
-    "SplineCamError",
-    "UnsupportedOpError",
-    "ValidationError",
-]
-
 
 class SplineCamError(Exception):
     """Base class of every error that SplineCam raises on purpose."""

@@ -17,8 +17,6 @@ from torch import Tensor, nn
 
 from splinecam.network.ops.register import Table, register_table
 
-__all__ = ["GroupSort", "Maxout", "PeriodicEncoding", "PiecewiseLinear"]
-
 Extrapolate = Literal["linear", "constant", "periodic"]
 
 

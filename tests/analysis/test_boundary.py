@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam.analysis.boundary import Boundary, LevelSet
-from splinecam.analysis.curves import Curves
 from splinecam.errors import SplineCamError
+from splinecam.questions.boundary import Boundary, LevelSet
+from splinecam.questions.curves import Curves
 from splinecam.testing import Abs, Max
 from strategies import dense, mlp
 

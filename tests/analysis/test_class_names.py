@@ -52,7 +52,7 @@ def test_names_can_be_set_later() -> None:
 
 
 def test_names_are_checked_before_anything_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splinecam._partition.run", None)
+    monkeypatch.setattr("splinecam.partitions.partition.run", None)
     with pytest.raises(ValueError, match="names has 2 entries, but there are 3 classes"):
         sc.partition(network(3), BOX, names=["a", "b"])
     with pytest.raises(ValueError, match="2 classes: the class at or below the level"):

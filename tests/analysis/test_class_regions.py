@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam.analysis.class_regions import ClassPolygon
+from splinecam.questions.class_regions import ClassPolygon
 from splinecam.testing import Abs, Max
 from strategies import dense
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from torch import nn
 
 import splinecam as sc
-from splinecam.analysis.counts import Counts
+from splinecam.questions.comparison import Counts
 from splinecam.testing import Abs
 from strategies import dense, examples, lattice_networks, mlp
 

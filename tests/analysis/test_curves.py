@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from handmade import curves_of, plane
-from splinecam._util.connectivity import chains
-from splinecam.analysis.curves import Curves
+from splinecam._util.graphs import chains
+from splinecam.questions.curves import Curves
 from strategies import examples
 
 SQUARE = [[0.0, 0.0], [2.0, 0.0], [2.0, 1.0], [0.0, 1.0]]

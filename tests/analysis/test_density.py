@@ -11,7 +11,7 @@ from scipy import integrate
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam.analysis.density import Density, _disk_in_polygon
+from splinecam.questions.sampling import Density, _disk_in_polygon
 from strategies import Net, domains, examples, nets
 
 F64 = torch.float64

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam.testing.oracle.difference import exact_difference
+from splinecam.testing.oracle.boundary import exact_difference
 
 F64 = torch.float64
 

@@ -13,8 +13,8 @@ from torch import Tensor
 import splinecam as sc
 from handmade import curves_of, loose, plane
 from splinecam._util.bvh import BoxTree
-from splinecam.analysis.curves import Curves
-from splinecam.geometry.distances import closest
+from splinecam.geometry.point_location import closest
+from splinecam.questions.curves import Curves
 from strategies import examples
 
 F64 = torch.float64

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 import splinecam as sc
 from splinecam._util.backend import using
 from splinecam._util.tolerances import SAFETY
-from splinecam.analysis import neurons as module
-from splinecam.analysis.neurons import NeuronCurves
 from splinecam.network.nonlinearities import MaxNonlinearity, SortNonlinearity
 from splinecam.network.ops import register
 from splinecam.nn import GroupSort, Maxout, PiecewiseLinear
+from splinecam.questions import neurons as module
+from splinecam.questions.neurons import NeuronCurves
 from strategies import Net, dense, domains, examples, maxima_nets, mlp, nets
 
 

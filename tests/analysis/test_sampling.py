@@ -9,7 +9,7 @@ from torch import nn
 
 import splinecam as sc
 from handmade import curves_of, loose, plane
-from splinecam.analysis.sampling import choose
+from splinecam.questions.sampling import choose
 
 F64 = torch.float64
 

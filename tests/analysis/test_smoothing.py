@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 import splinecam as sc
 from bounded import bounded
-from splinecam._partition import Partition
-from splinecam._util.csr import owners_of
-from splinecam.analysis.band import Band
+from splinecam._util.arrays import owners_of
+from splinecam.partitions.partition import Partition
+from splinecam.questions.certainty import Band
 
 
 def places(part: Partition, count: int = 20_000) -> tuple[Tensor, Tensor, Tensor]:

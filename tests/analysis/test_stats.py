@@ -13,12 +13,12 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam._util import optional
+from splinecam._util import text as optional
 from splinecam._util.backend import using
-from splinecam.analysis.comparison import Comparison, compare
-from splinecam.analysis.measures import _norms, shapes, slopes, slopes_in_input_space, table
-from splinecam.analysis.stats import Stats, stats
 from splinecam.geometry.subdivision import polygon_mesh
+from splinecam.questions.comparison import Comparison, compare
+from splinecam.questions.measures import _norms, shapes, slopes, slopes_in_input_space, table
+from splinecam.questions.stats import Stats, stats
 from splinecam.testing import Abs
 from strategies import dense
 

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam.analysis.reference_model import run_real
-from splinecam.analysis.validate import check_mesh
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
+from splinecam.questions.model_checks import run_real
+from splinecam.questions.validate import check_mesh
 
 
 @pytest.fixture
@@ -53,8 +53,8 @@ class Work:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.points = self.with_gradient = self.told = 0
         self.total: int | None = None
-        monkeypatch.setattr("splinecam.analysis.model_checks.run_real", self.run_real)
-        monkeypatch.setattr("splinecam.analysis.validate.progress_bar", self.bar)
+        monkeypatch.setattr("splinecam.questions.model_checks.run_real", self.run_real)
+        monkeypatch.setattr("splinecam.questions.validate.progress_bar", self.bar)
 
     @contextmanager
     def run_real(self, *args: Any, **options: Any) -> Iterator[Callable[[Tensor], Tensor]]:

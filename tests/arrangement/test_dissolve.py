@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from splinecam.analysis.validate import check_mesh
+from splinecam.arrangement.crossings import Functions
 from splinecam.arrangement.dissolve import dissolve
-from splinecam.arrangement.functions import Functions
 from splinecam.arrangement.refine import refine
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
+from splinecam.questions.validate import check_mesh
 
 SQUARE = [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]]
 LINES = torch.tensor(

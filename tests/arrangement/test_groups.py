@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from splinecam._util.tolerances import EPS
-from splinecam.arrangement.envelope import CandidateFaces, find_candidates
-from splinecam.arrangement.groups import Groups
+from splinecam.arrangement.envelope import CandidateFaces, Groups, find_candidates
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.subdivision import polygon_mesh
 from splinecam.network.capture import capture

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 import splinecam as sc
 from rational import Point, distance, exact, outputs, root, square_from_segment, winding
 from splinecam._util.tolerances import EPS, SAFETY, UV_ERROR
-from splinecam.analysis.curves import Curves
 from splinecam.geometry.point_location import Locator
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
-from splinecam.plot.raster import Cells, Grid
+from splinecam.plot.rasters import Cells, Grid
+from splinecam.questions.curves import Curves
 from strategies import Net, dense, domains, examples, nets
 
 F64 = torch.float64

@@ -8,14 +8,14 @@ from torch import Tensor
 
 from splinecam._util.backend import using
 from splinecam._util.tolerances import EPS
-from splinecam.analysis.validate import check_mesh
 from splinecam.arrangement import zero_sets
 from splinecam.arrangement.chords import FaceBoundaries
-from splinecam.arrangement.functions import Functions
+from splinecam.arrangement.crossings import Functions
 from splinecam.arrangement.refine import refine
 from splinecam.arrangement.refinement import Refinement
 from splinecam.errors import LimitError
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
+from splinecam.questions.validate import check_mesh
 
 SQUARE = torch.tensor([[-1, -1], [1, -1], [1, 1], [-1, 1]], dtype=torch.float64)
 
@@ -129,7 +129,7 @@ def test_both_ways_to_insert_chords_make_the_same_faces(
     meshes = []
     for careful in (False, True):
         if careful:
-            monkeypatch.setattr("splinecam.arrangement.insert_chords.insert_at_once", all_faces)
+            monkeypatch.setattr("splinecam.arrangement.refine.insert_at_once", all_faces)
         mesh = cut(*first.tolist()).mesh
         meshes.append(cut(*second.tolist(), mesh=mesh).mesh)
     fast, slow = meshes

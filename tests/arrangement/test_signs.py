@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from splinecam.arrangement.signs import SignWriter, set_bits
+from splinecam.arrangement.crossings import SignWriter, set_bits
 
 
 @pytest.mark.parametrize("m", [1, 7, 63, 64, 65, 200])

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import splinecam
-from splinecam._partition import Partition
 from splinecam.geometry.domain import Domain
+from splinecam.partitions.partition import Partition
 from splinecam.testing import Max, assert_same_cells, assert_valid, exact_partition
 from strategies import dense
 

@@ -16,18 +16,19 @@ from torch import nn
 
 import splinecam as sc
 from atlas_cases import DOMAIN, SMALL, network
-from splinecam.atlas import storing, writing
-from splinecam.atlas.borders import BORDER, Border
-from splinecam.atlas.inserting import insert_missing, insert_vertices
-from splinecam.atlas.making import Sizes
-from splinecam.atlas.manifest import Manifest
-from splinecam.atlas.seams import Missing, Seams
-from splinecam.atlas.storing import compute_atlas
-from splinecam.atlas.tile_files import read_array, read_mesh
 from splinecam.engine.artificial_cuts import ARTIFICIAL
 from splinecam.errors import FileError, LimitError, SplineCamError
 from splinecam.geometry.checks import check_mesh, check_tile
 from splinecam.geometry.subdivision import Mesh
+from splinecam.tiles import spreading as storing
+from splinecam.tiles import unit_files as writing
+from splinecam.tiles.making import Sizes
+from splinecam.tiles.manifest import Manifest
+from splinecam.tiles.seams import Missing, Seams, insert_missing, insert_vertices
+from splinecam.tiles.spreading import compute_atlas
+from splinecam.tiles.tile_files import read_array, read_mesh
+from splinecam.tiles.unit_files import BORDER_FILE as BORDER
+from splinecam.tiles.unit_files import Border
 
 
 @pytest.fixture(scope="module")

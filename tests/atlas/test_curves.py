@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from atlas_cases import Both, Ring, network
-from splinecam.analysis.curves import Curves
-from splinecam.atlas.extracting import extract
+from splinecam.questions.curves import Curves
+from splinecam.tiles.extracting import extract
 
 
 @pytest.fixture(scope="module", params=[Ring, network])

@@ -13,10 +13,9 @@ import torch
 
 import splinecam as sc
 from atlas_cases import Both, network
-from splinecam.atlas.large_pictures import few_edges
-from splinecam.atlas.shown import Shown
-from splinecam.atlas.windows import middle_window
 from splinecam.errors import DomainError
+from splinecam.tiles.extracting import middle_window
+from splinecam.tiles.pictures import Shown, few_edges
 
 DOMAIN = sc.Domain.polygon([[-3, -3], [3, -2], [2, 3], [-2, 2]])
 WINDOW = (-0.5, -0.25, 1.0, 0.5)

@@ -12,7 +12,7 @@ from torch import nn
 
 import splinecam as sc
 from atlas_cases import DOMAIN, Both, Lattice, network
-from splinecam.atlas.order_statistics import OrderStatistics, quantiles
+from splinecam.tiles.stats import OrderStatistics, quantiles
 
 
 @pytest.fixture(scope="module", params=[Lattice, network])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from splinecam.cli import main
-from splinecam.cli.completion import SHELLS
+from splinecam.cli.console import SHELLS
 from splinecam.cli.parser import COLORS
 
 pytest.importorskip("shtab")

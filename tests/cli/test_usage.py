@@ -12,7 +12,7 @@ import pytest
 import splinecam as sc
 from splinecam.cli import main
 from splinecam.cli.console import in_options
-from splinecam.cli.option_types import amount, bytes_of_memory, device
+from splinecam.cli.parser import amount, bytes_of_memory, device
 from splinecam.cli.usage import parse
 
 PARTITION = "partition m:f --out x"
@@ -199,8 +199,8 @@ def test_the_help_does_not_wait_for_torch() -> None:
 
 def test_partition_is_the_function_whatever_is_imported_first() -> None:
     code = """if True:
-        import splinecam._partition
-        from splinecam._partition import Partition
+        import splinecam.partitions.partition
+        from splinecam.partitions.partition import Partition
         from splinecam import partition
         assert splinecam.Partition is Partition
         print(type(partition).__name__, type(splinecam.partition).__name__)

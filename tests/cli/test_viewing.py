@@ -14,7 +14,7 @@ import torch
 
 import splinecam as sc
 from splinecam.cli import main
-from splinecam.viewer import viewing
+from splinecam.viewer import viewer as viewing
 from splinecam.viewer.session import Session
 
 CODE = """

@@ -13,15 +13,15 @@ from torch import Tensor, nn
 
 import splinecam as sc
 from checks import ATOL, assert_same_partition
-from splinecam._partition import Partition, assemble
 from splinecam.engine.activations import LayerInput, State
-from splinecam.engine.cut_lines import CutLines, RegionSample, choose_lines, sample_regions
+from splinecam.engine.artificial_cuts import CutLines, RegionSample, choose_lines, sample_regions
 from splinecam.engine.plan import Plan
 from splinecam.engine.run import Run, TooLarge, first_state
-from splinecam.geometry.frame import Frame
+from splinecam.geometry.domain import Frame
 from splinecam.geometry.subdivision import polygon_mesh
 from splinecam.network.capture import capture
 from splinecam.network.nonlinearities import Nonlinearity
+from splinecam.partitions.partition import Partition, assemble
 from splinecam.testing import GroupSort, Max, assert_same_cells, assert_valid, exact_partition
 from strategies import Net, domains, examples, maxima_nets, nets
 

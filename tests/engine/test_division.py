@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 from splinecam import Domain
-from splinecam._partition import assemble
 from splinecam.engine.division import Coarse, Ready, begin, shares
 from splinecam.engine.plan import Plan
 from splinecam.engine.run import Run, join_states, run
 from splinecam.network.capture import capture
+from splinecam.partitions.partition import assemble
 
 
 def _network(pooled: bool) -> nn.Module:

@@ -8,12 +8,11 @@ from torch import Tensor, nn
 
 import splinecam as sc
 from checks import follow_lines
-from splinecam.arrangement import breakpoints as breakpoints
 from splinecam.engine import evaluate
-from splinecam.engine.line_values import LineTerms, running_sums
+from splinecam.engine.evaluate import LineTerms, running_sums
 from splinecam.engine.plan import DIRECT, StagePlan
 from splinecam.engine.run import run
-from splinecam.geometry.interpolation import Breakpoints, InterpolatedVertices
+from splinecam.geometry.subdivision import Breakpoints, InterpolatedVertices
 from splinecam.network.capture import capture
 
 

@@ -14,12 +14,11 @@ from torch import nn
 
 import splinecam as sc
 from splinecam._util.tolerances import OVERLAY_SLACK
-from splinecam.engine import common
-from splinecam.engine.common import run_both
-from splinecam.engine.overlaying import lines_coincide
+from splinecam.engine import overlay as common
+from splinecam.engine.overlay import lines_coincide, run_both
 from splinecam.engine.plan import Plan
 from splinecam.engine.run import Outcome, run
-from splinecam.geometry.frame import Frame
+from splinecam.geometry.domain import Frame
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
 from splinecam.kernels import Kernel, available
 from splinecam.network.capture import capture

@@ -15,8 +15,7 @@ from torch import nn
 import splinecam as sc
 from splinecam._util import options
 from splinecam.engine.batched import run_batch
-from splinecam.engine.first_device import first_device
-from splinecam.engine.plan import Place, Plan, crossing_units, vertices_after
+from splinecam.engine.plan import Place, Plan, crossing_units, first_device, vertices_after
 from splinecam.engine.run import Outcome, run
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
 from splinecam.network.capture import capture

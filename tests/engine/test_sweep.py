@@ -15,16 +15,21 @@ from hypothesis import strategies as st
 from torch import nn
 
 import splinecam as sc
-from splinecam import _sweeping as windows
-from splinecam._partition import Partition, assemble
 from splinecam._util.backend import using
-from splinecam.arrangement.edge_crossings import Ambiguities
+from splinecam.arrangement.crossings import Ambiguities
 from splinecam.engine import batched as together
 from splinecam.engine import run as engine
 from splinecam.engine.activations import State
-from splinecam.engine.batched import batch_mesh, select_domains, split_ambiguities, split_batch
-from splinecam.engine.windows import _groups
+from splinecam.engine.batched import (
+    _groups,
+    batch_mesh,
+    select_domains,
+    split_ambiguities,
+    split_batch,
+)
 from splinecam.geometry.domain import Domain
+from splinecam.jobs import sweep as windows
+from splinecam.partitions.partition import Partition, assemble
 from strategies import ImageNet, Net, dense, domains, examples, image_nets, maxima_nets, mlp, nets
 
 INTEGERS = ("edges", "offsets", "corners", "edge_layer", "edge_unit", "vertex_layer")

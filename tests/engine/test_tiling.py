@@ -11,12 +11,12 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam._partition import Partition
 from splinecam.engine import plan
 from splinecam.engine.plan import free_memory
 from splinecam.engine.run import run
 from splinecam.engine.tiling import Tile, cut_in_two, join_tiles
 from splinecam.network.capture import capture
+from splinecam.partitions.partition import Partition
 
 
 def mlp(*widths: int) -> nn.Module:
@@ -110,7 +110,7 @@ def test_a_vertex_that_only_one_tile_has_becomes_a_corner_of_both():
         vertex_layer=torch.cat([left.mesh.vertex_layer, torch.tensor([0])]),
     )
     glued, _ = join_tiles(mesh, [Tile(grown, left.vertex_ids), right])
-    from splinecam.analysis.validate import check_mesh
+    from splinecam.questions.validate import check_mesh
 
     area = float(mesh.areas_and_centroids()[0].sum())
     assert all(check.ok for check in check_mesh(glued, area))

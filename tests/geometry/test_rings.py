@@ -5,9 +5,9 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam._util.connectivity import cycles, long_cycles
-from splinecam._util.csr import lengths, owners_of
-from splinecam.geometry.rings import Outlines, outlines
+from splinecam._util.arrays import lengths, owners_of
+from splinecam._util.graphs import cycles, long_cycles
+from splinecam.geometry.outlines import Outlines, outlines
 from splinecam.geometry.subdivision import Mesh
 
 

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 
 import splinecam as sc
 import store_cases
-from splinecam.analysis.batch_stats import BATCHED
+from splinecam.questions.stats import BATCHED
 from splinecam.stores.untrusted import seal
 from store_cases import domains, network, networks
 

@@ -11,8 +11,7 @@ import torch
 from torch import nn
 
 from importing.onnx_files import graph_model, node, saved
-from splinecam.network.layer_graph import Call, Input, Weight
-from splinecam.network.layer_shapes import blank_result
+from splinecam.network.layer_graph import Call, Input, Weight, blank_result
 
 IMAGE = (2, 4, 9, 7)
 LAYERS = [

@@ -12,7 +12,7 @@ import torch
 import splinecam as sc
 from importing.onnx_files import FLOAT, graph_model, helper, node, onnx, reference, saved
 from splinecam.cli import main
-from splinecam.importing.onnx_rules import FOLDS, REJECTED, RULES
+from splinecam.files.onnx_rules import FOLDS, REJECTED, RULES
 
 
 def weights(*shape: int) -> Any:

@@ -12,9 +12,9 @@ import torch
 import splinecam as sc
 from importing.onnx_cases import CASES, Case
 from importing.onnx_files import DOUBLE, reference, saved
-from splinecam.importing.onnx_rules import RULES, onnx_table_markdown
+from splinecam.files.onnx_rules import RULES, onnx_table_markdown
 from splinecam.network.capture.capturing import captured_by_walk
-from splinecam.network.smooth_scalar import SmoothScalar
+from splinecam.network.nonlinearities import SmoothScalar
 
 _EPS = float(np.finfo(np.float32).eps)
 _MOST_VERTICES = 10_000

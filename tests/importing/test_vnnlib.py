@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import splinecam as sc
 from splinecam.errors import DomainError, FileError
-from splinecam.importing.vnnlib_formulas import Case
+from splinecam.files.vnnlib_reader import Case
 
 F64 = torch.float64
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import splinecam as sc
 from splinecam.cli import main
 from splinecam.errors import FileError, SplineCamError
-from splinecam.importing.weights import load_weights
+from splinecam.files.loading import load_weights
 
 CODE = """
 import torch

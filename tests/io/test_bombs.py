@@ -17,8 +17,8 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam.cli.samples import read_samples
-from splinecam.importing.weights import load_weights
+from splinecam.cli.models import read_samples
+from splinecam.files.loading import load_weights
 from splinecam.network.model_files import kind_of_file
 from splinecam.stores.result_store import ResultStore, results_in
 

@@ -14,7 +14,7 @@ from torch import nn
 
 import splinecam as sc
 from export_cases import CASES, found, mlp, partition_of
-from splinecam.io import geojson
+from splinecam.partitions import exports as geojson
 
 
 @pytest.fixture(params=CASES)

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam.io import partition_files
+from splinecam.partitions import partition_files
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
@@ -100,7 +100,10 @@ def test_a_file_of_the_version_before_is_read() -> None:
 def test_pickles_name_a_function_that_stays() -> None:
     content = (FIXTURES / "partition_version1.npz").read_bytes()
     restore, (_, *others) = sc.load(io.BytesIO(content)).__reduce__()
-    assert f"{restore.__module__}.{restore.__qualname__}" == "splinecam._partition._unpickled"
+    assert (
+        f"{restore.__module__}.{restore.__qualname__}"
+        == "splinecam.partitions.partition._unpickled"
+    )
     assert len(restore(content, *others)) == 14
 
 

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 import splinecam as sc
 from export_cases import CASES, partition_of
-from splinecam.io import ply, vtk
-from splinecam.io.surfaces import surface_of
+from splinecam.partitions import exports as ply
+from splinecam.partitions import exports as vtk
+from splinecam.partitions.exports import surface_of
 
 FORMATS = ("vtp", "vtk")
 

@@ -16,15 +16,15 @@ from torch import nn
 
 import splinecam as sc
 from kernel_cases import NETS, assert_same_mesh, assert_same_refinement, mlp
-from splinecam.arrangement import breakpoints as breakpoints
 from splinecam.arrangement import dissolve as dissolving
 from splinecam.arrangement import envelope, envelope_chords, maxima, refine
+from splinecam.arrangement import refinement as breakpoints
 from splinecam.engine.batched import run_batch
 from splinecam.engine.plan import Place, Plan
 from splinecam.engine.run import Outcome, run
 from splinecam.kernels import gpu, gpu_kernel_for
 from splinecam.kernels.gpu import GpuKernel
-from splinecam.kernels.structures import source_of, structures
+from splinecam.kernels.library import source_of, structures
 from splinecam.network.capture import capture
 
 CPU = torch.device("cpu")

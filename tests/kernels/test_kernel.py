@@ -19,16 +19,14 @@ import splinecam as sc
 from checks import assert_exact, follow_lines
 from kernel_cases import INTEGER_ARRAYS, NETS, assert_same_mesh, assert_same_refinement, mlp
 from splinecam._util.tolerances import EPS
-from splinecam.arrangement import breakpoints as breakpoints
 from splinecam.arrangement import refine
-from splinecam.arrangement.functions import Functions
-from splinecam.arrangement.signs import set_bits
+from splinecam.arrangement import refinement as breakpoints
+from splinecam.arrangement.crossings import Functions, set_bits
 from splinecam.engine import activations as state
 from splinecam.engine import run as engine
 from splinecam.engine.batched import run_batch
 from splinecam.engine.run import Outcome, run
-from splinecam.geometry.interpolation import InterpolatedVertices
-from splinecam.geometry.subdivision import Mesh, polygon_mesh
+from splinecam.geometry.subdivision import InterpolatedVertices, Mesh, polygon_mesh
 from splinecam.kernels import (
     Dense,
     Kernel,

@@ -25,8 +25,7 @@ from torch.nn.utils import parametrize
 
 import splinecam as sc
 from splinecam.network.capture import capture, capturing
-from splinecam.network.capture.cache import clear, lookup
-from splinecam.network.capture.fingerprint import Opaque, fingerprint
+from splinecam.network.capture.cache import Opaque, clear, fingerprint, lookup
 from splinecam.network.program import Program
 
 Change = Callable[[Any], Any]

@@ -33,7 +33,7 @@ from splinecam.network.curves import (
     Softsign,
     Tanh,
 )
-from splinecam.network.smooth_scalar import apply_curve
+from splinecam.network.nonlinearities import apply_curve
 
 Real = Any
 mp = mpmath.mp.clone()

@@ -33,6 +33,7 @@ from splinecam.network.nonlinearities import (
     MaxNonlinearity,
     Nonlinearity,
     PiecewiseScalar,
+    SmoothScalar,
     SortNonlinearity,
 )
 from splinecam.network.ops import (
@@ -53,7 +54,6 @@ from splinecam.network.ops import (
     target_name,
 )
 from splinecam.network.program import Program
-from splinecam.network.smooth_scalar import SmoothScalar
 
 RULES = registered_ops()
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 import splinecam as sc
 from splinecam.errors import CaptureError
-from splinecam.network.capture.outputs import selected
+from splinecam.network.capture.models import selected
 
 BOX = sc.Domain.box(-1, 1)
 

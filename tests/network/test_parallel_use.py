@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam.network.capture.isolation import EXCLUSIVE
+from splinecam.network.capture.models import EXCLUSIVE
 
 BOX = sc.Domain.box(-1, 1)
 

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam._partition import Partition
 from splinecam._util.tolerances import EPS
 from splinecam.network.capture import capture
 from splinecam.network.ops import Bound, register
 from splinecam.network.ops.bounds import measured_bound
 from splinecam.nn import PiecewiseLinear
+from splinecam.partitions.partition import Partition
 
 PAGE = Path(__file__).parents[2] / "docs" / "register.md"
 BOX = sc.Domain.box(-2, 2)

@@ -24,10 +24,9 @@ from splinecam.network.curves import (
     Softsign,
     Tanh,
 )
-from splinecam.network.nonlinearities import PiecewiseScalar
+from splinecam.network.nonlinearities import PiecewiseScalar, SmoothScalar
 from splinecam.network.program import Program
-from splinecam.network.smooth_scalar import SmoothScalar
-from splinecam.parallel.pickling import join, load, parts_of
+from splinecam.parallel.flat import join, load, parts_of
 
 
 class Fn(nn.Module):

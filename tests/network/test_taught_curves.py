@@ -13,9 +13,9 @@ from torch import Tensor, nn
 import splinecam as sc
 from splinecam.errors import UnsupportedOpError
 from splinecam.network.capture import capture
+from splinecam.network.nonlinearities import SmoothScalar
 from splinecam.network.program import Program
-from splinecam.network.smooth_scalar import SmoothScalar
-from splinecam.parallel.pickling import join, load, parts_of
+from splinecam.parallel.flat import join, load, parts_of
 
 
 class Snake(nn.Module):

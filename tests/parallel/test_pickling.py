@@ -13,7 +13,7 @@ from torch import nn
 import splinecam as sc
 from fixtures.networks import Mixed, UNet, seeded
 from splinecam.network.capture import capture
-from splinecam.parallel.pickling import Packed, join, load, load_file, parts_of, save
+from splinecam.parallel.flat import Packed, join, load, load_file, parts_of, save
 
 pytest.importorskip("cloudpickle")
 

@@ -12,8 +12,8 @@ from torch import nn
 
 import splinecam as sc
 from drawing import cut_up, network, pixels
+from splinecam.plot.figures import SideLegend
 from splinecam.plot.palette import class_colors
-from splinecam.plot.side_layout import SideLegend
 
 NAMES = ("cat", "dog", "horse")
 BOX = sc.Domain.box(-3, 3)

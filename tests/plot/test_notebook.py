@@ -21,7 +21,8 @@ from torch import nn
 import splinecam as sc
 from drawing import cut_up, network
 from splinecam.plot import figures
-from splinecam.plot.notebook import pictures, png
+from splinecam.plot import notebook as pictures
+from splinecam.plot import notebook as png
 
 SETUP = """
 import warnings

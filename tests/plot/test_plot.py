@@ -56,7 +56,7 @@ def halves(at: float = 0.1) -> sc.Partition:
 
 
 def image_of(ax: Axes) -> Any:
-    from splinecam.plot.cell_image import CellImage
+    from splinecam.plot.rasters import CellImage
 
     return next(image for image in ax.images if isinstance(image, CellImage))
 
@@ -346,7 +346,7 @@ def test_constant_network_is_drawn() -> None:
 
 
 def test_axes_of_each_kind(part: sc.Partition) -> None:
-    from splinecam.plot.scale_bar import ScaleBar
+    from splinecam.plot.decorations import ScaleBar
 
     scale, ticks, off = (part.plot(axes=kind) for kind in ("scale", "ticks", "off"))
     assert [bool(ax.findobj(ScaleBar)) for ax in (scale, ticks, off)] == [True, False, False]
@@ -369,7 +369,7 @@ def test_axes_of_each_kind(part: sc.Partition) -> None:
 
 @pytest.mark.parametrize("side", [1e-6, 3.0, 1e6])
 def test_scale_bars_are_round_at_every_size(side: float) -> None:
-    from splinecam.plot.scale_bar import ScaleBar
+    from splinecam.plot.decorations import ScaleBar
 
     domain = sc.Domain.box((0, 0), (side, side / 3))
     ax = sc.partition(nn.Linear(2, 2), domain, device="cpu", progress=False).plot()

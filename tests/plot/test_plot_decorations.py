@@ -17,11 +17,11 @@ from matplotlib.text import Text
 from torch import nn
 
 import splinecam as sc
-from splinecam.plot.cell_image import CellImage
+from splinecam.plot.decorations import ScaleBar
+from splinecam.plot.figures import ColorbarAxes, SideLegend
 from splinecam.plot.lines import Lines
 from splinecam.plot.palette import INK, ink_on
-from splinecam.plot.scale_bar import ScaleBar
-from splinecam.plot.side_layout import ColorbarAxes, SideLegend
+from splinecam.plot.rasters import CellImage
 
 LAYOUTS = (None, "constrained", "compressed", "tight")
 

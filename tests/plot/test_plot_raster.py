@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam.plot import raster
-from splinecam.plot.graph_coloring import color_graph
-from splinecam.plot.raster import Cells, Grid
+from splinecam.plot import rasters as raster
+from splinecam.plot.colors import color_graph
+from splinecam.plot.rasters import Cells, Grid
 
 TRIANGLE = [[0.0, 0.0], [3.113, 0.537], [1.071, 2.039]]
 

@@ -14,8 +14,8 @@ from torch import nn
 
 import splinecam as sc
 from drawing import cut_up, lies_in, network, pixels, scene_of, written
-from splinecam.analysis.measures import centroid_values
 from splinecam.plot import scene
+from splinecam.questions.measures import centroid_values
 
 
 @pytest.fixture(scope="module", params=[1, 3])

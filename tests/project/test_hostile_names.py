@@ -16,9 +16,9 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.cli import main
-from splinecam.grids.result import Grid
 from splinecam.plot import plot_histograms
 from splinecam.plot.figures import written
+from splinecam.training.grid import Grid
 from splinecam.training.movies import Movie
 
 HOSTILE = (

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import splinecam as sc
 from fixtures.networks import VGG, Mixed, ResNet18, UNet, seeded
-from splinecam._partition import Partition
+from splinecam.partitions.partition import Partition
 
 
 def partition(model: nn.Module, domain: sc.Domain) -> Partition:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import splinecam as sc
-from splinecam._util.optional import how_to_install
+from splinecam._util.text import how_to_install
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -293,7 +293,7 @@ def test_a_hint_to_install_also_names_the_way_from_a_clone() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "src").rglob("*.py")]
     naming = [page for page in pages if re.search(r"install .splinecam\[", page.read_text())]
     names = sorted(page.relative_to(ROOT).as_posix() for page in naming)
-    assert names == ["docs/install.md", "src/splinecam/_util/optional.py"]
+    assert names == ["docs/install.md", "src/splinecam/_util/text.py"]
     assert how_to_install("view").endswith(
         "in a clone: pip install -e '.[view]' -c constraints.txt"
     )

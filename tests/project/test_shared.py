@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam._partition import Partition
 from splinecam.nn import PeriodicEncoding
+from splinecam.partitions.partition import Partition
 
 SHARED = Path(os.environ.get("SPLINECAM_SHARED", Path(__file__).parents[3] / "shared"))
 # Numbers of all units at all points together; a million points, but for the widest networks.

@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from splinecam._partitioning import partition
 from splinecam.geometry.domain import Domain
+from splinecam.jobs.partitioning import partition
 from splinecam.reproduce.cats import AREA, plane, triples, turning
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from splinecam._partitioning import partition
+from splinecam.jobs.partitioning import partition
 from splinecam.reproduce.neighbourhoods import Squares, chosen, uniform
 from splinecam.reproduce.networks import cifar_cnn, mlp, vgg
 

@@ -7,8 +7,8 @@ import math
 import torch
 from torch import nn
 
-from splinecam._partitioning import partition
 from splinecam.geometry.domain import Domain
+from splinecam.jobs.partitioning import partition
 from splinecam.reproduce.networks import mlp
 from splinecam.reproduce.surface import facet_areas, largest_gap
 

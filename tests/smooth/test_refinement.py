@@ -15,10 +15,8 @@ from splinecam.errors import LimitError
 from splinecam.geometry.checks import check_mesh
 from splinecam.geometry.point_location import Locator
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
-from splinecam.smooth.boundary_refinement import Bounded, Goal, refined
-from splinecam.smooth.certainty import band_shares
-from splinecam.smooth.circles import squared_radii
-from splinecam.smooth.refinement import bisected, closed, stitched, triangulated
+from splinecam.smooth.boundary_refinement import Bounded, Goal, band_shares, refined
+from splinecam.smooth.refinement import bisected, closed, squared_radii, stitched, triangulated
 
 HALF = 0.7  # of the side of the domain, with which local coordinates are plane coordinates
 LAYER = 7

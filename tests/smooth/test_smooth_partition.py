@@ -12,8 +12,7 @@ import splinecam as sc
 from splinecam.network.capture import capture
 from splinecam.smooth.grid import Grid
 from splinecam.smooth.smoothing import smoothed
-from splinecam.smooth.survey import survey
-from splinecam.smooth.tolerance import tolerance_of
+from splinecam.smooth.tables import survey, tolerance_of
 
 BOX = sc.Domain.box(-1, 1)
 LAYERS = [nn.GELU(), nn.SiLU(), nn.Tanh(), nn.Softplus(), nn.ELU(alpha=2.0), nn.Hardswish()]

@@ -11,17 +11,15 @@ from torch import Tensor, nn
 
 import splinecam as sc
 from high_precision import SMOOTH, Call, Residual, Snake, largest_share, maps_at
-from splinecam.geometry.frame import Frame
+from splinecam.geometry.domain import Frame
 from splinecam.network.capture import capture
 from splinecam.network.curves import Exp
 from splinecam.smooth import region_bounds
-from splinecam.smooth.circles import Extents, squared_radii
-from splinecam.smooth.followed import Boxes, Followed
-from splinecam.smooth.following import follow
+from splinecam.smooth.following import Boxes, Followed, follow, through_layer
 from splinecam.smooth.grid import CellBounds, Grid
-from splinecam.smooth.inside import KinkedInside, SmoothInside
-from splinecam.smooth.knots import tables_of
-from splinecam.smooth.layer_bounds import through_layer
+from splinecam.smooth.refinement import Extents, squared_radii
+from splinecam.smooth.region_bounds import KinkedInside, SmoothInside
+from splinecam.smooth.tables import tables_of
 from splinecam.testing import assert_same_cells, exact_partition
 
 

@@ -19,12 +19,9 @@ from torch import nn
 import splinecam as sc
 from splinecam.errors import FileError
 from splinecam.stores.claims import Claims
-from splinecam.stores.encoding import decode, encode
-from splinecam.stores.filling import fill
-from splinecam.stores.fingerprints import domain_digest, function_name, weights_digest
-from splinecam.stores.model_facts import model_facts
-from splinecam.stores.result_store import ResultStore, results_in
-from splinecam.stores.untrusted import inside, read_array, seal, write_array
+from splinecam.stores.manifest import domain_digest, function_name, model_facts, weights_digest
+from splinecam.stores.result_store import ResultStore, fill, results_in
+from splinecam.stores.untrusted import decode, encode, inside, read_array, seal, write_array
 
 DIGESTS = {k: bytes([k]) * 16 for k in range(50)}
 

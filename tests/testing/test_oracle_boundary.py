@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam.analysis.curves import Curves
 from splinecam.geometry.domain import Domain
+from splinecam.questions.curves import Curves
 from splinecam.testing import ExactPartition, exact_partition
 from splinecam.testing.oracle.boundary import (
     ExactClasses,

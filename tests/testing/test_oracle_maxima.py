@@ -25,9 +25,7 @@ from splinecam.testing import (
     Residual,
     exact_partition,
 )
-from splinecam.testing.oracle.layers import layer_step
-from splinecam.testing.oracle.steps import Largest
-from splinecam.testing.oracle.windows import along, windows
+from splinecam.testing.oracle.steps import Largest, along, layer_step, windows
 from strategies import dense
 
 ATOL = 1e-12

@@ -17,9 +17,9 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.plot.colors import ColorOptions, color_regions
-from splinecam.plot.side_layout import SideLegend
-from splinecam.training import encoders
-from splinecam.training.frame_renderer import FrameRenderer
+from splinecam.plot.figures import SideLegend
+from splinecam.training import movies as encoders
+from splinecam.training.movies import FrameRenderer
 
 BOX = sc.Domain.box(-1, 1)
 

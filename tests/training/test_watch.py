@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam.training.steps import step_filter
 from splinecam.training.store import MemoryStore
+from splinecam.training.watching import step_filter
 
 BOX = sc.Domain.box(-1, 1)
 
@@ -396,7 +396,7 @@ def test_regions_are_counted_in_squares_around_points():
 
 
 def test_random_points_lie_in_the_domain_or_between_the_given_inputs():
-    from splinecam.training.neighbourhoods import Neighbourhoods
+    from splinecam.training.runs import Neighbourhoods
 
     triangle = sc.Domain.polygon([[0.0, 0.0], [2.0, 0.0], [0.0, 1.0]])
     near = Neighbourhoods.of(triangle, {"random": 400}, 0.1)

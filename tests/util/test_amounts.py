@@ -7,9 +7,9 @@ from torch import nn
 
 import splinecam as sc
 from drawing import cut_up, network
-from splinecam._util.amounts import bytes_of
 from splinecam._util.options import memory_of
-from splinecam.cli import option_types
+from splinecam._util.text import bytes_of
+from splinecam.cli import parser as option_types
 
 BOX = sc.Domain.box(-3, 3)
 

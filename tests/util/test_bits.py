@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from splinecam._util.bits import rows_with_bits, set_bits
+from splinecam._util.arrays import rows_with_bits, set_bits
 
 
 @pytest.mark.parametrize("words", [1, 2, 3, 4, 8])

@@ -3,9 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from splinecam._util.backend import using
-from splinecam._util.connectivity import cycles
-from splinecam._util.csr import (
+from splinecam._util.arrays import (
     argsort_rows,
     entries_of,
     offsets_of,
@@ -15,6 +13,8 @@ from splinecam._util.csr import (
     take_each,
     take_rows,
 )
+from splinecam._util.backend import using
+from splinecam._util.graphs import cycles
 
 
 def test_ragged_rows():

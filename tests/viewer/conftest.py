@@ -9,8 +9,7 @@ from math import inf
 import pytest
 
 from splinecam.viewer import panes, session
-from splinecam.viewer.rasters import raster_pixels
-from splinecam.viewer.windows import Limits
+from splinecam.viewer.windows import Limits, raster_pixels
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -11,9 +11,9 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.viewer.container import Message, unpack
+from splinecam.viewer.page import Recording
 from splinecam.viewer.panes import Pane
-from splinecam.viewer.recording import Recording
-from splinecam.viewer.scene_options import SceneOptions
+from splinecam.viewer.scene import SceneOptions
 from splinecam.viewer.session import Session
 
 

@@ -15,10 +15,10 @@ from torch import nn
 import splinecam as sc
 from splinecam.plot.colors import ColorOptions
 from splinecam.plot.figures import written
-from splinecam.viewer.class_colors import class_coloring
 from splinecam.viewer.container import Message, unpack
+from splinecam.viewer.meshes import class_coloring
 from splinecam.viewer.panes import Pane
-from splinecam.viewer.scene_options import SceneOptions
+from splinecam.viewer.scene import SceneOptions
 from splinecam.viewer.session import Session
 
 KINDS = ["class", "slope", "area", "output", "layer", "vertices", "random", "merged"]

@@ -11,9 +11,9 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.viewer.container import Message, unpack
-from splinecam.viewer.networks import GivenUp
+from splinecam.viewer.frames import GivenUp
 from splinecam.viewer.panes import panes_of
-from splinecam.viewer.scene_options import SceneOptions
+from splinecam.viewer.scene import SceneOptions
 from splinecam.viewer.session import Session
 
 BOX = sc.Domain.box(-1, 1)

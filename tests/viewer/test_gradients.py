@@ -9,7 +9,7 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.viewer.container import unpack
-from splinecam.viewer.gradients import quantized_gradients, winning_outputs
+from splinecam.viewer.meshes import quantized_gradients, winning_outputs
 from splinecam.viewer.panes import Pane
 from splinecam.viewer.session import Session
 

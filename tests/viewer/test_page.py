@@ -17,10 +17,8 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam.viewer.assets import asset
-from splinecam.viewer.container import Message, key_of, unarchive, unpack
-from splinecam.viewer.deflation import deflated
-from splinecam.viewer.page import page_of
+from splinecam.viewer.container import Message, deflated, key_of, unarchive, unpack
+from splinecam.viewer.page import asset, page_of
 
 
 class Reader(HTMLParser):

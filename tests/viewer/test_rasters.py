@@ -7,8 +7,8 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.plot.palette import paler
-from splinecam.viewer.networks import Network
-from splinecam.viewer.rasters import raster_pixels, typical_lead
+from splinecam.viewer.frames import Network
+from splinecam.viewer.windows import raster_pixels, typical_lead
 
 BOX = sc.Domain.box(-1, 1)
 

@@ -15,7 +15,7 @@ from torch import nn
 import splinecam as sc
 from splinecam.viewer.container import unpack
 from splinecam.viewer.panes import Pane
-from splinecam.viewer.scene_options import SceneOptions
+from splinecam.viewer.scene import SceneOptions
 from splinecam.viewer.session import Session
 
 

@@ -20,11 +20,11 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam.viewer import surroundings, viewing
+from splinecam.viewer import surroundings
+from splinecam.viewer import viewer as viewing
 from splinecam.viewer.container import Message, unarchive, unpack
-from splinecam.viewer.growing import Growing
-from splinecam.viewer.panes import panes_of
-from splinecam.viewer.subjects import session_of
+from splinecam.viewer.panes import Growing, panes_of
+from splinecam.viewer.session import session_of
 from splinecam.viewer.viewer import Viewer
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.testing import assert_same_cells, exact_partition
-from splinecam.viewer.networks import GivenUp, Network
+from splinecam.viewer.frames import GivenUp, Network
 from splinecam.viewer.panes import Pane, panes_of
 from splinecam.viewer.windows import Limits, TooMuch, Window, partition_within, start_window
 

@@ -15,8 +15,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["CPU", "CUDA", "Backend", "backend_of", "is_cpu", "is_cuda", "release_memory", "using"]
-
 
 @dataclass(frozen=True)
 class Backend:

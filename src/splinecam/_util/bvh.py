@@ -8,10 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from splinecam._util.csr import take
+from splinecam._util.arrays import take
 from splinecam._util.tolerances import EPS, SAFETY
-
-__all__ = ["BoxTree"]
 
 _FAN = 8  # boxes in a larger box
 _PAIRS = 1 << 15  # pairs of a point and a group of boxes in a block

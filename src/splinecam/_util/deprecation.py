@@ -5,8 +5,6 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-__all__ = ["renamed", "warn_renamed"]
-
 _END = "0.4"  # the version in which the earlier names go
 
 

@@ -19,16 +19,6 @@ from typing import IO, Any, BinaryIO
 
 from splinecam.errors import FileError
 
-__all__ = [
-    "folder_of",
-    "made_folder",
-    "opened",
-    "reason_of",
-    "remove_drafts",
-    "replaced",
-    "writing",
-]
-
 _REASONS = {
     errno.ENOSPC: "the disk is full. Free some space, or choose another folder",
     errno.EDQUOT: "your disk quota is used up. Free some space, or choose another folder",

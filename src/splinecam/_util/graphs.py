@@ -1,11 +1,4 @@
-"""Graphs as flat arrays: neighbours in rows, distances from many nodes at once, and the diameter.
-
-The diameter is the largest distance between two nodes. Each node from which the distances are known
-bounds it: the largest of these distances, the eccentricity of the node, is a lower bound, and the
-triangle inequality bounds the eccentricities of all other nodes. The nodes to start from are
-chosen by these bounds (Takes and Kosters, "Determining the diameter of small world networks",
-2011), so that few of them settle the diameter of most graphs.
-"""
+"""Graphs as flat arrays: neighbours, distances, connected components, cycles and chains."""
 
 from __future__ import annotations
 
@@ -14,9 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from splinecam._util.csr import counts_of, offsets_of, owners_of, take, take_rows
-
-__all__ = ["DISTANCES", "Graph", "diameter_bounds", "distances", "graph_of"]
+from splinecam._util.arrays import counts_of, offsets_of, owners_of, take, take_rows
+from splinecam._util.backend import backend_of
 
 # The number of distances after which the diameter remains between its bounds.
 DISTANCES = 1 << 22
@@ -122,3 +114,178 @@ def _spread(nodes: Tensor, count: int) -> Tensor:
     """Some of the nodes, evenly by number, as nodes of near numbers are often near each other."""
     step = max(1, -(-nodes.shape[0] // count))
     return nodes[step // 2 :: step] if nodes.shape[0] > count else nodes
+
+
+_INT32 = 1 << 31  # members that fit in 32 bits, with which gathers are faster
+
+
+def components(n: int, a: Tensor, b: Tensor) -> Tensor:
+    """The connected component of each of n nodes in the graph with edges a-b, (n,).
+
+    Components are numbered by their lowest nodes.
+    """
+    labels: Tensor = torch.unique(roots(n, a, b), return_inverse=True)[1]
+    return labels
+
+
+def roots(n: int, a: Tensor, b: Tensor) -> Tensor:
+    """The lowest node of each node's component in the graph with edges a-b, (n,)."""
+    root = torch.arange(n, device=a.device)
+    while True:
+        ends = take(root, a), take(root, b)
+        low, hooked = torch.minimum(*ends), root
+        for end in ends:
+            hooked = hooked.scatter_reduce(0, end, low, "amin")
+        while not torch.equal(hooked, further := take(hooked, hooked)):
+            hooked = further
+        if torch.equal(hooked, root):
+            return root
+        root = hooked
+
+
+def cycles(following: Tensor) -> tuple[Tensor, Tensor]:
+    """The cycles of a permutation: offsets (F + 1,) and their members in order, (H,).
+
+    Each cycle begins with its lowest member. On a CPU all cycles are followed member by member,
+    which is fast if they are short.
+    """
+    if backend_of(following.device).asynchronous:
+        return long_cycles(following)
+    lowest, leader, cycle, offsets = _leaders(following)
+    members = torch.empty_like(cycle)
+    current, place = leader, offsets[:-1]
+    while current.shape[0]:
+        members.index_copy_(0, place, current)
+        current, place = take(following, current), place + 1
+        going = (current != take(lowest, current)).nonzero()[:, 0]
+        current, place = take(current, going), take(place, going)
+    return offsets, members
+
+
+def long_cycles(following: Tensor) -> tuple[Tensor, Tensor]:
+    """What ``cycles`` returns, in as many rounds as the longest cycle's length has binary digits.
+
+    >>> long_cycles(torch.tensor([2, 1, 3, 0]))
+    (tensor([0, 3, 4]), tensor([0, 2, 3, 1]))
+    """
+    lowest, _, cycle, offsets = _leaders(following)
+    index = torch.arange(following.shape[0], device=following.device)
+    _, ahead = _to_the_stop(torch.where(following == lowest, index, following))
+    members = torch.empty_like(index)
+    members[take(offsets[1:], cycle) - 1 - ahead] = index
+    return offsets, members
+
+
+def _leaders(following: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The cycles of a permutation and their lowest members, which lead them.
+
+    Returns the leader of each member's cycle (H,), all leaders (F,), the cycle of each member (H,),
+    and the offsets of the cycles (F + 1,).
+    """
+    lowest = _lowest_ahead(following)
+    index = torch.arange(following.shape[0], device=following.device)
+    leader = (lowest == index).nonzero()[:, 0]
+    rank = torch.empty_like(index)
+    rank[leader] = torch.arange(leader.shape[0], device=index.device)
+    cycle = take(rank, lowest)
+    return lowest, leader, cycle, offsets_of(counts_of(cycle, leader.shape[0]))
+
+
+def _lowest_ahead(following: Tensor) -> Tensor:
+    """The lowest member that can be reached from each member, itself included, (H,)."""
+    index = torch.arange(following.shape[0], device=following.device)
+    lowest, step = (x.int() if x.shape[0] < _INT32 else x for x in (index, following))
+    while True:  # the lowest member within 1, 2, 4, ... steps
+        lower = lowest
+        for _ in range(backend_of(following.device).doublings):
+            lower, step = torch.minimum(lower, take(lower, step)), take(step, step)
+        if torch.equal(lower, lowest):
+            return lowest.long()
+        lowest = lower
+
+
+class Chains(NamedTuple):
+    """C chains of S segments, in CSR form.
+
+    offsets: (C + 1,); members: (S,) the segments in order along each chain; backward: (S,) whether
+    the chain runs from the end of each segment to its start; closed: (C,).
+    """
+
+    offsets: Tensor
+    members: Tensor
+    backward: Tensor
+    closed: Tensor
+
+
+def chains(ends: Tensor, label: Tensor) -> Chains:
+    """Join segments (S, 2) at the nodes where exactly two of one label (S,) meet.
+
+    Chains are ordered by label, then by lowest segment, and have the direction of that segment;
+    closed ones begin with it.
+
+    >>> chains(torch.tensor([[0, 1], [2, 1], [2, 3]]), torch.zeros(3)).members
+    tensor([0, 1, 2])
+    """
+    partner = _partners(ends, label)
+    step = _steps(partner)
+    index = torch.arange(ends.shape[0], device=ends.device)
+    # The lowest segment that is reached through the end or through the start of each.
+    lowest = (_lowest_ahead(step) >> 1).view(-1, 2).amin(1)
+    closed = torch.ones_like(index, dtype=torch.bool)
+    closed[take(lowest, _stops(partner).nonzero()[:, 0] >> 1)] = False
+    leader = (lowest == index).nonzero()[:, 0]
+    leader = take(leader, torch.sort(take(label, leader), stable=True).indices)
+    closed = take(closed, leader)
+    opened = 2 * leader[closed]  # closed chains are opened where they begin
+    both = torch.cat([opened, partner[opened]])
+    partner[both] = both
+    last, ahead = _to_the_stop(_steps(partner))
+    forward = last[0::2] == take(last, 2 * lowest)
+    place = torch.where(forward, ahead[1::2], ahead[0::2])
+    chain = torch.empty_like(index)
+    chain[leader] = torch.arange(leader.shape[0], device=index.device)
+    chain = take(chain, lowest)
+    offsets = offsets_of(counts_of(chain, leader.shape[0]))
+    members = torch.empty_like(index)
+    members[take(offsets, chain) + place] = index
+    return Chains(offsets, members, take(~forward, members), closed)
+
+
+def _partners(ends: Tensor, label: Tensor) -> Tensor:
+    """The other end at a node that two ends of one label share, or the end itself, (2S,).
+
+    End 2s is the start of segment s, end 2s + 1 its end.
+    """
+    kind = torch.unique(label, return_inverse=True)[1]
+    nodes = int(ends.max()) + 1 if ends.shape[0] else 0
+    key, order = torch.sort((kind[:, None] * nodes + ends).view(-1))
+    same = torch.zeros(key.shape[0] + 1, dtype=torch.bool, device=key.device)
+    same[1:-1] = key[1:] == key[:-1]  # whether each one equals the one before it
+    first = (same[1:-1] & ~same[:-2] & ~same[2:]).nonzero()[:, 0]
+    partner = torch.arange(key.shape[0], device=key.device)
+    partner[order[first]] = order[first + 1]
+    partner[order[first + 1]] = order[first]
+    return partner
+
+
+def _stops(partner: Tensor) -> Tensor:
+    """Whether a chain ends with the segment that it enters through each end, (2S,)."""
+    index = torch.arange(partner.shape[0], device=partner.device)
+    return take(partner, index ^ 1) == index ^ 1
+
+
+def _steps(partner: Tensor) -> Tensor:
+    """The end through which a chain enters its next segment, or the same end at a stop, (2S,)."""
+    index = torch.arange(partner.shape[0], device=partner.device)
+    return torch.where(_stops(partner), index, take(partner, index ^ 1))
+
+
+def _to_the_stop(step: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the steps from each end lead in the end, and how many steps there are, (2S,) each."""
+    ahead = (step != torch.arange(step.shape[0], device=step.device)).long()
+    while True:  # 1, 2, 4, ... steps at a time
+        before = step
+        for _ in range(backend_of(step.device).doublings):
+            ahead, step = ahead + take(ahead, step), take(step, step)
+        if torch.equal(before, step):
+            return step, ahead

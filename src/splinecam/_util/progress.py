@@ -10,8 +10,6 @@ from typing import Any
 
 from tqdm import tqdm
 
-__all__ = ["in_notebook", "log", "progress_bar", "tell"]
-
 log = logging.getLogger("splinecam")
 
 

@@ -13,31 +13,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = [
-    "AREA_PRECISION",
-    "CONVOLUTION_PRECISION",
-    "DEGENERATE",
-    "EPS",
-    "JACOBIAN_PRECISION",
-    "LARGEST_DOMAIN",
-    "LARGEST_ERROR",
-    "MAX_CORNER_ERROR",
-    "MERGE_PRECISION",
-    "OVERLAY_SLACK",
-    "PLANAR",
-    "SAFETY",
-    "SHORT_SIDE",
-    "SINGLE_EPS",
-    "SLOPE_PRECISION",
-    "SMALLEST_DOMAIN",
-    "THINNEST",
-    "UNRESOLVED_REACH",
-    "UV_ERROR",
-    "VALUE_PRECISION",
-    "cluster",
-    "touching",
-]
-
 EPS = 2.0**-52
 
 # The same for functions in single precision, whose fast versions are off by some ulp.

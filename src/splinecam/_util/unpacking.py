@@ -22,18 +22,6 @@ from numpy.typing import NDArray
 
 from splinecam.errors import FileError
 
-__all__ = [
-    "TEXT",
-    "PackedArrays",
-    "check_pickle",
-    "check_size",
-    "most_bytes",
-    "npy_header",
-    "open_archive",
-    "read_text",
-    "refused",
-]
-
 TEXT = 1 << 20
 """Bytes that a text in a file may always have: reading it costs much more than its bytes."""
 

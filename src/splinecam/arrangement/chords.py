@@ -1,4 +1,4 @@
-"""Face boundaries, the chords that cut faces, and the straight lines behind the chords."""
+"""The chords along which functions vanish in faces, and the straight lines behind them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from splinecam._util.arrays import (
+    counts_of,
+    entries_of,
+    lengths,
+    offsets_of,
+    owners_of,
+    places_in,
+    take,
+    take_each,
+    take_rows,
+)
 from splinecam._util.backend import backend_of
-from splinecam._util.csr import lengths, offsets_of, take, take_each, take_rows
-
-__all__ = [
-    "Arrangement",
-    "ChordCrossings",
-    "ChordIntervals",
-    "Chords",
-    "FaceBoundaries",
-    "Lines",
-    "common_shift_and_error",
-    "meet",
-]
+from splinecam._util.tolerances import UV_ERROR
+from splinecam.arrangement.crossings import TWICE, Ambiguities, EdgeCrossings
+from splinecam.geometry.subdivision import Mesh
 
 
 @dataclass(frozen=True)
@@ -234,3 +236,270 @@ def _columns(lines: Lines, index: Tensor) -> tuple[Tensor, ...]:
     x, y = take(lines.a[:, 0], index), take(lines.a[:, 1], index)
     dx, dy = take(lines.b[:, 0], index).sub_(x), take(lines.b[:, 1], index).sub_(y)
     return x, y, dx, dy, take(lines.error, index)
+
+
+_INT32 = 1 << 31
+
+
+@dataclass(frozen=True)
+class Zeros:
+    """Corners at which functions pass through zero, (N,): corner, column, position error (N, 2).
+
+    falling: whether they fall there, counter-clockwise around the face.
+    """
+
+    corner: Tensor
+    column: Tensor
+    falling: Tensor
+    position_error: Tensor
+
+    @classmethod
+    def join(cls, parts: list[Zeros]) -> Zeros:
+        return cls(*map(torch.cat, zip(*(vars(part).values() for part in parts), strict=True)))
+
+
+@dataclass(frozen=True)
+class FaceChords:
+    """Chords in K faces, (K,) ascending, that they cut or whose edges are divided.
+
+    boundaries: of these faces along the divided edges; intervals, lines: the chords, (N,), and the
+    lines behind them; column: (N,) their functions; falling: (N,) whether the function falls at the
+    chord's lower end; distinct: whether no two chords can meet the boundary at one place.
+    """
+
+    faces: Tensor
+    boundaries: FaceBoundaries
+    intervals: ChordIntervals
+    lines: Lines
+    column: Tensor
+    falling: Tensor
+    distinct: bool
+    ambiguities: list[Ambiguities]
+
+    @property
+    def old_corners(self) -> int | None:
+        """How many corners the faces had, if each chord is known to have added two."""
+        count = self.boundaries.half.shape[0] - 2 * self.intervals.lo.shape[0]
+        return count if self.distinct else None
+
+    def chord_faces(self) -> Tensor:
+        """For each chord its place among the K faces, (N,) ascending."""
+        return self.intervals.faces(self.boundaries)
+
+
+@dataclass(frozen=True)
+class _Marks:
+    """Where functions vanish on edges or at corners, (N,): column, vertex, uv (N, 2).
+
+    falling: whether they fall there, along the edge or around the face. position_error: (N, 2).
+    """
+
+    column: Tensor
+    falling: Tensor
+    vertex: Tensor
+    uv: Tensor
+    position_error: Tensor
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """Marks in the order in which one meets them around the faces, (M,).
+
+    place: in the flat boundaries; backward: whether the mark's edge is passed from its end, as 0 or
+    1. offsets: (K + 1,) those of each face.
+    """
+
+    mark: Tensor
+    place: Tensor
+    backward: Tensor
+    offsets: Tensor
+
+
+def find_chords(
+    mesh: Mesh, crossings: EdgeCrossings, zeros: Zeros | None, m: int, wanted: Tensor | None = None
+) -> FaceChords:
+    """The chords of m functions that cross edges, and vanish at corners, as given.
+
+    wanted: (N,) ascending, face * m + column of the only chords to look for, once each.
+    """
+    at_side = take(crossings.counts, mesh.corners >> 1)  # new vertices on the side after a corner
+    before = offsets_of(at_side)
+    counts = take(before, mesh.offsets).diff()
+    if zeros is not None:
+        owner = torch.searchsorted(mesh.offsets, zeros.corner, right=True) - 1
+        counts.scatter_add_(0, owner, torch.ones_like(owner))
+    faces = counts.nonzero()[:, 0]
+    begin, end = take(mesh.offsets, faces), take(mesh.offsets[1:], faces)
+    offsets = offsets_of(end - begin)
+    corners, total = torch.stack([offsets[-1], before[-1]]).tolist()
+    corner = entries_of(begin, end, offsets, corners)
+    around = _Around.of(mesh, crossings, corner, take(at_side, corner), total)
+    boundaries = FaceBoundaries(take(around.corner_place, offsets), around.half)
+    once = wanted is not None
+    distinct = crossings.distinct and zeros is None and not once
+    if distinct:
+        marks = _edge_marks(mesh, crossings)
+        ends = _Ends(around.point, around.place, around.backward, offsets_of(take(counts, faces)))
+    else:
+        marks, ends = _all_ends(mesh, crossings, zeros, around, boundaries)
+        if wanted is not None:
+            ends = _wanted_ends(ends, faces, take(marks.column, ends.mark), m, wanted)
+    lo, hi, twice = _pairs(ends, take(marks.column, ends.mark), m, distinct=distinct, once=once)
+    both = torch.cat([lo, hi])
+    mark, place = (take(x, both).view(2, -1) for x in (ends.mark, ends.place))
+    line = torch.arange(lo.shape[0], device=lo.device)
+    return FaceChords(
+        faces,
+        boundaries,
+        ChordIntervals(place[0], place[1], line, numbered=True),
+        _lines(marks, mark),
+        column=take(marks.column, mark[0]),
+        falling=take(marks.falling, mark[0]) ^ take(ends.backward, lo).bool(),
+        distinct=distinct,
+        ambiguities=[Ambiguities(mesh.means()[faces[twice]], TWICE)] if twice.shape[0] else [],
+    )
+
+
+# -- around the faces -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Around:
+    """The boundaries of some faces along the divided edges, one after the other.
+
+    half: the half-edges; corner, corner_place: (C,) the old corners, and (C + 1,) their places. New
+    vertices in the order in which one meets them, (M,): point, place, and whether the edge is
+    passed backward, as 0 or 1.
+    """
+
+    half: Tensor
+    corner: Tensor
+    corner_place: Tensor
+    point: Tensor
+    place: Tensor
+    backward: Tensor
+
+    @classmethod
+    def of(
+        cls, mesh: Mesh, crossings: EdgeCrossings, corner: Tensor, at_side: Tensor, total: int
+    ) -> _Around:
+        """corner, at_side: (C,) corners, new vertices on the sides after them, in all ``total``."""
+        half, count = take(mesh.corners, corner), corner.shape[0]
+        corner_place = offsets_of(at_side + 1)
+        start = corner_place[:-1]
+        met = torch.arange(total, device=half.device)
+        owner = owners_of(at_side, total)
+        place = (met + 1).add_(owner)
+        back, first = half & 1, take(crossings.first, half >> 1)
+        before = start - torch.arange(count, device=half.device)  # points met before each corner
+        base = (first - before).addcmul_(back, (at_side - 1).add_(before, alpha=2))
+        backward = take(back, owner)
+        point = take(base, owner).add_(met).addcmul_(backward, met, value=-2)
+        # Point g begins the piece E + g of its edge, and ends the piece before that.
+        pieces = 2 * mesh.num_edges
+        boundary = half.new_empty(count + total)
+        boundary.scatter_(0, place, (pieces - backward).add_(point, alpha=2))
+        boundary.scatter_(0, start, torch.add(first, at_side).mul_(2).add_(pieces - 1))
+        boundary.scatter_(0, torch.addcmul(start, at_side, back), half)
+        return cls(boundary, corner, corner_place, point, place, backward)
+
+
+def _edge_marks(mesh: Mesh, crossings: EdgeCrossings) -> _Marks:
+    """The marks on edges; each is at the point of its own number if crossings are distinct."""
+    points = crossings.points
+    uv = points.uv if crossings.distinct else take(points.uv, crossings.point)
+    vertex = crossings.point + mesh.num_vertices
+    return _Marks(crossings.column, crossings.falling, vertex, uv, crossings.position_error)
+
+
+def _all_ends(
+    mesh: Mesh,
+    crossings: EdgeCrossings,
+    zeros: Zeros | None,
+    around: _Around,
+    boundaries: FaceBoundaries,
+) -> tuple[_Marks, _Ends]:
+    """The marks where several may share a vertex, and where some are at corners."""
+    first = offsets_of(counts_of(crossings.point, crossings.points.count))
+    begin, end = take(first, around.point), take(first[1:], around.point)
+    mark = entries_of(begin, end, offsets_of(end - begin))
+    owner = owners_of(end - begin, mark.shape[0])
+    place, backward = take(around.place, owner), take(around.backward, owner)
+    marks = _edge_marks(mesh, crossings)
+    if zeros is not None:
+        vertex = take(mesh.edges.view(-1), take(mesh.corners, zeros.corner))
+        at = take(around.corner_place, torch.searchsorted(around.corner, zeros.corner))
+        more = (zeros.column, zeros.falling, vertex, take(mesh.uv, vertex), zeros.position_error)
+        index = torch.arange(vertex.shape[0], device=vertex.device) + marks.column.shape[0]
+        marks = _Marks(*map(torch.cat, zip(vars(marks).values(), more, strict=True)))
+        mark, backward = torch.cat([mark, index]), torch.cat([backward, torch.zeros_like(index)])
+        place, order = torch.sort(torch.cat([place, at]), stable=True)
+        mark, backward = take(mark, order), take(backward, order)
+    face = torch.searchsorted(boundaries.offsets, place, right=True) - 1
+    return marks, _Ends(mark, place, backward, offsets_of(counts_of(face, boundaries.count)))
+
+
+def _wanted_ends(ends: _Ends, faces: Tensor, column: Tensor, m: int, wanted: Tensor) -> _Ends:
+    """The ends, with columns (M,), of wanted chords alone: face * m + column, (N,) ascending."""
+    owner = owners_of(ends.offsets.diff(), column.shape[0])
+    key = torch.add(column, take(faces, owner), alpha=m)
+    near = torch.searchsorted(wanted, key).clamp_(max=wanted.shape[0] - 1)
+    kept = (take(wanted, near) == key).nonzero()[:, 0]
+    mark, place, backward = (take(x, kept) for x in (ends.mark, ends.place, ends.backward))
+    counts = counts_of(take(owner, kept), faces.shape[0])
+    return _Ends(mark, place, backward, offsets_of(counts))
+
+
+# -- chords -----------------------------------------------------------------------------------
+
+
+def _pairs(
+    ends: _Ends, column: Tensor, m: int, *, distinct: bool, once: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The two ends of each chord, in the order of the first, (N,) each.
+
+    Signs alternate around a face, so that the ends of a column (M,) come in pairs. Also the faces
+    in which a column has more than one pair; once: whether only the first pair counts.
+    """
+    index = torch.arange(column.shape[0], device=column.device)
+    begin, end = ends.offsets[:-1], ends.offsets[1:]
+    counts = end - begin
+    if distinct and not backend_of(column.device).asynchronous:  # two ends alone are a pair
+        several = (counts > 2).nonzero()[:, 0]
+        begin, end, counts = (take(x, several) for x in (begin, end, counts))
+        entry = entries_of(begin, end, offsets_of(counts))
+        column = take(column, entry)
+    else:
+        several, entry = index[: counts.shape[0]], index
+    key = torch.add(column, owners_of(counts, entry.shape[0]), alpha=m)
+    key, order = torch.sort(key.int() if several.shape[0] * m < _INT32 else key, stable=True)
+    entry = take(entry, order)
+    one, two = entry[0::2], entry[1::2]
+    mate = (index ^ 1).scatter_(0, one, two).scatter_(0, two, one)
+    again = (key[2::2] == key[:-2:2]).nonzero()[:, 0]
+    chords, twice = index.shape[0] // 2, again
+    if again.shape[0]:
+        twice = take(several, key[2 * again].long() // m)
+        if once:  # an end that is its own mate begins no chord
+            chords -= again.shape[0]
+            for end in (one[again + 1], two[again + 1]):
+                mate[end] = end
+    lo = places_in(mate > index, chords)
+    return lo, take(mate, lo), twice
+
+
+def _lines(marks: _Marks, ends: Tensor) -> Lines:
+    """The lines between marks, (2, N).
+
+    Across a line both ends are off by error / |gradient| at most. The estimate is the better the
+    more steeply the line meets the edge, so the smaller one counts.
+    """
+    flat = ends.view(-1)
+    a, b = take(marks.uv, flat).view(2, -1, marks.uv.shape[1])
+    x, y = b[:, 0] - a[:, 0], b[:, 1] - a[:, 1]
+    length = (x * x + y * y).sqrt_().clamp_(min=UV_ERROR)
+    error_x, error_y = (take(part, flat).view(2, -1) for part in marks.position_error[:, :2].T)
+    across = (error_x * y).sub_(error_y * x).abs_()
+    error = torch.minimum(*across).div_(length).add_(UV_ERROR)
+    start, end = take(marks.vertex, flat).view(2, -1)
+    return Lines(start, end, a, b, error)

@@ -7,13 +7,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from splinecam._util.connectivity import cycles, roots
-from splinecam._util.csr import counts_of, following, offsets_of, owners_of, take, take_rows
+from splinecam._util.arrays import counts_of, following, offsets_of, owners_of, take, take_rows
+from splinecam._util.graphs import cycles, roots
 from splinecam.arrangement.chords import FaceBoundaries
 from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels import GpuKernel
-
-__all__ = ["dissolve", "dissolve_few"]
 
 
 def dissolve(

@@ -1,41 +1,177 @@
-r"""How a max-pool picks its winner: which unit of a group is the largest where, face by face.
-
-The maximum of affine functions is their upper envelope. A function that wins at all corners of a
-convex face wins everywhere in it: the face is settled. If it is not, the winner changes somewhere,
-and the border between two winners r and s is a piece of the line f_r = f_s. Where the winner
-changes along an edge of the face, such a border begins:
-
-        +---------+         +---------+        The left face has two winners: the chord is a border
-        |    |    |         |  r  /   |        from end to end. In the right one the chord leaves
-        |  r | s  |         |____/  s |        the border where a third function takes over, which
-        |    |    |         |  t \    |        its ends, or the corners, show.
-        +----P----+         +-----P---+
-"""
+"""Groups of units whose maximum is taken: windows of a max-pool, pieces of a maxout unit."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from math import prod
 
 import torch
 from torch import Tensor
 
-from splinecam._util.csr import blocks_of, following, lengths, offsets_of, owners_of, take_rows
+from splinecam._util.arrays import blocks_of, following, lengths, offsets_of, owners_of, take_rows
 from splinecam._util.tolerances import SAFETY
-from splinecam.arrangement.groups import Groups
-from splinecam.arrangement.vertex_values import VertexValues
+from splinecam.arrangement.crossings import VertexValues
 from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels import Candidates, GpuKernel
 
-__all__ = [
-    "CHORD",
-    "SEVERAL",
-    "UNDECIDED",
-    "CandidateFaces",
-    "EnvelopeClassifier",
-    "FaceStatus",
-    "find_candidates",
-]
+_INT8 = 1 << 7
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """G groups of R units each, of which the largest wins.
+
+    members: (G, R) the units; shape: the groups as the result arranges them. ids: gives for units
+    (B, n) a number of the winner of each group, (B, *shape), if that is faster than a comparison.
+    some: whether they are a selection of groups, and so hardly regular.
+    """
+
+    members: Tensor
+    shape: tuple[int, ...]
+    ids: Callable[[Tensor], Tensor] | None = None
+    some: bool = False
+
+    def winners(self, z: Tensor, slack: Tensor) -> Tensor:
+        """A number for the largest unit of each group, (B, G); the first within slack (G,)."""
+        if self.ids is not None:
+            return self.ids(z).view(-1, self.count)
+        columns, slack = list(self.columns(z)), slack.view(self.shape)
+        best = reduce(torch.maximum, columns) - slack
+        size = len(columns)
+        kind = torch.int8 if size < _INT8 else torch.int16
+        first = torch.full_like(best, size - 1, dtype=kind)
+        for r in range(size - 2, -1, -1):
+            first.masked_fill_(columns[r] >= best, r)
+        return first.view(-1, self.count)
+
+    def columns(self, z: Tensor) -> Iterator[Tensor]:
+        """The first members of all groups of units z (B, n), then the second, ...: (B, *shape).
+
+        In most pools a window's k-th member is always at the same distance from its first: then a
+        view of z is enough.
+        """
+        for r, (start, steps) in enumerate(self._strides):
+            if start < 0 or not z.is_contiguous():
+                yield z.index_select(1, self.members[:, r]).view(-1, *self.shape)
+            else:
+                size, step = (z.shape[0], *self.shape), (z.shape[1], *steps)
+                yield z.as_strided(size, step, z.storage_offset() + start)
+
+    @cached_property
+    def _strides(self) -> list[tuple[int, tuple[int, ...]]]:
+        """The first unit of each column and the strides to the next; first is -1 if they vary."""
+        if self.some:
+            return [(-1, ())] * self.members.shape[1]
+        found = []
+        table = self.members.view(*self.shape, self.members.shape[1]).cpu()
+        for column in table.unbind(-1):
+            start = int(column[(0,) * column.dim()])
+            expected, steps = torch.tensor(start), []
+            for dim, size in enumerate(self.shape):
+                step = int(column.movedim(dim, 0)[-1].flatten()[0]) - start
+                steps.append(step // max(1, size - 1))
+                expected = expected[..., None] + torch.arange(size) * steps[-1]
+            regular = min(steps, default=0) >= 0 and torch.equal(expected, column)
+            found.append((start if regular else -1, tuple(steps)))
+        return found
+
+    def select(self, chosen: Tensor) -> Groups:
+        """Only some of the groups, (N,)."""
+        return Groups(self.members[chosen], (int(chosen.shape[0]),), some=True)
+
+    @property
+    def count(self) -> int:
+        return prod(self.shape)
+
+
+@dataclass(frozen=True)
+class WinnerChanges:
+    """Changes of the largest function along segments, (N,) each, in no particular order.
+
+    row: the segment; s: the fraction of the segment; error: how far rounding may shift it; before,
+    after: the functions that are the largest on either side. begin, end: (S,) the largest ones at
+    the ends of all segments. inexact: (M,) segments on which smaller rounding errors might change
+    the result.
+    """
+
+    row: Tensor
+    s: Tensor
+    error: Tensor
+    before: Tensor
+    after: Tensor
+    begin: Tensor
+    end: Tensor
+    inexact: Tensor
+
+
+def _end_winners(first: Tensor, last: Tensor, slack: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The largest functions right behind the first and right before the last ends, (N,) each.
+
+    Also the rows (M,) in which tolerances matter. first, last: (N, R) values at the ends; slack:
+    (N, R) tolerances. Functions that tie at an end are told apart by the other end. One that ties
+    at both ends is the winner of both.
+    """
+    a, b = (here + slack >= (here - slack).amax(1, keepdim=True) for here in (first, last))
+    begin = last.masked_fill(~a, -torch.inf).argmax(1)
+    end = first.masked_fill(~b, -torch.inf).argmax(1)
+    both = a & b
+    through, tied = both.int().argmax(1), both.any(1)
+    unclear = torch.zeros_like(tied)
+    if int(a.sum()) + int(b.sum()) > 2 * len(tied):
+        unclear = (a.sum(1) > 1) | (b.sum(1) > 1)
+    chosen = torch.where(tied, through, begin), torch.where(tied, through, end)
+    return *chosen, unclear.nonzero()[:, 0]
+
+
+def winner_changes(first: Tensor, last: Tensor, error: Tensor) -> WinnerChanges:
+    """All changes of the largest of R functions along N segments.
+
+    first, last: (N, R) the values at the ends; error: (N, R) or (R,) their rounding errors.
+
+    >>> first, last = torch.tensor([[3.0, 2.0, 0.0]]), torch.tensor([[0.0, 2.0, 3.0]])
+    >>> found = winner_changes(first, last, torch.zeros(3))
+    >>> sorted(zip(found.s.tolist(), found.before.tolist(), found.after.tolist()))
+    [(0.3333333333333333, 0, 1), (0.6666666666666666, 1, 2)]
+    """
+    first, last = first.double(), last.double()
+    error = error.expand(first.shape).to(first)
+    begin, end, unclear = _end_winners(first, last, SAFETY * error)
+    a, b, inexact = begin, end, [unclear]
+    row = (a != b).nonzero()[:, 0]
+    a, b = a[row], b[row]
+    found: list[tuple[Tensor, ...]] = []
+    for _ in range(first.shape[1]):
+        if not row.shape[0]:
+            break
+        f, g, e = first[row], last[row], error[row]
+        fall = _pick(f, a) - _pick(f, b)
+        change = fall + _pick(g, b) - _pick(g, a)
+        s = (fall / change).nan_to_num(nan=0.5).clamp(0, 1)
+        value = torch.lerp(f, g, s[:, None])
+        value[torch.arange(row.shape[0], device=row.device), b] = -torch.inf  # equal to that of a
+        best = value.argmax(1)
+        excess = _pick(value, best) - _pick(value, a)
+        slack = SAFETY * (_pick(e, best) + _pick(e, a))
+        divided = excess > slack
+        inexact.append(row[(best != a) & (excess.abs() <= slack)])
+        shift = (_pick(e, a) + _pick(e, b)) / change.abs()
+        done = ~divided
+        found.append((row[done], s[done], shift[done], a[done], b[done]))
+        row, a, best, b = row[divided], a[divided], best[divided], b[divided]
+        row, a, b = torch.cat([row, row]), torch.cat([a, best]), torch.cat([best, b])
+    if not found:
+        none = row[:0]
+        found.append((none, first.new_zeros(0), first.new_zeros(0), none, none))
+    row, s, shift, before, after = (torch.cat(part) for part in zip(*found, strict=True))
+    return WinnerChanges(row, s, shift, before, after, begin, end, torch.cat(inexact))
+
+
+def _pick(table: Tensor, column: Tensor) -> Tensor:
+    """One entry of each row, (N,)."""
+    return table.gather(1, column[:, None])[:, 0]
+
 
 _BLOCK = 1 << 20  # numbers that are compared at a time
 

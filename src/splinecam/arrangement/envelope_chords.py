@@ -7,25 +7,22 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from splinecam._util.csr import following, offsets_of, owners_of, take, take_rows
+from splinecam._util.arrays import following, offsets_of, owners_of, take, take_rows
 from splinecam._util.tolerances import SAFETY
-from splinecam.arrangement.chords import Arrangement, FaceBoundaries
-from splinecam.arrangement.edge_crossings import (
+from splinecam.arrangement.chords import Arrangement, FaceBoundaries, FaceChords, Zeros, find_chords
+from splinecam.arrangement.crossings import (
     UNCLEAR,
     Ambiguities,
     EdgeCrossings,
+    UnitDifferences,
+    VertexValues,
     find_edge_crossings,
 )
-from splinecam.arrangement.find_chords import FaceChords, Zeros, find_chords
 from splinecam.arrangement.incremental import split_once
-from splinecam.arrangement.insert_chords import insert_chords, short_chords
+from splinecam.arrangement.refine import insert_chords, short_chords
 from splinecam.arrangement.refinement import NewVertices, Refinement, unrefined
-from splinecam.arrangement.vertex_values import UnitDifferences, VertexValues
-from splinecam.geometry.interpolation import InterpolatedVertices
-from splinecam.geometry.subdivision import Mesh
+from splinecam.geometry.subdivision import InterpolatedVertices, Mesh
 from splinecam.kernels import GpuKernel, SelectedChords
-
-__all__ = ["Halves", "WantedChords", "halve", "insert_selected"]
 
 
 @dataclass(frozen=True)

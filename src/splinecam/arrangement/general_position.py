@@ -23,8 +23,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from splinecam._util.arrays import blocks_of, counts_of, offsets_of, owners_of, sort_rows, take
 from splinecam._util.backend import backend_of
-from splinecam._util.csr import blocks_of, counts_of, offsets_of, owners_of, sort_rows, take
 from splinecam._util.tolerances import SAFETY, UV_ERROR
 from splinecam.arrangement.chords import (
     Arrangement,
@@ -35,8 +35,6 @@ from splinecam.arrangement.chords import (
     meet,
 )
 from splinecam.errors import LimitError
-
-__all__ = ["insert_at_once"]
 
 _DOUBLINGS = 4  # of steps, before a GPU is asked whether they were enough
 _INT32 = 1 << 31

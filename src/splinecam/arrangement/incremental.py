@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from splinecam._util.csr import argsort_rows, lengths, offsets_of, owners_of, places_of, take
+from splinecam._util.arrays import argsort_rows, lengths, offsets_of, owners_of, places_of, take
 from splinecam._util.tolerances import SAFETY, UV_ERROR, cluster
 from splinecam.arrangement.chords import (
     Arrangement,
@@ -33,8 +33,6 @@ from splinecam.arrangement.chords import (
     meet,
 )
 from splinecam.errors import LimitError
-
-__all__ = ["insert_incrementally", "split_once"]
 
 
 def insert_incrementally(

@@ -16,28 +16,24 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from splinecam._util.arrays import counts_of, offsets_of, owners_of, places_in, take, take_rows
 from splinecam._util.backend import backend_of
-from splinecam._util.csr import counts_of, offsets_of, owners_of, places_in, take, take_rows
+from splinecam.arrangement.crossings import Ambiguities, VertexValues
 from splinecam.arrangement.dissolve import dissolve
-from splinecam.arrangement.edge_crossings import Ambiguities
 from splinecam.arrangement.envelope import (
     CHORD,
     SEVERAL,
     UNDECIDED,
     CandidateFaces,
     EnvelopeClassifier,
+    Groups,
     find_candidates,
 )
 from splinecam.arrangement.envelope_chords import Halves, WantedChords, halve, insert_selected
-from splinecam.arrangement.groups import Groups
 from splinecam.arrangement.refinement import Refinement, unrefined
-from splinecam.arrangement.vertex_values import VertexValues
 from splinecam.errors import LimitError
-from splinecam.geometry.interpolation import InterpolatedVertices
-from splinecam.geometry.subdivision import Mesh
+from splinecam.geometry.subdivision import InterpolatedVertices, Mesh
 from splinecam.kernels import GpuKernel
-
-__all__ = ["refine_maxima"]
 
 _WAITING = UNDECIDED + 1  # one border, in a face where another group has several
 _AUXILIARY = -2  # edge_unit of an edge of the k-th auxiliary line: _AUXILIARY - k

@@ -1,16 +1,4 @@
-"""Cut a mesh along the zero sets of many functions that are affine on every face.
-
-1. Signs are decided once per vertex, so that all faces around it agree (``signs``).
-2. Where a function changes sign along an edge there is a new vertex, which both faces beside the
-   edge share (``edge_crossings``).
-3. Around a convex face a function falls once from + to - and rises once from - to +. Its chord runs
-   between these two places, which are corners by now (``find_chords``).
-4. Each face is cut by its chords on its own: by ``general_position``, or, where something is too
-   close to something else, by ``incremental`` (``insert_chords``).
-
-There are two cutters. The compiled kernel cuts on a CPU, and tensor operations cut elsewhere, on a
-GPU with the help of compiled steps. Both give the same cells in the same order.
-"""
+"""Insert chords into a mesh: divide the edges that they end on, then the faces."""
 
 from __future__ import annotations
 
@@ -20,22 +8,152 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
+from splinecam._util.arrays import (
+    bits_of,
+    entries_of,
+    offsets_of,
+    owners_of,
+    places_in,
+    rows_with_bits,
+    take,
+)
 from splinecam._util.backend import backend_of
-from splinecam._util.bits import bits_of, rows_with_bits
-from splinecam._util.csr import take
-from splinecam.arrangement import breakpoints
-from splinecam.arrangement.edge_crossings import UNCLEAR, Ambiguities, find_edge_crossings
-from splinecam.arrangement.find_chords import Zeros, find_chords
-from splinecam.arrangement.functions import Functions
-from splinecam.arrangement.insert_chords import insert_chords
+from splinecam._util.tolerances import UV_ERROR
+from splinecam.arrangement import refinement as breakpoints
+from splinecam.arrangement.chords import (
+    Arrangement,
+    ChordCrossings,
+    FaceChords,
+    Lines,
+    Zeros,
+    find_chords,
+)
+from splinecam.arrangement.crossings import (
+    UNCLEAR,
+    Ambiguities,
+    EdgeCrossings,
+    Functions,
+    Signs,
+    find_edge_crossings,
+)
+from splinecam.arrangement.general_position import insert_at_once
+from splinecam.arrangement.incremental import insert_incrementally
 from splinecam.arrangement.refinement import NewVertices, Refinement, unrefined
-from splinecam.arrangement.signs import Signs
 from splinecam.errors import LimitError
-from splinecam.geometry.subdivision import Mesh
+from splinecam.geometry.subdivision import InterpolatedVertices, Mesh
 from splinecam.kernels import GpuKernel, Kernel, LayerFunctions
 
-__all__ = ["ClearLayer", "in_blocks", "refine", "refine_compiled", "sign_changes", "zero_corners"]
+
+def insert_chords(
+    mesh: Mesh,
+    crossings: EdgeCrossings,
+    chords: FaceChords,
+    unit: Tensor,
+    layer: int,
+    *,
+    max_faces: int | None = None,
+) -> tuple[Refinement, ChordCrossings | None]:
+    """Divide faces by chords; layer: their provenance, and unit: (L,) that of each line.
+
+    Returns the refinement, and the crossings of the chords that are in general position.
+    """
+    boundaries, lines = chords.boundaries, chords.lines
+    if max_faces is not None:
+        max_faces -= mesh.num_faces - chords.faces.shape[0]
+        _check_limit(chords, max_faces)
+    edge = crossings.points.edge
+    made = Arrangement([mesh.uv, crossings.points.uv], [mesh.edges, mesh.pieces(edge)])
+    mesh.shorten(made.edges, edge)
+    left = insert_at_once(
+        boundaries, chords.intervals, lines, made, distinct=chords.distinct, max_faces=max_faces
+    )
+    if left.shape[0]:
+        if max_faces is not None:
+            max_faces -= sum(part.count for part in made.faces)
+        some = boundaries.select(left)
+        rest = chords.intervals.restrict(boundaries, left).chords(some).sorted_by(unit)
+        insert_incrementally(some, rest, lines, made, max_faces=max_faces)
+    line = _join(made.vertex_line, lines.start)
+    inside = InterpolatedVertices(
+        take(lines.start, line), take(lines.end, line), _join(made.vertex_s, lines.error)
+    )
+    close = [Ambiguities(uv, "crossings too close to tell apart") for uv in made.ambiguities]
+    refinement = Refinement(
+        _assembled(mesh, crossings, chords, made, unit, layer),
+        NewVertices(crossings.points.interpolated(), inside),
+        short_chords(lines) + close,
+    )
+    return refinement, made.crossings
+
+
+def short_chords(lines: Lines) -> list[Ambiguities]:
+    """Chords whose two ends have the same coordinates, up to rounding."""
+    short = (lines.length <= UV_ERROR).nonzero()[:, 0]
+    if not short.shape[0]:
+        return []
+    return [Ambiguities(lines.a[short], "a border too short for its coordinates")]
+
+
+def _check_limit(chords: FaceChords, max_faces: int) -> None:
+    """Raise an error if the chords make too many faces: each one at least, but for equal ones."""
+    intervals, boundaries = chords.intervals, chords.boundaries
+    if intervals.lo.shape[0] + boundaries.count <= max_faces:
+        return
+    different = torch.unique(intervals.lo * boundaries.half.shape[0] + intervals.hi)
+    if different.shape[0] + boundaries.count > max_faces:
+        raise LimitError("too many regions")
+
+
+def _assembled(
+    mesh: Mesh,
+    crossings: EdgeCrossings,
+    chords: FaceChords,
+    made: Arrangement,
+    unit: Tensor,
+    layer: int,
+) -> Mesh:
+    """The refined mesh: untouched faces first, then the pieces of the others."""
+    counts, corners = _without_chords(mesh, chords.faces, chords.old_corners)
+    edge, line = crossings.points.edge, _join(made.edge_line, chords.lines.start)
+    edge_layers = [mesh.edge_layer, take(mesh.edge_layer, edge), line.new_full(line.shape, layer)]
+    edge_units = [mesh.edge_unit, take(mesh.edge_unit, edge), take(unit, line)]
+    new_layer = line.new_full((made.num_vertices - mesh.num_vertices,), layer)
+    return Mesh(
+        uv=made.uv,
+        edges=made.edges,
+        offsets=offsets_of(torch.cat([counts, *[part.sizes() for part in made.faces]])),
+        corners=torch.cat([corners, *[part.half for part in made.faces]]),
+        edge_layer=torch.cat(edge_layers),
+        edge_unit=torch.cat(edge_units),
+        vertex_layer=torch.cat([mesh.vertex_layer, new_layer]),
+    )
+
+
+def _without_chords(mesh: Mesh, faces: Tensor, corners: int | None) -> tuple[Tensor, Tensor]:
+    """Sizes and corners of all faces but some, (K,) ascending.
+
+    corners: how many corners those faces have, if that is known.
+    """
+    left, counts = mesh.num_faces - faces.shape[0], mesh.counts()
+    if backend_of(faces.device).asynchronous and corners is not None:
+        stays = torch.ones_like(counts, dtype=torch.bool).index_fill_(0, faces, False)
+        total = mesh.corners.shape[0]
+        entries = places_in(take(stays, owners_of(counts, total)), total - corners)
+        return take(counts, places_in(stays, left)), take(mesh.corners, entries)
+    # The runs of faces between those that are left out.
+    begin, end = pad(faces + 1, (1, 0)), pad(faces, (0, 1), value=mesh.num_faces)
+    kept = entries_of(begin, end, offsets_of(end - begin), left)
+    begin, end = take(mesh.offsets, begin), take(mesh.offsets, end)
+    entries = entries_of(begin, end, offsets_of(end - begin))
+    return take(counts, kept), take(mesh.corners, entries)
+
+
+def _join(parts: list[Tensor], like: Tensor) -> Tensor:
+    if len(parts) == 1:
+        return parts[0]
+    return torch.cat(parts) if parts else like[:0]
 
 
 class ClearLayer(NamedTuple):

@@ -19,8 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from splinecam._util.files import reason_of
-from splinecam.cli.completion import print_script
-from splinecam.cli.console import complain, in_options, printing
+from splinecam.cli.console import complain, in_options, print_script, printing
 from splinecam.cli.parser import make_parser
 from splinecam.cli.usage import parse
 from splinecam.errors import SplineCamError

@@ -1,7 +1,9 @@
-"""What each command does, from its options to its exit code."""
+"""Regions in files for other programs: the command ``export``, and the table of ``stats``."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import shlex
 import shutil
@@ -14,29 +16,80 @@ from pathlib import Path
 from typing import Any
 
 from splinecam import __version__
-from splinecam._partition import Partition, load
-from splinecam._partitioning import partition
 from splinecam._util.files import writing
 from splinecam._util.options import device_of
-from splinecam._util.text_table import TextTable, number_text
-from splinecam.analysis.comparison import compare
-from splinecam.analysis.stats import Stats
+from splinecam._util.text import TextTable, number_text
 from splinecam.cli import demo, reproducing
 from splinecam.cli.console import Console, claim, in_options, plain, printing, write_text
 from splinecam.cli.differences import difference_command
-from splinecam.cli.models import Found, find_model
-from splinecam.cli.pictures import axis_words, draw, name_classes, prepare_pictures, require_outputs
+from splinecam.cli.models import Found, domain_of, find_model, fitted, picked, read_samples
+from splinecam.cli.pictures import (
+    axis_words,
+    draw,
+    name_classes,
+    prepare_pictures,
+    require_outputs,
+)
 from splinecam.cli.properties import check_property_command
-from splinecam.cli.region_files import export_command, write_table
-from splinecam.cli.samples import domain_of, fitted, picked, read_samples
 from splinecam.cli.viewing import view_command
 from splinecam.errors import CaptureError, SplineCamError, UnsupportedOpError
 from splinecam.geometry.domain import Domain
+from splinecam.jobs.partitioning import partition
 from splinecam.network.capture import capture
 from splinecam.network.ops.registry import TITLES, OpRow, op_table, op_table_markdown
 from splinecam.network.program import Program
+from splinecam.partitions.partition import Partition, load
+from splinecam.questions.comparison import compare
+from splinecam.questions.measures import table_columns
+from splinecam.questions.stats import Stats
 
-__all__ = ["COMMANDS"]
+
+def export_command(options: Namespace) -> int:
+    """Write a saved partition to files, each in the format that its name ends with."""
+    console = Console(options.quiet)
+    for path in options.files:
+        claim([path], force=options.force)
+    part = load(options.saved)
+    for path in options.files:
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with console.timed("file"):
+            _write(part, path, options)
+        size = path.stat().st_size / 1e6
+        console.out(f"{len(part):,} regions in {path}, {size:.3g} MB, {console.took('file')}")
+    return 0
+
+
+def _write(part: Partition, path: Path, options: Namespace) -> None:
+    """Write one file."""
+    progress = not options.quiet
+    surface: dict[str, Any] = {"output": options.output, "space": options.space or "plane"}
+    match path.suffix.lower():
+        case ".parquet":
+            part.to_parquet(path, columns=options.columns or "all")
+        case ".ply":
+            part.to_ply(path, columns=options.columns, progress=progress, **surface)
+        case ".vtp" | ".vtk":
+            part.to_vtk(path, columns=options.columns, progress=progress, **surface)
+        case _:
+            part.to_geojson(path, columns=options.columns, progress=progress)
+
+
+def write_table(part: Partition, path: Path) -> None:
+    """Write one row per region: a Parquet file, or text that is the same without pandas."""
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix.lower() == ".parquet":
+        part.to_parquet(path)
+        return
+    rows = table_columns(part)
+    columns = [column.tolist() for column in rows.values()]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["region", *rows])
+    writer.writerows(zip(range(len(part)), *columns, strict=True))
+    write_text(path, text.getvalue())
+
 
 _CLASSES = 20  # that are printed
 _UNDECIDED = 1e-3  # the share of the domain on which the class may be uncertain after refinement

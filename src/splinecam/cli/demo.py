@@ -15,14 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from splinecam._partition import Partition
-from splinecam._partitioning import partition
 from splinecam._util.files import replaced, writing
 from splinecam.geometry.domain import Domain
+from splinecam.jobs.partitioning import partition
+from splinecam.partitions.partition import Partition
 from splinecam.plot import plot, plot_layers, plot_surface, require_matplotlib
 from splinecam.viewer.page import to_html
-
-__all__ = ["run", "train", "two_spirals"]
 
 
 def two_spirals(count: int, *, turns: float = 2.0, seed: int = 0) -> tuple[Tensor, Tensor]:

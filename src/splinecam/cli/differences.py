@@ -6,17 +6,14 @@ import json
 from argparse import Namespace
 from typing import Any
 
-from splinecam._difference import difference
 from splinecam._util.files import replaced, writing
 from splinecam._util.options import device_of
-from splinecam.analysis.difference import Difference
 from splinecam.cli.console import Console, claim, plain
-from splinecam.cli.models import find_model
+from splinecam.cli.models import domain_of, find_model, fitted
 from splinecam.cli.parser import DPI
 from splinecam.cli.pictures import prepare_pictures
-from splinecam.cli.samples import domain_of, fitted
-
-__all__ = ["difference_command"]
+from splinecam.jobs.difference import difference
+from splinecam.questions.difference import Difference
 
 
 def difference_command(options: Namespace) -> int:

@@ -2,20 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "CHECK",
-    "CHECK_PROPERTY",
-    "DEMO",
-    "DIFFERENCE",
-    "EXPORT",
-    "OPS",
-    "PARTITION",
-    "PLOT",
-    "REPRODUCE",
-    "STATS",
-    "VIEW",
-]
-
 _MODEL = """\
 MODEL is one of
   model.onnx                  a network in an ONNX file

@@ -1,19 +1,183 @@
-"""The options of the command ``splinecam``, and their help."""
+"""The types of options: functions from a word of the command line to its value."""
 
 from __future__ import annotations
 
+import ast
+import math
 import re
-from argparse import ArgumentParser, BooleanOptionalAction, RawDescriptionHelpFormatter
-from collections.abc import Callable
+from argparse import (
+    ArgumentParser,
+    ArgumentTypeError,
+    BooleanOptionalAction,
+    RawDescriptionHelpFormatter,
+)
+from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NoReturn
 
 from splinecam import __version__
-from splinecam._util.nearest_names import did_you_mean
-from splinecam.cli import completion, help_texts, option_types
+from splinecam._util.text import amount_of, bytes_of, did_you_mean
+from splinecam.cli import console as completion
+from splinecam.cli import help_texts
 
-__all__ = ["COLORS", "DPI", "EXPORTS", "FORMATS", "KINDS", "SURFACES", "make_parser"]
+_LEAST_MEMORY = 10**6
+_SMALLEST, _LARGEST = 0.5, 100.0  # inches
+_FINEST = 2400  # dots per inch
+_NEGATIVE = re.compile(r"-(\d+\.?\d*|\.\d+)(e[-+]?\d{1,3})?(,.*)?", re.IGNORECASE)
+
+
+def without_exponents(words: Iterable[str]) -> Iterator[str]:
+    """Yield the words with negative numbers as argparse knows them: -1e3 and -1,1 are no options.
+
+    >>> list(without_exponents(["--box", "-1e3", "-2.5,1", "--level", "-1E-2"]))
+    ['--box', '-1000', '-2.5', '1', '--level', '-0.01']
+    """
+    for word in words:
+        if not _NEGATIVE.fullmatch(word):
+            yield word
+            continue
+        for part in word.split(","):
+            yield format(Decimal(part), "f") if _NEGATIVE.fullmatch(part) else part
+
+
+def _require(valid: bool, message: str) -> None:
+    if not valid:
+        raise ArgumentTypeError(message)
+
+
+def number(word: str) -> float:
+    """A finite number."""
+    try:
+        found = float(word)
+    except ValueError:
+        found = math.nan
+    _require(math.isfinite(found), f"{word!r} is not a finite number")
+    return found
+
+
+def numbers(word: str) -> list[float]:
+    """One number, or several with commas between them."""
+    try:
+        return [number(part) for part in word.split(",")]
+    except ArgumentTypeError as error:
+        raise ArgumentTypeError(f"{error}; MODEL goes before --box") from None
+
+
+def numbers_or_file(word: str) -> list[float] | Path:
+    """One number or several with commas between them, or else the name of a file."""
+    try:
+        return [number(part) for part in word.split(",")]
+    except ArgumentTypeError:
+        return Path(word)
+
+
+def axis(word: str) -> int | tuple[int, ...]:
+    """The index of a feature: a number, or numbers with commas, one for each dimension."""
+    whole = re.fullmatch(r"-?\d+(,-?\d+)*", word) is not None
+    _require(whole, f"{word!r} is not the index of a feature, such as 0 or 0,3,5")
+    index = tuple(map(int, word.split(",")))
+    return index if len(index) > 1 else index[0]
+
+
+def positive(word: str) -> float:
+    """A number above 0."""
+    _require(number(word) > 0, f"{word!r} is not a number above 0")
+    return number(word)
+
+
+def not_negative(word: str) -> float:
+    """A number that is at least 0."""
+    _require(number(word) >= 0, f"{word!r} is below 0")
+    return number(word)
+
+
+def share(word: str) -> float:
+    """A number between 0 and 1."""
+    _require(0 < number(word) < 1, f"{word!r} is not a number between 0 and 1, such as 1e-3")
+    return number(word)
+
+
+def error_bound(word: str) -> float | str:
+    """An error that outputs may have: a number above 0, or text such as ``1%``.
+
+    >>> error_bound("1e-3"), error_bound("0.5%")
+    (0.001, '0.5%')
+    """
+    relative = word.endswith("%")
+    found = positive(word.removesuffix("%"))
+    return f"{found:g}%" if relative else found
+
+
+def inches(word: str) -> float:
+    """The width of a picture."""
+    fits = _SMALLEST <= number(word) <= _LARGEST
+    _require(fits, f"{word!r} is not a width of {_SMALLEST} to {_LARGEST:g} inches")
+    return number(word)
+
+
+def count(word: str) -> int:
+    """A whole number above 0."""
+    _require(word.isdecimal() and int(word) > 0, f"{word!r} is not a whole number above 0")
+    return int(word)
+
+
+def port(word: str) -> int:
+    """A port of this machine, 0 for one that is free."""
+    _require(word.isdecimal() and int(word) < 1 << 16, f"{word!r} is not a port, 0 to 65535")
+    return int(word)
+
+
+def resolution(word: str) -> int:
+    """Dots per inch."""
+    _require(count(word) <= _FINEST, f"{word!r} is too fine: at most {_FINEST} dots per inch")
+    return int(word)
+
+
+def amount(word: str) -> int:
+    """A whole number, which may be written 1e6, 2k or 2M."""
+    found = amount_of(word) or 0
+    _require(found > 0, f"{word!r} is not a whole number above 0, such as 500000 or 1e6")
+    return found
+
+
+def bytes_of_memory(word: str) -> int:
+    """A number of bytes, which may be written 2e9, 2G, 2GB or 2GiB."""
+    found = bytes_of(word) or 0
+    _require(found >= _LEAST_MEMORY, f"{word!r} is not an amount of memory, such as 500MB or 2GB")
+    return found
+
+
+def shape(word: str) -> tuple[int, ...]:
+    """Numbers with commas, or with ``x`` between them."""
+    sizes = word.strip("()").replace("x", ",").replace(" ", "").rstrip(",").split(",")
+    whole = all(size.isdecimal() and int(size) for size in sizes)
+    _require(whole, f"{word!r} is not a shape such as 2 or 1,28,28")
+    return tuple(map(int, sizes))
+
+
+def argument(word: str) -> tuple[str, Any]:
+    """``width=64``: a name, and a Python literal or else a plain word."""
+    name, equals, value = word.partition("=")
+    _require(bool(equals) and name.isidentifier(), f"{word!r} is not NAME=VALUE")
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value
+
+
+def device(word: str) -> str:
+    """The name of a device, whether it is there or not."""
+    known = re.fullmatch(r"auto|cpu|cuda(:\d+)?", word)
+    _require(known is not None, f"{word!r} is not auto, cpu or cuda")
+    return word
+
+
+def index_or_name(word: str) -> int | str:
+    """The index of an output, or its name."""
+    return int(word) if re.fullmatch(r"-?\d+", word) else word
+
 
 COLORS = ("class", "slope", "area", "output", "layer", "vertices", "random", "merged")
 FORMATS = ("png", "pdf", "svg")
@@ -110,8 +274,8 @@ def _demo(parser: ArgumentParser) -> None:
     _option(parser, "--out", Path, "DIR", "folder to write to (out)", default=Path("out"))
     _add_device(parser)
     dots = f"dots per inch of the pictures ({DPI})"
-    _option(parser, "--dpi", option_types.resolution, "N", dots, default=DPI)
-    _option(parser, "--steps", option_types.count, "N", "training steps (800)", default=800)
+    _option(parser, "--dpi", resolution, "N", dots, default=DPI)
+    _option(parser, "--steps", count, "N", "training steps (800)", default=800)
 
 
 def _partition(parser: ArgumentParser) -> None:
@@ -194,7 +358,7 @@ def _view(parser: ArgumentParser) -> None:
     _option(look, "--color", str, "BY", text)
     _option(look, "--output", int, "K", "which output colours and level sets mean")
     text = "the level of the boundary of a network with one output (0)"
-    _option(look, "--level", option_types.number, "X", text)
+    _option(look, "--level", number, "X", text)
     _option(look, "--points", Path, "FILE", "mark samples: .npy, .npz or .pt of a batch")
     _option(look, "--labels", Path, "FILE", "their classes: .npy, .npz or .pt, numbered from 0")
     _option(look, "--labels-key", str, "NAME", "which array, if --labels holds several")
@@ -203,12 +367,12 @@ def _view(parser: ArgumentParser) -> None:
     _option(how, "--html", Path, "FILE", "write one file that needs no Python, and open nothing")
     _add_force(how)
     _flag(how, "--no-browser", "open no browser; open the address that is printed")
-    _option(how, "--port", option_types.port, "N", "of the server (one that is free)")
+    _option(how, "--port", port, "N", "of the server (one that is free)")
     _add_device(how)
     memory = "memory to use, such as 500MB or 2GB"
-    _option(how, "--memory", option_types.bytes_of_memory, "BYTES", memory)
+    _option(how, "--memory", bytes_of_memory, "BYTES", memory)
     text = "regions that are computed for one picture (200k)"
-    _option(how, "--max-regions", option_types.amount, "N", text)
+    _option(how, "--max-regions", amount, "N", text)
     _add_quiet(how)
 
 
@@ -226,7 +390,7 @@ def _check_property(parser: ArgumentParser) -> None:
     _add_slice(which, "which of the property's boxes, counted from 0 (all)")
     _add_pick(which, "the first one")
     text = "the shape of one input, if that of the property is another one"
-    _option(which, "--input-shape", option_types.shape, "1,28,28", text)
+    _option(which, "--input-shape", shape, "1,28,28", text)
     results = parser.add_argument_group("results")
     _flag(results, "--json", "print JSON")
     _add_names(results)
@@ -330,7 +494,7 @@ def _add_model(parser: ArgumentParser) -> None:
 
 def _add_result(parser: ArgumentParser) -> None:
     which = "which of several results: a name or index"
-    _option(parser, "--result", option_types.index_or_name, "KEY", which)
+    _option(parser, "--result", index_or_name, "KEY", which)
 
 
 def _add_model_option(parser: ArgumentParser, summary: str) -> None:
@@ -341,7 +505,7 @@ def _add_model_option(parser: ArgumentParser, summary: str) -> None:
 def _add_factory(parser: ArgumentParser) -> None:
     repeated: dict[str, Any] = {"action": "append", "default": []}
     text = "argument of the factory; may be repeated"
-    _option(parser, "--arg", option_types.argument, "NAME=VALUE", text, **repeated)
+    _option(parser, "--arg", argument, "NAME=VALUE", text, **repeated)
     text = "state dict for what the factory makes: .pt, .pth, .npz or .safetensors"
     _option(parser, "--weights", Path, "FILE", text)
 
@@ -353,7 +517,7 @@ def _add_domain(parser: ArgumentParser, *, required: bool) -> None:
     which = group.add_mutually_exclusive_group(required=required)
     text = "a rectangle, for models with two inputs: LO HI, or XMIN YMIN XMAX YMAX"
     text += "; with --slice: LO HI for all features, or all LO and then all HI"
-    _option(which, "--box", option_types.numbers, "X", text, nargs="+")
+    _option(which, "--box", numbers, "X", text, nargs="+")
     text = "the box of inputs of a property, a .vnnlib or .vnnlib.gz file; with --slice"
     _option(which, "--vnnlib", Path, "FILE", text)
     _option(which, "--through", Path, "FILE", "a square in the plane through three samples")
@@ -364,20 +528,20 @@ def _add_domain(parser: ArgumentParser, *, required: bool) -> None:
     _add_slice(group, "with --vnnlib: which of its boxes, counted from 0, if there are several")
     _add_pick(group, "the first ones; of --fit and --polygon all")
     text = "the shape of one input, if the samples in FILE have another one"
-    _option(group, "--input-shape", option_types.shape, "1,28,28", text)
+    _option(group, "--input-shape", shape, "1,28,28", text)
     text = "room on each side, a share of the samples' extent (--through: 0.2, --fit: 0.1)"
-    _option(group, "--margin", option_types.not_negative, "X", text)
+    _option(group, "--margin", not_negative, "X", text)
     _flag(group, "--tight", "with --through: a tight rectangle, not a square")
     text = "with --around: side of the square (1)"
-    _option(group, "--side", option_types.positive, "X", text)
+    _option(group, "--side", positive, "X", text)
     _option(group, "--seed", int, "N", "with --around: which random plane (0)")
 
 
 def _add_slice(parser: Any, case: str) -> None:
     text = "which two features of a box to show, counted from 0; of images such as 0,3,5 0,3,6"
-    _option(parser, "--slice", option_types.axis, "I", text, nargs=2)
+    _option(parser, "--slice", axis, "I", text, nargs=2)
     text = "with --slice: the values of all features, or FILE (the centre of the box)"
-    _option(parser, "--at", option_types.numbers_or_file, "X", text, nargs="+")
+    _option(parser, "--at", numbers_or_file, "X", text, nargs="+")
     _option(parser, "--case", int, "K", case)
 
 
@@ -395,11 +559,11 @@ def _add_picture(parser: Any) -> None:
     text = "draw the decision boundary (by default on classes and with several outputs)"
     parser.add_argument("--boundary", action=BooleanOptionalAction, help=text)
     text = "draw the boundary where the only output has this value (0)"
-    _option(parser, "--level", option_types.number, "X", text)
+    _option(parser, "--level", number, "X", text)
     _flag(parser, "--no-edges", "draw no edges of regions")
     _choice(parser, "--axes", AXES, "a scale bar, ticks or off (scale)", metavar="STYLE")
-    _option(parser, "--size", option_types.inches, "INCHES", "width of the picture")
-    _option(parser, "--dpi", option_types.resolution, "N", f"dots per inch ({DPI})")
+    _option(parser, "--size", inches, "INCHES", "width of the picture")
+    _option(parser, "--dpi", resolution, "N", f"dots per inch ({DPI})")
 
 
 def _add_names(parser: Any) -> None:
@@ -412,26 +576,26 @@ def _add_names(parser: Any) -> None:
 def _add_smooth(parser: ArgumentParser, *, refine: bool) -> None:
     group = parser.add_argument_group("smooth functions, such as GELU, SiLU and tanh")
     text = "replace them by pieces; outputs may be off by X, or by X%% of their range"
-    _option(group, "--smooth", option_types.error_bound, "X", text)
+    _option(group, "--smooth", error_bound, "X", text)
     if refine:
         text = "boundary: only refine regions whose class would be uncertain"
         _choice(group, "--refine", ("boundary",), text, metavar="WHERE")
         text = "with --refine: on which share of the domain the class may be uncertain (1e-3)"
-        _option(group, "--undecided", option_types.share, "X", text)
+        _option(group, "--undecided", share, "X", text)
 
 
 def _add_computation(parser: ArgumentParser) -> Any:
     how = parser.add_argument_group("computation")
     _add_device(how)
     memory = "memory to use, such as 500MB or 2GB"
-    _option(how, "--memory", option_types.bytes_of_memory, "BYTES", memory)
-    _option(how, "--max-regions", option_types.amount, "N", "stop if there are more")
+    _option(how, "--memory", bytes_of_memory, "BYTES", memory)
+    _option(how, "--max-regions", amount, "N", "stop if there are more")
     return how
 
 
 def _add_device(parser: Any) -> None:
     text = "auto, cpu or cuda (auto: a GPU if there is one)"
-    _option(parser, "--device", option_types.device, "D", text, default="auto")
+    _option(parser, "--device", device, "D", text, default="auto")
 
 
 def _add_force(parser: Any) -> None:

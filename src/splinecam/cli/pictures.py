@@ -18,17 +18,8 @@ from splinecam.plot import plot, plot_histograms, plot_layers, plot_surface, req
 from splinecam.plot.figures import is_input_plane, sliced_features, written
 
 if TYPE_CHECKING:
-    from splinecam._partition import Partition
+    from splinecam.partitions.partition import Partition
 
-__all__ = [
-    "are_images",
-    "axis_words",
-    "draw",
-    "name_axes",
-    "name_classes",
-    "prepare_pictures",
-    "require_outputs",
-]
 
 _KINDS: dict[str, Callable[..., Any]] = {
     "regions": plot,

@@ -11,20 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from splinecam._partitioning import partition
 from splinecam._util.files import replaced, writing
 from splinecam._util.options import device_of
-from splinecam.analysis.property_check import PropertyCheck
 from splinecam.cli.console import Console, claim, plain, printing
-from splinecam.cli.models import Found, find_model
+from splinecam.cli.models import Found, find_model, fitted, slice_of_box
 from splinecam.cli.parser import DPI
 from splinecam.cli.pictures import axis_words, name_axes, name_classes, prepare_pictures
-from splinecam.cli.samples import fitted, slice_of_box
 from splinecam.errors import DomainError
-from splinecam.importing.properties import Property
-from splinecam.importing.vnnlib import read_vnnlib
-
-__all__ = ["check_property_command"]
+from splinecam.files.properties import Property
+from splinecam.files.vnnlib import read_vnnlib
+from splinecam.jobs.partitioning import partition
+from splinecam.questions.property_check import PropertyCheck
 
 # An error is 2, as argparse has it for wrong usage.
 _CODES = {"holds": 0, "violated": 1, "unresolved": 3}

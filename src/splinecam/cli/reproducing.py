@@ -14,8 +14,6 @@ from splinecam.errors import DataError, SplineCamError
 from splinecam.reproduce.experiment import Setup
 from splinecam.reproduce.running import NAMES, experiment_of, reproduce
 
-__all__ = ["reproduce_command"]
-
 
 def reproduce_command(options: Namespace) -> int:
     """Run the named experiments one after the other, or list all of them."""

@@ -9,10 +9,7 @@ from itertools import chain
 from math import prod
 from typing import Any
 
-from splinecam.cli.option_types import without_exponents
-from splinecam.cli.parser import DPI, EXPORTS, FORMATS, SURFACES, make_parser
-
-__all__ = ["NOT_FOR", "parse"]
+from splinecam.cli.parser import DPI, EXPORTS, FORMATS, SURFACES, make_parser, without_exponents
 
 # Each of these options needs one of the others.
 _NEEDS = {

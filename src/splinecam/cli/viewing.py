@@ -8,25 +8,22 @@ from typing import Any
 
 from torch import Tensor
 
-from splinecam._captured import capture
-from splinecam._partition import load
 from splinecam._util.files import writing
 from splinecam._util.options import device_of
 from splinecam.cli.console import Console, claim
-from splinecam.cli.models import find_model
+from splinecam.cli.models import domain_of, find_model, fitted, picked, read_labels, read_samples
 from splinecam.cli.pictures import are_images
-from splinecam.cli.samples import domain_of, fitted, picked, read_labels, read_samples
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.network.model_files import kind_of_file
-
-__all__ = ["view_command"]
+from splinecam.partitions.captured import capture
+from splinecam.partitions.partition import load
 
 
 def view_command(options: Namespace) -> int:
     """Open a viewer and wait until it is closed, or write it to a file."""
-    from splinecam.viewer import viewing  # which other commands need not wait for
-    from splinecam.viewer.subjects import session_of
+    from splinecam.viewer import viewer as viewing
+    from splinecam.viewer.session import session_of
 
     console = Console(options.quiet)
     if options.html is not None:

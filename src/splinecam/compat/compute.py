@@ -13,8 +13,6 @@ from splinecam.compat.graph import Cycles
 from splinecam.compat.utils import plane_coordinates
 from splinecam.compat.wrappers import model_wrapper
 
-__all__ = ["Found", "get_partitions_with_db"]
-
 
 class Found(tuple[Any, ...]):
     """Regions, boundary and maps; unpacked into two names, regions and boundary.

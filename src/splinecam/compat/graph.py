@@ -8,11 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splinecam._partition import Partition
 from splinecam.compat.utils import Maps
 from splinecam.compat.wrappers import model_wrapper
-
-__all__ = ["Cycles", "to_next_layer_partition", "to_next_layer_partition_batched"]
+from splinecam.partitions.partition import Partition
 
 
 class Cycles(list[Tensor]):

@@ -8,9 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from splinecam._util.csr import following, lengths, offsets_of, owners_of
-
-__all__ = ["Polygons"]
+from splinecam._util.arrays import following, lengths, offsets_of, owners_of
 
 
 class Polygons(NamedTuple):

@@ -13,29 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from splinecam._util.csr import lengths
+from splinecam._util.arrays import lengths
 from splinecam._util.tolerances import DEGENERATE, PLANAR
 from splinecam.compat.polygons import Polygons
 from splinecam.errors import DomainError
-
-__all__ = [
-    "Maps",
-    "centrality",
-    "create_polytope_2d",
-    "get_Abw",
-    "get_nneigh_points",
-    "get_proj_mat",
-    "get_region_means",
-    "get_region_statistics",
-    "get_square_slice_from_centroid",
-    "get_square_slice_from_one_anchor",
-    "get_square_slice_from_two_anchors",
-    "plane_coordinates",
-    "region_area_2d",
-    "region_eccentricity_2d",
-    "split_domain_by_edge",
-]
-
 
 # -- planes and squares -----------------------------------------------------------------------
 

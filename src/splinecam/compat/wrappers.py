@@ -15,19 +15,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from splinecam._partition import Partition
-from splinecam._partitioning import partition
 from splinecam._util.backend import backend_of
 from splinecam._util.options import device_of
 from splinecam.compat.utils import Maps
 from splinecam.errors import DomainError, SplineCamError
 from splinecam.geometry.domain import Domain
+from splinecam.jobs.partitioning import partition
 from splinecam.network.capture import FirstLayers, capture
-from splinecam.network.capture.isolation import private_copy, widened
+from splinecam.network.capture.models import private_copy, widened
 from splinecam.network.nonlinearities import PiecewiseScalar
 from splinecam.network.program import Program
-
-__all__ = ["adapter", "layer", "model_wrapper"]
+from splinecam.partitions.partition import Partition
 
 _VERIFIED = 32  # units of a layer
 

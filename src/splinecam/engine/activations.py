@@ -17,30 +17,15 @@ from torch import Tensor
 
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS, LARGEST_ERROR
-from splinecam.arrangement.edge_crossings import Ambiguities
+from splinecam.arrangement.crossings import Ambiguities, Signs
 from splinecam.arrangement.refinement import Refinement
-from splinecam.arrangement.signs import Signs
 from splinecam.engine.tiling import Tile, join_tiles
 from splinecam.errors import CaptureError
-from splinecam.geometry.interpolation import InterpolatedVertices
-from splinecam.geometry.subdivision import Mesh
+from splinecam.geometry.subdivision import InterpolatedVertices, Mesh
 from splinecam.kernels import DenseResult, History
 from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops import Bound
 from splinecam.network.program import Program
-
-__all__ = [
-    "Interpolated",
-    "LayerInput",
-    "Refined",
-    "State",
-    "empty_table",
-    "first_state",
-    "join_states",
-    "nothing_new",
-    "require_no_overflow",
-    "rows_in_block",
-]
 
 _LARGE = 1 << 19  # numbers for which huge pages pay
 _HUGE = 1 << 28  # numbers beyond which a system may refuse to promise more than is asked for

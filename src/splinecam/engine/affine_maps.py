@@ -1,4 +1,4 @@
-"""The affine map of each region: from outputs at its vertices, or by derivative if it is thin."""
+"""The affine map of each region, and the union of neighbours with equal maps."""
 
 from __future__ import annotations
 
@@ -8,23 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from splinecam._util.arrays import take, take_rows
 from splinecam._util.backend import backend_of
-from splinecam._util.csr import take, take_rows
+from splinecam._util.graphs import components
 from splinecam._util.tolerances import EPS, MERGE_PRECISION, SAFETY, SLOPE_PRECISION
-from splinecam.geometry.domain import Domain
-from splinecam.geometry.frame import Frame
+from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.subdivision import Mesh
 from splinecam.network.program import Program
-
-__all__ = [
-    "AffineMaps",
-    "Fit",
-    "affine_maps",
-    "derivative",
-    "directional_derivative",
-    "fit_maps",
-    "gradients",
-]
 
 _WITNESSES = 32  # corners from which on the rounding error is estimated from them
 _ENOUGH = 1 << 18  # corners after which no more are looked at
@@ -264,3 +254,38 @@ def gradients(program: Program, x: Tensor) -> Tensor:
             for k in range(y.shape[1])
         ]
     return torch.stack(rows, 1)
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Pieces of the domain with one affine map each; they need not be convex.
+
+    labels: (F,) the piece of each region; edges: (N,) indices of the edges that still separate two
+    pieces, or a piece from the outside; areas: (P,) of the pieces.
+
+    To draw them: ``part.plot(color="merged")``.
+    """
+
+    labels: Tensor
+    edges: Tensor
+    areas: Tensor
+
+    def __len__(self) -> int:
+        return int(self.areas.shape[0])
+
+    def __repr__(self) -> str:
+        return f"Merged({len(self):,} pieces of {self.labels.shape[0]:,} regions)"
+
+
+def merge(mesh: Mesh, maps: AffineMaps, areas: Tensor) -> Merged:
+    """Join faces, of given areas (F,), across edges where slopes differ by rounding only."""
+    faces = mesh.halfedge_face().view(-1, 2)
+    inner = (faces >= 0).all(1)
+    a, b = faces[inner].unbind(1)
+    jump = (maps.weight[a] - maps.weight[b]).abs().amax((1, 2))
+    same = jump <= SAFETY * (maps.error[a] + maps.error[b])
+    labels = components(mesh.num_faces, a[same], b[same])
+    separating = ~inner
+    separating[inner.nonzero()[:, 0]] = labels[a] != labels[b]
+    total = areas.new_zeros(int(labels.max()) + 1).index_add_(0, labels, areas)
+    return Merged(labels, separating.nonzero()[:, 0], total)

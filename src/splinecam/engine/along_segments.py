@@ -21,10 +21,10 @@ from math import prod
 import torch
 from torch import Tensor
 
+from splinecam._util.arrays import counts_of, offsets_of, owners_of, take
 from splinecam._util.backend import backend_of
-from splinecam._util.csr import counts_of, offsets_of, owners_of, take
 from splinecam._util.tolerances import EPS, SAFETY
-from splinecam.arrangement.signs import Signs, SignWriter
+from splinecam.arrangement.crossings import Signs, SignWriter
 from splinecam.engine.activations import LayerInput, empty_table, require_no_overflow
 from splinecam.engine.plan import finds_signs, free_memory
 from splinecam.engine.segment_crossings import (
@@ -39,8 +39,6 @@ from splinecam.kernels import Dense, Kernel, PointsAlong, kernel_for
 from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops import Bound
 from splinecam.network.program import Program
-
-__all__ = ["Breaks", "Doubt", "errors_along", "run_segments"]
 
 _TABLES = 12  # tables of live values that exist at a time, at most
 _FEWEST = 32  # points of a part, however wide the layers

@@ -1,38 +1,27 @@
-"""Run a captured network over many domains at once, as one mesh of many components.
-
-Each stage and each layer takes all domains together, so that the fixed cost of a tensor operation
-is paid once. A batch that does not fit the memory is halved: one half is carried to the end of the
-network, then the other. Only a single domain is divided into tiles.
-
-In the mesh of a batch a third coordinate, the same for all vertices of a component, is the number
-of the domain. It costs no precision: every interpolation between vertices of one component gives
-that number, and every difference zero.
-"""
+"""Run a network over many domains: similar ones at once, as one mesh of many components."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NoReturn
 
 import torch
 from torch import Tensor
 
+from splinecam._util.arrays import offsets_of, owners_of, take, take_rows
 from splinecam._util.backend import backend_of
-from splinecam._util.csr import offsets_of, owners_of, take, take_rows
-from splinecam.arrangement.edge_crossings import Ambiguities
+from splinecam.arrangement.crossings import Ambiguities
 from splinecam.engine.activations import LayerInput, State
 from splinecam.engine.plan import Plan
 from splinecam.engine.run import Outcome, Report, Run, TooLarge, Waiting, first_state
 from splinecam.engine.tiling import Tile
 from splinecam.errors import LimitError
-from splinecam.geometry.domain import Domain
-from splinecam.geometry.frame import Frame
+from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
 from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.program import Program
-
-__all__ = ["batch_mesh", "run_batch", "select_domains", "split_ambiguities", "split_batch"]
 
 NamedAmbiguities = list[tuple[str, Ambiguities]]
 """Ambiguities, each with the name of its layer."""
@@ -247,3 +236,60 @@ def _ranked(label: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     place = torch.empty_like(order)
     place[order] = torch.arange(order.shape[0], device=order.device)
     return order, place - take(offsets_of(sizes), label), sizes
+
+
+# The domains of a batch share their rounding errors: none may be so much larger than another.
+_ALIKE = 4.0
+
+
+def run_window(
+    plan: Plan,
+    window: list[Domain],
+    *,
+    max_regions: int | None = None,
+    report: Report = lambda name, regions, share: None,
+    first: int = 0,
+) -> Iterator[Outcome]:
+    """Yield the outcome of each domain of a window, in order.
+
+    max_regions: of each domain; first: the number of the first domain, for the message of an error.
+    """
+    run_group = partial(
+        run_batch, plan.first.program, max_regions=max_regions, report=report, plan=plan
+    )
+    found: dict[int, Outcome] = {}
+    due = 0
+    for group in _groups(window):
+        outcomes = run_group([window[place] for place in group])
+        for place in group:
+            # The contexts end before an outcome is yielded, or they would hold for the caller, too.
+            with torch.inference_mode(False), torch.no_grad():
+                try:
+                    found[place] = next(outcomes)
+                except LimitError as error:
+                    raise LimitError(f"domains[{first + place}]: {error}") from None
+            while due in found:
+                yield found.pop(due)
+                due += 1
+
+
+def _groups(window: list[Domain]) -> list[list[int]]:
+    """The places of domains of similar size around inputs of similar size, in ascending groups."""
+    inputs = [float(domain.embed(domain.corners).abs().amax(0).mean()) for domain in window]
+    sides = [domain.diameter for domain in window]
+    groups = [
+        sorted(group)
+        for nearby in _alike(range(len(window)), inputs)
+        for group in _alike(nearby, sides)
+    ]
+    return sorted(groups)
+
+
+def _alike(places: Iterable[int], sizes: list[float]) -> list[list[int]]:
+    """The places in groups of similar sizes."""
+    groups: list[list[int]] = []
+    for place in sorted(places, key=lambda place: sizes[place]):
+        if not groups or sizes[place] > _ALIKE * sizes[groups[-1][0]]:
+            groups.append([])
+        groups[-1].append(place)
+    return groups

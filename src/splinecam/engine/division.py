@@ -16,29 +16,24 @@ from typing import NoReturn
 import torch
 from torch import Tensor
 
-from splinecam.arrangement.signs import Signs
+from splinecam.arrangement.crossings import Signs
 from splinecam.engine.activations import Interpolated, LayerInput, State, nothing_new
-from splinecam.engine.artificial_cuts import divide_face, divide_faces, sample_face
-from splinecam.engine.cut_lines import CutLines, RegionSample, sample_regions
+from splinecam.engine.artificial_cuts import (
+    CutLines,
+    RegionSample,
+    divide_face,
+    divide_faces,
+    sample_face,
+    sample_regions,
+)
 from splinecam.engine.plan import Plan, to_device
 from splinecam.engine.run import Report, Run, TooLarge, Waiting, first_state
 from splinecam.engine.tiling import Tile, halves, sorted_faces, tile_of
-from splinecam.geometry.domain import Domain
-from splinecam.geometry.frame import Frame
-from splinecam.geometry.interpolation import InterpolatedVertices
-from splinecam.geometry.subdivision import Mesh, polygon_mesh
+from splinecam.geometry.domain import Domain, Frame
+from splinecam.geometry.subdivision import InterpolatedVertices, Mesh, polygon_mesh
 from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops import Bound
 from splinecam.network.program import Program
-
-__all__ = [
-    "ENOUGH",
-    "Coarse",
-    "Ready",
-    "Unit",
-    "begin",
-    "shares",
-]
 
 ENOUGH = 1 << 12  # faces of a coarse mesh, from which on it is divided
 

@@ -1,12 +1,4 @@
-"""How a run is computed: on which device, how a stage is evaluated, and how faces are cut.
-
-All of these choices are made here. They depend on sizes, on the device and on the installed
-packages alone, so that the same call always gives the same bits.
-
-A GPU needs milliseconds for a layer of any size, in which a CPU finishes a small one. A run may
-therefore begin on the CPU and continue on a GPU as soon as there is enough work. The number of
-regions is not known beforehand, so that the device is chosen anew before every stage and layer.
-"""
+"""On which device a run begins."""
 
 from __future__ import annotations
 
@@ -19,11 +11,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from splinecam._util.backend import is_cuda
+from splinecam._util.options import device_of
+from splinecam.arrangement.crossings import Signs
 from splinecam.arrangement.refinement import NewVertices, Refinement
-from splinecam.arrangement.signs import Signs
 from splinecam.engine.activations import Refined, State
 from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels import GpuKernel, History, Kernel, gpu_kernel_for, kernel_for
@@ -31,22 +24,27 @@ from splinecam.network.nonlinearities import Nonlinearity, PiecewiseScalar
 from splinecam.network.ops import Bound
 from splinecam.network.program import Program
 
-__all__ = [
-    "DIRECT",
-    "Costs",
-    "DenseInput",
-    "Place",
-    "Plan",
-    "StagePlan",
-    "crossing_units",
-    "cutting_kernel",
-    "finds_signs",
-    "free_memory",
-    "overlaying_kernel",
-    "plan_stage",
-    "to_device",
-    "vertices_after",
-]
+# Networks with more weights or larger inputs begin on the GPU: a CPU needs as long for one point of
+# them as a GPU for thousands.
+_WEIGHTS, _INPUTS = 1 << 21, 1 << 14
+
+
+def first_device(
+    device: str | torch.device, model: nn.Module, input_shape: tuple[int, ...]
+) -> torch.device:
+    """The device on which a run begins: the caller's, or the CPU if that is free and pays."""
+    last = device_of(device)
+    if device != "auto" or last.type == "cpu" or not is_light(model, input_shape):
+        return last
+    return torch.device("cpu")
+
+
+def is_light(model: nn.Module, input_shape: tuple[int, ...]) -> bool:
+    """Whether a model and its inputs are so small that a run may begin on the CPU."""
+    if prod(input_shape) > _INPUTS:
+        return False
+    return sum(weight.numel() for weight in model.parameters()) <= _WEIGHTS
+
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from splinecam._util.backend import backend_of, release_memory
 from splinecam._util.tolerances import EPS
-from splinecam.arrangement.edge_crossings import Ambiguities
+from splinecam.arrangement.crossings import Ambiguities
 from splinecam.arrangement.maxima import refine_maxima
 from splinecam.arrangement.refine import ClearLayer, refine, refine_compiled
 from splinecam.arrangement.refinement import Refinement
@@ -29,8 +29,14 @@ from splinecam.engine.activations import (
     join_states,
     require_no_overflow,
 )
-from splinecam.engine.artificial_cuts import DividedFace, divide_face, sample_face
-from splinecam.engine.cut_lines import CutLines, RegionSample, choose_lines
+from splinecam.engine.artificial_cuts import (
+    CutLines,
+    DividedFace,
+    RegionSample,
+    choose_lines,
+    divide_face,
+    sample_face,
+)
 from splinecam.engine.evaluate import evaluate
 from splinecam.engine.plan import (
     Place,
@@ -42,23 +48,10 @@ from splinecam.engine.plan import (
 )
 from splinecam.engine.tiling import Tile, sorted_faces, tile_of
 from splinecam.errors import LimitError
-from splinecam.geometry.domain import Domain
-from splinecam.geometry.frame import Frame
+from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.subdivision import Mesh, kept, polygon_mesh
 from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity, PiecewiseScalar
 from splinecam.network.program import Program
-
-__all__ = [
-    "Outcome",
-    "Report",
-    "Run",
-    "TooLarge",
-    "Waiting",
-    "faces_within",
-    "first_state",
-    "join_states",
-    "run",
-]
 
 # Memory per region, in bytes, measured: of a mesh with what is known of its new vertices, and of
 # its refinement by the compiled kernel and by tensor operations, with temporaries.

@@ -8,14 +8,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from splinecam._util.arrays import sort_rows, take
 from splinecam._util.backend import backend_of
-from splinecam._util.csr import sort_rows, take
 from splinecam._util.tolerances import EPS, SAFETY, UV_ERROR, cluster, touching
-from splinecam.arrangement.functions import Functions
-from splinecam.arrangement.line_envelope import winner_changes
+from splinecam.arrangement.crossings import Functions
+from splinecam.arrangement.envelope import winner_changes
 from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity, PiecewiseScalar
-
-__all__ = ["Crossings", "UnitValues", "find_crossings"]
 
 UNCLEAR = "a unit switches too close to a breakpoint to tell its side"
 CLOSE = "breakpoints too close to tell apart"

@@ -14,23 +14,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from splinecam._util.arrays import argsort_rows, offsets_of, owners_of, places_of, take
 from splinecam._util.backend import release_memory
-from splinecam._util.csr import argsort_rows, offsets_of, owners_of, places_of, take
 from splinecam._util.tolerances import EPS, SAFETY, UV_ERROR
 from splinecam.geometry.subdivision import Mesh
-
-__all__ = [
-    "ROOT",
-    "OnEdges",
-    "Tile",
-    "cut_in_two",
-    "halves",
-    "join_tiles",
-    "sorted_faces",
-    "tile_of",
-    "unite",
-    "vertices_on_edges",
-]
 
 _CELLS = ("uv", "vertex_layer", "edges", "edge_layer", "edge_unit")  # arrays of vertices and edges
 ROOT = -2  # edge_layer of a tile's edge: ROOT - (edge of the whole mesh it is a piece of)

@@ -10,21 +10,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from splinecam._util.arrays import lengths, owners_of, take, take_rows
 from splinecam._util.backend import backend_of
-from splinecam._util.connectivity import long_cycles
-from splinecam._util.csr import lengths, owners_of, take, take_rows
+from splinecam._util.graphs import long_cycles
 from splinecam._util.tolerances import AREA_PRECISION, SAFETY, UV_ERROR
 from splinecam.geometry.subdivision import Mesh
-
-__all__ = [
-    "Check",
-    "TileChecks",
-    "check_area",
-    "check_border",
-    "check_field",
-    "check_mesh",
-    "check_tile",
-]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Convex polygons in a plane, and the embedding of that plane in a model's input space."""
+"""The engine's coordinates: centred, and scaled by a power of two."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from splinecam._util.points import (
+from splinecam._util.options import (
     as_float64,
     batch_of,
     finite,
@@ -27,6 +27,8 @@ from splinecam.geometry import paths
 from splinecam.geometry.convex import convex_corners, cross, fan, require_resolved, require_size
 from splinecam.geometry.planes import (
     axis_of,
+    box_of,
+    box_slice,
     direction_of,
     frame_along,
     frame_beside,
@@ -37,10 +39,59 @@ from splinecam.geometry.planes import (
     require_planar,
     two_of,
 )
-from splinecam.geometry.rectangles import rectangle, rectangle_around
-from splinecam.geometry.slices import box_of, box_slice
 
-__all__ = ["Domain"]
+
+@dataclass(frozen=True)
+class Frame:
+    """Coordinates in which the domain is centred and spans about [-1, 1].
+
+    plane = center + scale * local; the scale is a power of two, so that scaling does not round.
+    """
+
+    center: Tensor
+    scale: float
+
+    @classmethod
+    def of(cls, domain: Domain) -> Frame:
+        return cls(domain.center, 2.0 ** math.ceil(math.log2(domain.diameter / 2)))
+
+    def to_plane(self, local: Tensor) -> Tensor:
+        """Plane coordinates (N, 2) of local ones."""
+        return self.center.to(local) + self.scale * local
+
+    def to_local(self, plane: Tensor) -> Tensor:
+        """Local coordinates (N, 2) of plane ones."""
+        return (plane - self.center.to(plane)) / self.scale
+
+
+def rectangle(lo: Tensor, hi: Tensor) -> Tensor:
+    """Corners ``(4, 2)``, counter-clockwise from ``lo``."""
+    return torch.stack([lo, torch.stack([hi[0], lo[1]]), hi, torch.stack([lo[0], hi[1]])])
+
+
+def rectangle_around(uv: Tensor, *, margin: float, shape: str) -> Tensor:
+    """The corners ``(4, 2)`` of a rectangle around samples ``uv: (k, 2)``.
+
+    margin: the fraction of the samples' extent added on each side. shape: ``"square"`` has the
+    larger extent on both axes, ``"tight"`` each axis its own; on an axis on which the samples have
+    no extent only the margin of the other.
+    """
+    if not (math.isfinite(margin) and margin >= 0):
+        raise DomainError(f"margin is {margin}; give a finite number that is at least 0.")
+    if shape not in ("square", "tight"):
+        raise DomainError(f'shape is {shape!r}; choose "square" or "tight".')
+    lo, hi = uv.amin(0), uv.amax(0)
+    extent = hi - lo
+    half = extent * (0.5 + margin)
+    if shape == "square":
+        half = half.max().expand(2)
+    else:
+        half = torch.where(extent == 0, extent.max() * margin, half)
+    require_size(2 * float(half.max()))
+    if float(half.min()) == 0:
+        raise DomainError('The rectangle has no height: give a margin, or shape="square".')
+    mid = (lo + hi) / 2
+    return rectangle(mid - half, mid + half)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -10,12 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splinecam._util.points import as_float64
+from splinecam._util.arrays import Views
+from splinecam._util.options import as_float64
 from splinecam._util.tolerances import LARGEST_DOMAIN, SMALLEST_DOMAIN
-from splinecam._util.views import Views
 from splinecam.errors import DomainError
-
-__all__ = ["Path", "SegmentBatch", "path", "segment", "segments"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

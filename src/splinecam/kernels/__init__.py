@@ -6,10 +6,20 @@ needed. Without either everything works by tensor operations, only slower.
 """
 
 from splinecam.kernels.gpu import GpuKernel, gpu_kernel_for
-from splinecam.kernels.inputs import Candidates, LayerFunctions, SelectedChords
-from splinecam.kernels.kernel import Dense, DenseResult, Kernel, PointsAlong, available, kernel_for
+from splinecam.kernels.kernel import (
+    Candidates,
+    Dense,
+    DenseResult,
+    Kernel,
+    LayerFunctions,
+    LineRows,
+    PointsAlong,
+    SelectedChords,
+    SignRange,
+    available,
+    kernel_for,
+)
 from splinecam.kernels.refined import History
-from splinecam.kernels.rows import LineRows, SignRange
 
 __all__ = [
     "Candidates",

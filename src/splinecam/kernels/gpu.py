@@ -1,31 +1,393 @@
-"""The kernel of a GPU: refinement, maxima of groups of units, and dissolved edges.
-
-The steps are compiled when a GPU is first used. Where they cannot be compiled everything works by
-tensor operations, only slower.
-"""
+"""The steps of a CUDA source, together with the structure of numbers and arrays that they take."""
 
 from __future__ import annotations
 
 import logging
 from functools import cache
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from splinecam._util.backend import is_cuda
-from splinecam.geometry.subdivision import Mesh
-from splinecam.kernels.gpu_refine import (
-    GpuRefined,
-    Halved,
-    halve_faces,
-    insert_chords,
-    refine_mesh,
-)
-from splinecam.kernels.gpu_steps import Steps, steps_on_mesh
-from splinecam.kernels.inputs import Candidates, LayerFunctions, SelectedChords
-from splinecam.kernels.nvrtc import Launch, launcher
+from splinecam._util.tolerances import SAFETY, UV_ERROR
+from splinecam.geometry.subdivision import Breakpoints, InterpolatedVertices, Mesh
+from splinecam.kernels.kernel import MAX_CHORDS, Candidates, LayerFunctions, SelectedChords
+from splinecam.kernels.library import Launch, launcher, structures
 
-__all__ = ["GpuKernel", "gpu_kernel_for"]
+
+class Steps:
+    """The steps of a source; ``struct`` is the structure ``run_t`` that all of them take."""
+
+    def __init__(
+        self, launch: Launch, source: str, arrays: dict[str, Tensor], **numbers: float
+    ) -> None:
+        self._launch, self._source = launch, source
+        self.device = next(iter(arrays.values())).device
+        self.struct: Any = structures(source)["run_t"](**numbers)
+        self._arrays: dict[str, Tensor] = {}
+        for name, array in arrays.items():
+            self.set(name, array.contiguous())
+
+    def __getitem__(self, name: str) -> Tensor:
+        """The array that a field of the structure points to."""
+        array = self._arrays[name]
+        return array.view(torch.float64) if name in self.struct.real else array
+
+    def set(self, name: str, array: Tensor) -> None:
+        """Let a field of the structure point to an array."""
+        self._arrays[name] = array
+        setattr(self.struct, name, array.data_ptr())
+
+    def swap(self, one: str, other: str) -> None:
+        """Exchange the arrays of two fields."""
+        first, second = self._arrays[one], self._arrays[other]
+        self.set(one, second)
+        self.set(other, first)
+
+    def allocate(self, sizes: dict[str, int], *, fill: int | None = None) -> None:
+        """Allocate arrays with so many entries of eight bytes in one block."""
+        block = torch.empty(sum(sizes.values()), dtype=torch.int64, device=self.device)
+        if fill is not None:
+            block.fill_(fill)
+        for name, array in zip(sizes, torch.split(block, list(sizes.values())), strict=True):
+            self.set(name, array)
+
+    def run(self, count: int, *names: str) -> None:
+        """Run steps for items 0, ..., count - 1 each."""
+        if count:
+            for name in names:
+                self._launch(self._source, name, self.struct, count)
+
+    def cumsum(self, name: str, rows: int = 1) -> Tensor:
+        """Replace the rows of an array by their running sums, and return them."""
+        array = self._arrays[name].view(rows, -1)
+        return torch.cumsum(array, 1, out=array)
+
+    def totals(self, *last: Tensor) -> list[int]:
+        """Whether a step gave up, what else is in ``status``, and further numbers, in one copy."""
+        return torch.cat([self._arrays["status"], *last]).tolist()
+
+    def allocate_mesh(self, vertices: int, edges: int, faces: int, corners: int) -> None:
+        """Allocate the arrays of the mesh that the steps make."""
+        self.allocate(
+            {
+                "made_uv": vertices * self.struct.width,
+                "made_edge": 2 * edges,
+                "made_offset": faces + 1,
+                "made_corner": corners,
+                "made_edge_layer": edges,
+                "made_edge_unit": edges,
+                "made_vertex_layer": vertices,
+            }
+        )
+
+    def mesh(self) -> Mesh:
+        """The mesh that the steps have made."""
+        names = ("offset", "corner", "edge_layer", "edge_unit", "vertex_layer")
+        uv, edges = self["made_uv"], self["made_edge"]
+        others = (self[f"made_{name}"] for name in names)
+        return Mesh(uv.view(-1, self.struct.width), edges.view(-1, 2), *others)
+
+    def interpolated(self, name: str, count: int) -> InterpolatedVertices:
+        """The first ``count`` new vertices on edges ("point") or inside faces ("cross")."""
+        parts = (self[f"{name}_{part}"][:count] for part in ("start", "end", "t"))
+        return InterpolatedVertices(*parts)
+
+
+def steps_on_mesh(
+    launch: Launch, source: str, mesh: Mesh, arrays: dict[str, Tensor], **numbers: float
+) -> Steps:
+    """The steps of a source that work on a mesh."""
+    on_mesh = {
+        "uv": mesh.uv,
+        "edge": mesh.edges,
+        "offset": mesh.offsets,
+        "corner": mesh.corners,
+        "edge_layer": mesh.edge_layer,
+        "edge_unit": mesh.edge_unit,
+        "vertex_layer": mesh.vertex_layer,
+        "status": torch.zeros(2, dtype=torch.int64, device=mesh.uv.device),
+    }
+    sizes = {
+        "vertices": mesh.num_vertices,
+        "edges": mesh.num_edges,
+        "faces": mesh.num_faces,
+        "corners": mesh.corners.shape[0],
+        "width": mesh.uv.shape[1],
+    }
+    return Steps(launch, source, on_mesh | arrays, **sizes, **numbers)
+
+
+_PER_POINT = ("point_start", "point_end")
+_POINT_BREAKPOINTS = ("point_t", "point_unit", "point_slope_change", "point_edge", "point_index")
+_PER_MARK = ("mark_point", "mark_unit", "mark_corner", "mark_face", "partner")
+_PER_CHORD = ("chord_face", "chord_unit", "low", "high", "start", "stop", "slots_taken")
+_PER_CROSSING = ("cross_start", "cross_end", "cross_t", "cross_chord", "cross_slot")
+_PER_SLOT = ("slot_t", "slot_unit", "slot_slope_change")
+
+
+class GpuRefined(NamedTuple):
+    """A refined mesh, its new vertices on edges and inside faces, and the breakpoints there."""
+
+    mesh: Mesh
+    on_edges: InterpolatedVertices
+    inside: InterpolatedVertices
+    breakpoints: tuple[Breakpoints, Breakpoints] | None
+
+
+class Halved(NamedTuple):
+    """A mesh with faces cut in two, its new vertices, their errors, and the ends of the chords."""
+
+    mesh: Mesh
+    on_edges: InterpolatedVertices
+    position_error: Tensor
+    ends: Tensor
+
+
+def refine_mesh(launch: Launch, mesh: Mesh, functions: LayerFunctions) -> GpuRefined | str:
+    """Cut a mesh along zero sets: see ``GpuKernel.refine``."""
+    if functions.negative is None or functions.wanted is None:
+        raise ValueError("a GPU needs the negative signs, and the functions that are wanted")
+    difference = functions.slope_difference
+    steps = steps_on_mesh(
+        launch,
+        "refine.cu",
+        mesh,
+        {
+            "z": functions.z,
+            "positive": functions.positive,
+            "negative": functions.negative,
+            "error": functions.error,
+            "slope_difference": torch.ones_like(functions.error)
+            if difference is None
+            else difference,
+            "wanted": functions.wanted,
+        },
+        units=functions.z.shape[1],
+        words=functions.positive.shape[1],
+        layer=functions.layer,
+        uv_error=UV_ERROR,
+        safety=SAFETY,
+    )
+    reason = _count_points(steps) or _find_chords(steps, functions.max_faces)
+    return reason or _cut_faces(steps, functions.breakpoints_from)
+
+
+def insert_chords(launch: Launch, mesh: Mesh, chords: SelectedChords) -> GpuRefined | str:
+    """Insert selected chords: see ``GpuKernel.insert_chords``."""
+    steps = _selected_steps(launch, mesh, chords)
+    return _place_selected(steps, chords.max_faces) or _cut_faces(steps, None)
+
+
+def halve_faces(launch: Launch, mesh: Mesh, chords: SelectedChords) -> Halved | str:
+    """Cut faces by one chord each: see ``GpuKernel.halve``."""
+    steps = _selected_steps(launch, mesh, chords)
+    reason = _place_selected(steps, chords.max_faces)
+    if reason:
+        return reason
+    run = steps.struct
+    edges, faces = run.edges + run.points + run.chords, run.faces + run.chords
+    steps.allocate_mesh(run.vertices + run.points, edges, faces, run.new_corners)
+    steps.run(run.chords, "write_chord")
+    _write_old(steps)
+    steps.run(run.faces, "measure_half")
+    steps.cumsum("made_offset")
+    steps.run(run.faces, "write_half")
+    ends = torch.stack([steps["start"], steps["stop"]], 1)
+    on_edges, error = steps.interpolated("point", run.points), steps["t_error"][: run.points]
+    return Halved(steps.mesh(), on_edges, error, ends)
+
+
+def _selected_steps(launch: Launch, mesh: Mesh, chords: SelectedChords) -> Steps:
+    return steps_on_mesh(
+        launch,
+        "refine.cu",
+        mesh,
+        {
+            "z": chords.table,
+            "error": chords.error,
+            "key": chords.key,
+            "selected_unit": chords.unit,
+            "parents": chords.parents,
+            "parents_t_error": chords.position_error,
+        },
+        units=chords.table.shape[1],
+        layer=chords.layer,
+        uv_error=UV_ERROR,
+        safety=SAFETY,
+        selected=chords.key.shape[0],
+        chords=chords.key.shape[0],
+        first_new=chords.first_new,
+    )
+
+
+def _count_points(steps: Steps) -> str | None:
+    """Count the new vertices on edges and around faces."""
+    run = steps.struct
+    steps.allocate(_before(run))
+    steps.run(run.edges, "count_changes")
+    steps.cumsum("first")
+    sums = _count_faces(steps)
+    last = steps["first"][-1:], steps["side_first"][-1:], sums[:, -1]
+    gave_up, most_ends, *sizes = steps.totals(*last)
+    run.points, run.marks, run.touched, run.chords, run.places, kept = sizes
+    if gave_up or most_ends > 2 * MAX_CHORDS:
+        return "degenerate"
+    run.new_corners = kept + run.places + 2 * run.chords  # besides those at crossings
+    return None if run.points else "unchanged"
+
+
+def _find_chords(steps: Steps, max_faces: int | None) -> str | None:
+    """Find the new vertices on edges, the chords between them, and count their crossings."""
+    run = steps.struct
+    points, marks, chords = run.points, run.marks, run.chords
+    raw = ("raw_t", "raw_change", "raw_unit", "raw_edge", "change")
+    steps.allocate(
+        dict.fromkeys(raw, points)
+        | {"position_error": 2 * points, "point_uv": run.width * points}
+        | dict.fromkeys(_PER_MARK, marks)
+        | {"lower_before": marks + 1, "half": run.places, "ends": run.places}
+        | _per_chord(chords)
+    )
+    results = dict.fromkeys((*_PER_POINT, *_POINT_BREAKPOINTS), points)
+    steps.allocate(results | {"slots": 2 * (chords + 1)})
+    steps.run(run.edges * run.words, "find_points")
+    steps.run(points, "sort_points", "place_point")
+    steps.run(marks, "find_marks", "find_partners")
+    steps.cumsum("lower_before")
+    steps.run(run.corners, "place_corner")
+    steps.run(marks, "place_mark")
+    steps.run(chords, "count_crossings")
+    gave_up, _, run.crossings = steps.totals(steps.cumsum("slots", 2)[:1, -1])
+    return "degenerate" if gave_up else _too_many(run, max_faces)
+
+
+def _place_selected(steps: Steps, max_faces: int | None) -> str | None:
+    """Find the new vertices on edges of the selected chords, and count their crossings.
+
+    Each chord has at most two new vertices, so that all arrays can be allocated at once.
+    """
+    run = steps.struct
+    chords, ends = run.chords, 2 * run.chords
+    places = run.corners + 2 * ends
+    raw = ("raw_change", "raw_unit", "point_t", "change", "point_edge", "point_unit")
+    selected = ("selected_end", "selected_place", "selected_vertex")
+    zeros = {"sign_changes": run.edges + 1, "sign_changes_taken": run.edges, "distinct": ends + 1}
+    steps.allocate(zeros, fill=0)
+    steps.allocate({"halfedge_face": 2 * run.edges}, fill=-1)
+    steps.allocate(
+        dict.fromkeys((*raw, *selected), ends)
+        | {"point_uv": run.width * ends, "selected_error": 2 * ends}
+        | _before(run)
+        | {"half": places, "ends": places, "slots": 2 * (chords + 1)}
+        | _per_chord(chords)
+    )
+    steps.allocate(
+        dict.fromkeys(("raw_t", "raw_edge", "point_start", "point_end", "t_error"), ends)
+    )
+    steps.run(run.corners, "find_halfedge_faces")
+    steps.run(chords, "find_ends")
+    changes = steps.cumsum("sign_changes")
+    steps.run(ends, "find_sign_changes")
+    first = steps["first"]
+    steps.set("first", changes)
+    steps.run(ends, "sort_points")
+    steps.set("first", first)
+    for name in ("point_t", "change", "point_edge", "point_unit"):  # the sorted ones are the input
+        steps.swap(name, f"raw_{name.removeprefix('point_')}")
+    steps.run(ends, "merge_sign_changes")
+    steps.cumsum("distinct")
+    steps.run(run.edges + 1, "count_points")
+    steps.run(ends, "merge_points")
+    sums = _count_faces(steps)
+    steps.run(run.corners, "place_corner")
+    steps.run(ends, "place_end")
+    steps.run(chords, "place_selected", "count_crossings")
+    crossings = steps.cumsum("slots", 2)[:1, -1]
+    gave_up, most_ends, *sizes = steps.totals(first[-1:], crossings, sums[:, -1])
+    run.points, run.crossings, run.touched, _, run.places, kept = sizes
+    if gave_up or most_ends > 2 * MAX_CHORDS:
+        return "degenerate"
+    run.new_corners = kept + run.places + 2 * chords
+    return _too_many(run, max_faces)
+
+
+def _cut_faces(steps: Steps, breakpoints_from: int | None) -> GpuRefined | str:
+    """Write the refined subdivision."""
+    run = steps.struct
+    points, chords, crossings = run.points, run.chords, run.crossings
+    slots, faces = 2 * crossings, run.touched + chords + crossings
+    run.has_breakpoints = breakpoints_from is not None and points + crossings >= breakpoints_from
+    run.new_corners += 2 * slots
+    raw = ("raw_along", "raw_reach", "raw_crossing", "raw_chord")
+    sorted_slots = ("slot", "slot_crossing", "slot_chord", "reach")
+    steps.allocate(
+        {"one": crossings, "two": crossings} | dict.fromkeys((*raw, *sorted_slots), slots)
+    )
+    steps.allocate(dict.fromkeys(_PER_CROSSING, crossings) | dict.fromkeys(_PER_SLOT, slots))
+    steps.allocate_mesh(
+        run.vertices + points + crossings,
+        run.edges + points + chords + slots,
+        run.faces + chords + crossings,
+        run.new_corners,
+    )
+    steps.run(chords, "find_pairs")
+    steps.run(crossings, "find_crossing")
+    steps.run(slots, "sort_slots", "write_slot")
+    steps.run(chords, "write_chord")
+    steps.run(crossings, "write_crossing")
+    _write_old(steps)
+    steps.run(run.faces, "measure_kept")
+    steps.run(faces, "measure_face")
+    steps.cumsum("made_offset")
+    steps.run(faces, "write_face")
+    steps.run(run.corners, "write_corner")
+    if bool(steps["status"][0]):
+        return "degenerate"
+    on_edges, inside = steps.interpolated("point", points), steps.interpolated("cross", crossings)
+    breakpoints = _breakpoints(steps) if run.has_breakpoints else None
+    return GpuRefined(steps.mesh(), on_edges, inside, breakpoints)
+
+
+def _breakpoints(steps: Steps) -> tuple[Breakpoints, Breakpoints]:
+    on_chords = (*_PER_SLOT, "cross_chord", "cross_slot")
+    return (
+        Breakpoints(steps["first"], *(steps[name] for name in _POINT_BREAKPOINTS)),
+        Breakpoints(steps["slots"].view(2, -1)[1], *(steps[name] for name in on_chords)),
+    )
+
+
+def _before(run: Any) -> dict[str, int]:
+    """The sizes of the running sums over edges, corners and faces."""
+    edges, corners, faces = run.edges + 1, run.corners + 1, run.faces + 1
+    return {"first": edges, "side_first": corners, "face_sums": 4 * faces}
+
+
+def _per_chord(chords: int) -> dict[str, int]:
+    return dict.fromkeys(_PER_CHORD, chords) | {"line": 6 * chords, "end_error": 4 * chords}
+
+
+def _count_faces(steps: Steps) -> Tensor:
+    """Count the new vertices of sides and faces; return running sums over the faces, (4, F + 1)."""
+    steps.run(steps.struct.corners, "count_sides")
+    steps.cumsum("side_first")
+    steps.run(steps.struct.faces, "count_faces")
+    return steps.cumsum("face_sums", 4)
+
+
+def _write_old(steps: Steps) -> None:
+    """Write the old vertices and the pieces of the old edges."""
+    run = steps.struct
+    steps.run(run.vertices, "write_vertex")
+    steps.run(run.edges, "write_edge_start")
+    steps.run(run.points, "write_point")
+
+
+def _too_many(run: Any, max_faces: int | None) -> str | None:
+    faces = run.faces + run.chords + run.crossings
+    return "too many faces" if max_faces is not None and faces > max_faces else None
+
 
 _log = logging.getLogger("splinecam")
 

@@ -1,5 +1,5 @@
 /* Integrals of functions that are affine on each face, of their moduli and their squares: see
- * analysis/integrals.py for the formulas. */
+ * questions/measures.py for the formulas. */
 #include <stdlib.h>
 
 #include "overlay.h"

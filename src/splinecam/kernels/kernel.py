@@ -1,4 +1,4 @@
-"""The compiled kernel of one run: its threads, and its calls of the library."""
+"""What kernels cut meshes by: functions, selected chords, and candidate units of faces."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from torch import Tensor
 
 from splinecam._util.backend import is_cpu
 from splinecam._util.tolerances import EPS, SAFETY, UV_ERROR
-from splinecam.geometry.subdivision import Mesh
-from splinecam.kernels.inputs import MAX_CHORDS, LayerFunctions
+from splinecam.geometry.subdivision import Breakpoints, InterpolatedVertices, Mesh
 from splinecam.kernels.library import (
     STATUS,
     AffinePairStruct,
     CrossingsStruct,
     DenseStruct,
     LayerStruct,
+    LinesStruct,
     OverlaidStruct,
     RefinedStruct,
     SettingsStruct,
@@ -30,9 +30,122 @@ from splinecam.kernels.library import (
     library,
 )
 from splinecam.kernels.refined import History, KernelMesh, Overlaid, mesh_struct
-from splinecam.kernels.rows import LineRows, SignRange
 
-__all__ = ["Dense", "DenseResult", "Kernel", "PointsAlong", "Refined", "available", "kernel_for"]
+# Chords of one face up to which a kernel compares all pairs of them.
+MAX_CHORDS = 1 << 12
+
+
+class LayerFunctions(NamedTuple):
+    """Functions z (V, n) at the vertices of a mesh, to cut the faces along their zero sets.
+
+    positive, negative: (V, W) words of their signs; error: (n,) rounding errors. slope_difference:
+    (n,) the difference of the slopes of each result on both sides of zero, None for 1. layer: the
+    provenance of what is cut. max_faces: the limit of faces, None for any number. breakpoints_from:
+    the number of new vertices from which breakpoints are found, None for never. Only GPUs need
+    negative, and wanted: (n,) whether a function may change sign.
+    """
+
+    z: Tensor
+    positive: Tensor
+    error: Tensor
+    slope_difference: Tensor | None
+    layer: int
+    max_faces: int | None = None
+    breakpoints_from: int | None = 0
+    negative: Tensor | None = None
+    wanted: Tensor | None = None
+
+
+class SelectedChords(NamedTuple):
+    """Chords (N,) to insert, where two units are equal in a face.
+
+    key: (N,) ascending, (face * n + one unit) * n + another unit, of n units; unit: (N,) the unit
+    of the new edges. table, error: (V, n) and (n,) values of all units and their rounding errors.
+    Vertices from ``first_new`` on lie between two others: parents (W, 2), with position_error (W,)
+    as a fraction of the distance of those. layer, max_faces: as in ``LayerFunctions``.
+    """
+
+    key: Tensor
+    unit: Tensor
+    table: Tensor
+    error: Tensor
+    first_new: int
+    parents: Tensor
+    position_error: Tensor
+    layer: int
+    max_faces: int | None
+
+
+class Candidates(NamedTuple):
+    """Groups of units (N, R) that may be the maximum in faces (N,) of a mesh.
+
+    table, tolerance: (V, n) and (n,) values of all units and the tolerances of their comparisons.
+    """
+
+    mesh: Mesh
+    table: Tensor
+    tolerance: Tensor
+    face: Tensor
+    units: Tensor
+
+
+class SignRange:
+    """Accumulates the range and the signs of the rows that the compiled loops pass.
+
+    tolerance: (n,) moduli up to which values count as zero; positive, negative: (V, W) words that
+    the loops write.
+    """
+
+    def __init__(self, tolerance: Tensor, positive: Tensor, negative: Tensor) -> None:
+        self.low = torch.full_like(tolerance, torch.inf)
+        self.high = torch.full_like(tolerance, -torch.inf)
+        self._held = (tolerance, positive, negative)
+        arrays = (tolerance, self.low, self.high, positive, negative)
+        addresses = (array.data_ptr() for array in arrays)
+        self.struct: Any = SignRangeStruct(tolerance.shape[0], *addresses)
+
+    @classmethod
+    def nothing(cls) -> SignRange:
+        """An accumulator of no units."""
+        empty = torch.empty(0, dtype=torch.float64)
+        return cls(empty, *torch.empty((2, 0, 0), dtype=torch.int64))
+
+    def range(self) -> tuple[Tensor, Tensor]:
+        """The smallest and the largest value of each unit so far, (n,) each."""
+        return self.low, self.high
+
+    def zeros(self) -> bool:
+        """Whether any value counted as zero."""
+        return bool(self.struct.zeros)
+
+
+@dataclass(frozen=True)
+class LineRows:
+    """New rows from ``first`` on: points of lines between older rows, less their slope changes.
+
+    columns: (n, m) the row that each unit is multiplied with. Without breakpoints (None) nothing is
+    subtracted.
+    """
+
+    first: int
+    interpolated: InterpolatedVertices
+    breakpoints: Breakpoints | None = None
+    columns: Tensor | None = None
+
+    def struct(self) -> Any:
+        """The structure of the library."""
+        interpolated, breakpoints, columns = self.interpolated, self.breakpoints, self.columns
+        arrays = {"p": interpolated.p, "q": interpolated.q, "t": interpolated.t}
+        sizes = {"first": self.first, "count": interpolated.count}
+        if breakpoints is not None and columns is not None:
+            sizes["lines"] = breakpoints.offsets.shape[0] - 1
+            sizes |= {"breakpoints": breakpoints.count, "units": columns.shape[0]}
+            arrays |= {"line": breakpoints.line, "offset": breakpoints.offsets}
+            arrays |= {"breakpoint": breakpoints.place, "breakpoint_t": breakpoints.t}
+            arrays |= {"unit": breakpoints.unit, "slope_change": breakpoints.slope_change}
+            arrays["column"] = columns
+        return LinesStruct(**sizes, **{name: array.data_ptr() for name, array in arrays.items()})
+
 
 # How the values at new vertices are computed: see sc_method in kernel.h.
 _METHODS = {"direct": 0, "terms": 1, "sums": 2}

@@ -9,12 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from splinecam.geometry.interpolation import Breakpoints, InterpolatedVertices
-from splinecam.geometry.subdivision import Mesh
+from splinecam.geometry.subdivision import Breakpoints, InterpolatedVertices, Mesh
 from splinecam.kernels.library import LinesStruct, MeshStruct
-
-__all__ = ["History", "KernelMesh", "Overlaid", "mesh_struct"]
-
 
 _FIELDS = [name for name, _ in MeshStruct._fields_]
 

@@ -16,8 +16,6 @@ from splinecam._util.options import kind_of
 from splinecam._util.unpacking import open_archive, read_text
 from splinecam.errors import FileError
 
-__all__ = ["KINDS", "SUFFIXES", "TO_ONNX", "FileKind", "instead_of", "kind_of_file"]
-
 
 @dataclass(frozen=True)
 class FileKind:

@@ -16,9 +16,6 @@ from splinecam.network.ops import Affine, Bound, affine_bound
 from splinecam.network.ops.bounds import affine_modulus, measured_modulus
 from splinecam.network.values import Ref, map_tensors, resolve
 
-__all__ = ["Program", "Stage", "Step"]
-
-
 _LINEAR = torch.ops.aten.linear.default
 _ENTRYWISE = ("self", "other")  # factors of products that sum over nothing
 _DENSE = 1 << 25  # coefficients of a stage at most that are found

@@ -1,15 +1,13 @@
-"""How the values of a running program are named, sized and laid out."""
+"""How values of a running program are named, sized and laid out; calls with one variable."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-
-__all__ = ["DEVICE", "Ref", "Rows", "Size", "map_tensors", "resolve"]
 
 
 @dataclass(frozen=True)
@@ -86,3 +84,38 @@ class Rows:
             return x
         x = x.movedim(0, self.dim)
         return x.flatten(self.dim, self.dim + 1) if self.each != 1 else x
+
+
+_PLAIN = Rows()
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A call with one variable; its argument and its result have the batch in front.
+
+    part: which of the call's results is meant, if it has several.
+    """
+
+    run: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    rows: Rows = _PLAIN
+    result_rows: Rows = _PLAIN
+    part: int | None = None
+    VARIABLE: ClassVar[Ref] = Ref("z")
+
+    def __call__(self, z: Tensor) -> Tensor:
+        env = {self.VARIABLE.name: z if self.rows.plain else self.rows.back(z)}
+        args = [resolve(item, env, z.shape[0], z.device) for item in self.args]
+        kwargs = {
+            key: resolve(item, env, z.shape[0], z.device) for key, item in self.kwargs.items()
+        }
+        made = self.run(*args, **kwargs)
+        result: Tensor = made if self.part is None else made[self.part]
+        return result if self.result_rows.plain else self.result_rows.out(result)
+
+    def moved(self, move: Callable[[Tensor], Tensor]) -> Operation:
+        """The same with ``move`` applied to its constants."""
+        return replace(
+            self, args=map_tensors(self.args, move), kwargs=map_tensors(self.kwargs, move)
+        )

@@ -6,10 +6,9 @@ Ray are asked for, ``tasks`` hands out tasks and takes in results. ``chunks`` di
 ``one_domain`` a single large domain.
 """
 
-from splinecam.parallel.chunks import Job, run_chunks
 from splinecam.parallel.engines import Engine, engine_for
+from splinecam.parallel.flat import Packed
 from splinecam.parallel.one_domain import run_domain
-from splinecam.parallel.pickling import Packed
-from splinecam.parallel.tasks import run_tasks
+from splinecam.parallel.tasks import Job, run_chunks, run_tasks
 
 __all__ = ["Engine", "Job", "Packed", "engine_for", "run_chunks", "run_domain", "run_tasks"]

@@ -10,9 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from splinecam._util.optional import optional
-
-__all__ = ["Engine", "engine_for"]
+from splinecam._util.text import optional
 
 Call = tuple[Any, ...]
 """A function and its arguments."""

@@ -1,9 +1,12 @@
-"""Many domains, and the outcomes of many domains, as a few flat arrays that travel well."""
+"""Domains, outcomes and objects with large arrays as flat blocks that travel well."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import fields
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,12 +14,164 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from splinecam.arrangement.edge_crossings import Ambiguities
+from splinecam._util.text import optional
+from splinecam.arrangement.crossings import Ambiguities
 from splinecam.engine.run import Outcome
+from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.subdivision import Mesh
 
-__all__ = ["FlatDomains", "FlatOutcomes", "flat_domains", "flat_outcomes", "outcomes_of"]
+Block = npt.NDArray[np.uint8]
+Parts = list[memoryview]
+
+_ALIGNED = 64  # bytes: where parts begin in a block
+_BYTES = np.uint8
+
+
+def parts_of(value: Any) -> Parts:
+    """The parts of the block of an object, the table of their sizes first."""
+    buffers: list[pickle.PickleBuffer] = []
+    file = _Bytes()
+    _pickler_class()(file, protocol=5, buffer_callback=buffers.append).dump(value)
+    parts = [memoryview(file.content()), *(buffer.raw() for buffer in buffers)]
+    sizes = np.array([len(parts), *(part.nbytes for part in parts)], dtype=np.int64)
+    return [sizes.data.cast("B"), *parts]
+
+
+@dataclass(frozen=True)
+class Packed:
+    """An object, and the parts of its block."""
+
+    value: Any
+    parts: Parts
+
+    @classmethod
+    def first_of(cls, *makers: Callable[[], Any]) -> Packed:
+        """The first of several objects that can be pickled, which are made one after the other."""
+        reasons = []
+        for maker in makers:
+            value = maker()
+            try:
+                return cls(value, parts_of(value))
+            except Exception as error:  # whatever the objects of others raise
+                reasons.append(error)
+        raise SplineCamError(
+            "The network cannot be sent to another process, because it cannot be pickled: "
+            f"{reasons[0]}. Use n_jobs=1, or define its classes and functions in a module."
+        ) from reasons[0]
+
+
+def join(parts: Parts) -> Block:
+    """The block of these parts."""
+    block = np.zeros(sum(_room(part.nbytes) for part in parts), dtype=_BYTES)
+    start = 0
+    for part in parts:
+        block[start : start + part.nbytes] = np.frombuffer(part, dtype=_BYTES)
+        start += _room(part.nbytes)
+    return block
+
+
+def save(parts: Parts, path: Path) -> None:
+    """Write the block of these parts to a file."""
+    with path.open("wb") as file:
+        for part in parts:
+            file.write(part)
+            file.write(bytes(_room(part.nbytes) - part.nbytes))
+
+
+def load(block: Block) -> Any:
+    """The object in a block; its arrays are views of the block."""
+    (count,) = block[:8].view(np.int64)
+    sizes = block[8 : 8 * (count + 1)].view(np.int64).tolist()
+    start, parts = _room(8 * (int(count) + 1)), []
+    for size in sizes:
+        parts.append(block[start : start + size])
+        start += _room(size)
+    return pickle.loads(parts[0].data, buffers=parts[1:])
+
+
+def load_file(path: Path) -> Any:
+    """The object in a file; its arrays are in a private map of the file, and can be written to."""
+    return load(np.memmap(path, dtype=_BYTES, mode="c").view(np.ndarray))
+
+
+def _room(size: int) -> int:
+    return -(-size // _ALIGNED) * _ALIGNED
+
+
+class _Bytes:
+    """A file in memory that gives its content without a copy."""
+
+    def __init__(self) -> None:
+        self._content = bytearray()
+
+    def write(self, some: Any) -> int:
+        self._content += some
+        return len(some)
+
+    def content(self) -> bytearray:
+        return self._content
+
+
+@cache
+def _pickler_class() -> type[Any]:
+    cloudpickle = optional("cloudpickle", "Work in other processes", "parallel")
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc,name-defined]
+        def reducer_override(self, value: Any) -> Any:
+            if isinstance(value, torch._ops.OpOverload):
+                return _overload, (*value._schema.name.split("::"), value._overloadname)
+            if isinstance(value, torch._ops.OpOverloadPacket):
+                return _overload, value._qualified_op_name.split("::")
+            if _plain(value):
+                return _tensor, _flat(value)
+            return super().reducer_override(value)
+
+    return Pickler
+
+
+def _overload(namespace: str, name: str, overload: str | None = None) -> Any:
+    packet = getattr(getattr(torch.ops, namespace), name)
+    return packet if overload is None else getattr(packet, overload)
+
+
+_KINDS = {
+    torch.float64,
+    torch.float32,
+    torch.float16,
+    torch.int64,
+    torch.int32,
+    torch.int16,
+    torch.int8,
+    torch.uint8,
+    torch.bool,
+}
+
+
+def _plain(value: Any) -> bool:
+    """Whether a value is a tensor that an array can stand for."""
+    return (
+        type(value) is Tensor
+        and value.device.type == "cpu"
+        and value.layout is torch.strided
+        and value.dtype in _KINDS
+        and not value.requires_grad
+        and not value.is_neg()
+        and not vars(value)
+    )
+
+
+def _flat(value: Tensor) -> tuple[npt.NDArray[Any], tuple[int, ...], tuple[int, ...]]:
+    """The numbers that a tensor takes in its storage, its shape and its strides."""
+    shape, strides = tuple(value.shape), tuple(value.stride())
+    steps = zip(shape, strides, strict=True)
+    span = 1 + sum((size - 1) * stride for size, stride in steps) if value.numel() else 0
+    return value.as_strided((span,), (1,)).numpy(), shape, strides
+
+
+def _tensor(flat: npt.NDArray[Any], shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
+    return torch.from_numpy(flat).as_strided(shape, strides)
+
 
 Array = npt.NDArray[Any]
 
@@ -36,8 +191,8 @@ class FlatDomains(NamedTuple):
 
     def domains(self) -> list[Domain]:
         """The domains, as they were: they are not checked again."""
-        corners = torch.split(_tensor(self.corners), self.counts)
-        columns = zip(_tensor(self.origins), _tensor(self.bases), corners, strict=True)
+        corners = torch.split(_tensor_of(self.corners), self.counts)
+        columns = zip(_tensor_of(self.origins), _tensor_of(self.bases), corners, strict=True)
         return [self._domain(*row) for row in columns]
 
     def _domain(self, origin: Tensor, basis: Tensor, corners: Tensor) -> Domain:
@@ -99,18 +254,18 @@ def flat_outcomes(outcomes: Sequence[Outcome]) -> FlatOutcomes:
 def outcomes_of(flat: FlatOutcomes, device: torch.device | None = None) -> list[Outcome]:
     """The outcomes, as views of the flat arrays, or of their copies on another device."""
     errors = [
-        (_tensor(error, device), {name: _tensor(x, device) for name, x in layers.items()})
+        (_tensor_of(error, device), {name: _tensor_of(x, device) for name, x in layers.items()})
         for error, layers in flat.errors
     ]
     split = {
-        name: torch.split(_tensor(column, device), flat.sizes[name])
+        name: torch.split(_tensor_of(column, device), flat.sizes[name])
         for name, column in flat.columns.items()
     }
     output = split.pop("output")
     rows = zip(*split.values(), strict=True)
     meshes = [Mesh(**dict(zip(split, row, strict=True))) for row in rows]
     ambiguities = {
-        i: [(name, Ambiguities(_tensor(uv, device), reason)) for name, uv, reason in places]
+        i: [(name, Ambiguities(_tensor_of(uv, device), reason)) for name, uv, reason in places]
         for i, places in flat.ambiguities.items()
     }
     return [
@@ -124,7 +279,7 @@ def _array(tensor: Tensor) -> Array:
     return array
 
 
-def _tensor(array: Array, device: torch.device | None = None) -> Tensor:
+def _tensor_of(array: Array, device: torch.device | None = None) -> Tensor:
     # Engines hand over arrays that must not be written to, and those would be shared.
     tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
     return tensor if device is None else tensor.to(device)

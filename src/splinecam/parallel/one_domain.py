@@ -9,21 +9,17 @@ import torch
 from torch import Tensor
 
 from splinecam.engine.activations import State, join_states
-from splinecam.engine.artificial_cuts import DividedFace
-from splinecam.engine.cut_lines import choose_lines
+from splinecam.engine.artificial_cuts import DividedFace, choose_lines
 from splinecam.engine.division import Coarse, Ready, begin, shares
 from splinecam.engine.plan import Plan, to_device
 from splinecam.engine.run import Outcome, Report, Run
 from splinecam.errors import LimitError
 from splinecam.geometry.domain import Domain
 from splinecam.network.program import Program
-from splinecam.parallel.chunks import Job
 from splinecam.parallel.engines import Engine
-from splinecam.parallel.pickling import Packed
-from splinecam.parallel.tasks import run_tasks
+from splinecam.parallel.flat import Packed
+from splinecam.parallel.tasks import Job, run_tasks
 from splinecam.parallel.workers import Worker
-
-__all__ = ["run_domain"]
 
 _PER_WORKER = 4  # parts that each worker is to have; more of them have more edges in common
 _FACES = 4  # faces that each of these parts has at least, if there are as many

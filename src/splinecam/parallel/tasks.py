@@ -1,4 +1,4 @@
-"""Hand out tasks to the workers of an engine, and take in every result once."""
+"""Hand out tasks to the workers of an engine, in chunks that are sized by what domains cost."""
 
 from __future__ import annotations
 
@@ -7,19 +7,38 @@ import os
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 from uuid import uuid4
 
-from splinecam.errors import SplineCamError
-from splinecam.parallel.engines import Call, Engine
-from splinecam.parallel.pickling import Packed, join, save
-from splinecam.parallel.workers import Function, Setting, Worker, perform, received
+import torch
+from torch import nn
 
-__all__ = ["run_tasks"]
+from splinecam.engine.batched import run_window
+from splinecam.engine.plan import Plan
+from splinecam.engine.run import Outcome
+from splinecam.errors import SplineCamError
+from splinecam.geometry.domain import Domain
+from splinecam.network.capture import capture
+from splinecam.network.capture.models import Output
+from splinecam.network.program import Program
+from splinecam.parallel.engines import Call, Engine
+from splinecam.parallel.flat import (
+    FlatDomains,
+    Packed,
+    flat_domains,
+    flat_outcomes,
+    join,
+    outcomes_of,
+    save,
+)
+from splinecam.parallel.workers import Function, Setting, Worker, perform, received
 
 _log = logging.getLogger("splinecam")
 
@@ -136,3 +155,144 @@ def _exchange(engine: Engine) -> Iterator[Setting]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         tracker.unregister(folder, "folder")
+
+
+# Domains of a chunk: of the first ones, and at most.
+_FIRST, _MOST = 8, 1024
+_BYTES = 1 << 23  # of the domains of a chunk, at most: tasks are to be light
+_GROWTH = 4  # how many times as many domains a chunk may have as the largest one that is done
+
+# Seconds that a chunk is to take: at the end less, so that all workers end at about the same time.
+_LONG, _SHORT = 1.0, 0.1
+_PER_WORKER = 4  # chunks that each worker is to have of those that remain
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What all chunks of a sweep share.
+
+    program: the network on the CPU; None to capture the model where it is needed. light: whether a
+    run begins on the CPU if the caller leaves the choice of the device. finish: yields the results
+    of domains from their outcomes, in the worker; None for the outcomes themselves. smooth: whether
+    the network may have smooth functions. window: runs it over domains.
+    """
+
+    program: Program | None
+    model: nn.Module | None
+    output: Output
+    input_shape: tuple[int, ...]
+    device: str | torch.device
+    light: bool
+    memory: int | None
+    max_regions: int | None
+    finish: Callable[[Iterable[Domain], Iterable[Outcome], Plan], Iterable[Any]] | None = None
+    smooth: bool = False
+    window: Callable[..., Iterator[Outcome]] = run_window
+
+    def captured(self) -> Program:
+        """The program; without one, the model is captured."""
+        if self.program is not None:
+            return self.program
+        if self.model is None:
+            raise ValueError("a job needs a program or a model")
+        with torch.inference_mode(False):
+            return capture(self.model, self.input_shape, output=self.output, smooth=self.smooth)
+
+    def plan(self, worker: Worker) -> Plan:
+        """Where the worker computes."""
+        last = worker.device(self.device)
+        program = self.captured()
+        if self.device != "auto" or not self.light:
+            program = program.to(last)
+        return Plan.of(program, last, self.memory, share=worker.memory_share)
+
+
+Task = tuple[int, FlatDomains]
+"""The number of the first domain of a chunk, and the domains."""
+
+
+def run_chunks(
+    engine: Engine,
+    job: Packed,
+    domains: Iterable[Domain],
+    *,
+    total: int | None = None,
+    chunk: int | None = None,
+    device: torch.device | None = None,
+) -> Iterator[tuple[range, list[Any]]]:
+    """Yield the numbers of some domains and their results, as they are done.
+
+    job: a ``Job``. The results are outcomes, or what its ``finish`` makes of them.
+
+    total: how many domains there are, if that is known; chunk: how many a task has, by default as
+    many as take about a second; device: where the arrays of outcomes are to be.
+    """
+    pace, finish = _Pace(engine.workers, total, chunk), job.value.finish
+    numbers: dict[int, range] = {}
+
+    def tasks() -> Iterator[Task]:
+        coming, first, most = iter(domains), 0, _FIRST
+        while some := list(islice(coming, min(pace.size(first), most))):
+            most = max(1, _BYTES // some[0].basis.nbytes)
+            numbers[len(numbers)] = range(first, first + len(some))
+            yield first, flat_domains(some)
+            first += len(some)
+
+    for number, (seconds, result) in run_tasks(engine, _run_chunk, job, tasks()):
+        members = numbers[number]
+        pace.measured(len(members), seconds)
+        yield members, outcomes_of(result, device) if finish is None else result
+
+
+def _run_chunk(worker: Worker, task: Task) -> tuple[float, Any]:
+    """The seconds that a chunk takes, and the results of its domains."""
+    job, (first, flat) = worker.shared, task
+    plan: Plan | None = worker.kept.get("plan")
+    if plan is None:
+        plan = worker.kept["plan"] = job.plan(worker)
+    begin = perf_counter()
+    domains = flat.domains()
+    outcomes = job.window(plan, domains, max_regions=job.max_regions, first=first)
+    result: Any
+    if job.finish is None:
+        result = flat_outcomes(list(outcomes))
+    else:
+        result = list(job.finish(domains, outcomes, plan))
+    return perf_counter() - begin, result
+
+
+class _Pace:
+    """How many domains the next chunk has, from the seconds that others have taken."""
+
+    def __init__(self, workers: int, total: int | None, fixed: int | None) -> None:
+        self._workers, self._total, self._fixed = workers, total, fixed
+        self._seconds: float | None = None  # per domain
+        self._largest = 0  # chunk that is done
+
+    def measured(self, count: int, seconds: float) -> None:
+        """Take in how long a chunk took."""
+        each = seconds / count
+        # The largest chunk tells most: a small one has the costs of a call as well.
+        if self._seconds is None or count > self._largest:
+            self._seconds = each
+        else:
+            self._seconds += (each - self._seconds) / 4
+        self._largest = max(self._largest, count)
+
+    def size(self, first: int) -> int:
+        """The number of domains of the chunk that begins with this one."""
+        if self._fixed is not None:
+            return self._fixed
+        rest = None if self._total is None else max(1, self._total - first)
+        if self._seconds is None:
+            return _FIRST if rest is None else self._share(rest, _FIRST)
+        goal = _LONG
+        if rest is not None:
+            alone = rest * self._seconds / (_PER_WORKER * self._workers)
+            goal = min(_LONG, max(_SHORT, alone))
+        size = int(goal / max(self._seconds, 1e-9))
+        size = max(1, min(size, _GROWTH * self._largest, _MOST))
+        return size if rest is None else min(size, max(1, -(-rest // self._workers)))
+
+    def _share(self, rest: int, most: int) -> int:
+        return max(1, min(most, rest // (_PER_WORKER * self._workers)))

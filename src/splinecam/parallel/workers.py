@@ -19,9 +19,7 @@ import numpy as np
 import torch
 
 from splinecam._util.options import device_of
-from splinecam.parallel.pickling import Block, Parts, join, load, load_file, parts_of, save
-
-__all__ = ["Saved", "Setting", "Worker", "perform", "received"]
+from splinecam.parallel.flat import Block, Parts, join, load, load_file, parts_of, save
 
 _PATIENCE = 1.0  # seconds between two looks at the parent
 _SMALL = 1 << 16  # bytes of a result up to which it is not worth a file

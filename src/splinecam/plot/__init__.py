@@ -1,20 +1,19 @@
 """Pictures of partitions and curves with matplotlib, which is imported only when one is drawn."""
 
-from splinecam.plot.bands import plot_bands, plot_distributions
-from splinecam.plot.curves import plot_curves
-from splinecam.plot.difference import plot_difference
+from splinecam.plot.curves import (
+    plot_curves,
+    plot_difference,
+    plot_partition,
+    plot_path,
+    plot_preimage,
+)
 from splinecam.plot.figures import new_axes, require_matplotlib
-from splinecam.plot.histograms import plot_histograms
+from splinecam.plot.histograms import plot_bands, plot_distributions, plot_histograms
 from splinecam.plot.images import image_grid, plot_samples
 from splinecam.plot.layers import plot_layers
 from splinecam.plot.palette import CLASSES, INK, class_colors
-from splinecam.plot.paths import plot_path
-from splinecam.plot.polygons import plot_partition
-from splinecam.plot.preimage import plot_preimage
-from splinecam.plot.regions import plot
-from splinecam.plot.slices import plot_slices
-from splinecam.plot.surface import plot_surface
-from splinecam.plot.undecided import plot_band
+from splinecam.plot.regions import plot, plot_band
+from splinecam.plot.surface import plot_slices, plot_surface
 
 __all__ = [
     "CLASSES",

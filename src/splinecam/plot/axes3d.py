@@ -12,14 +12,12 @@ from matplotlib.colors import to_rgba
 from matplotlib.transforms import Bbox
 from mpl_toolkits.mplot3d import Axes3D, proj3d
 
-from splinecam.plot.arrays import Floats
 from splinecam.plot.colors import Coloring
 from splinecam.plot.decorations import add_colorbar, add_legend
 from splinecam.plot.figures import new_figure, written
+from splinecam.plot.lines import Floats
 from splinecam.plot.palette import text_color, tick_colors
 from splinecam.plot.scene import Scene
-
-__all__ = ["AxesFit", "explain_colors", "label_axes", "place_axes"]
 
 _SMALL, _TINY, _WIDE = 8.0, 5.5, 260.0  # sizes of numbers, the first on axes of so many points
 _GREY, _FAINT = "#9aa1aa", 0.16  # of axes, and the opacity of the grid

@@ -1,22 +1,38 @@
-"""Pictures of curves: decision boundaries, level sets and the curves of units."""
+"""Pictures of curves, paths, preimages and differences."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from splinecam.analysis.boundary import Boundary, LevelSet
-from splinecam.analysis.curves import Curves
-from splinecam.plot.arrays import to_numpy
-from splinecam.plot.figures import flat_axes, new_axes, require_matplotlib
-from splinecam.plot.palette import INK, class_palette
+from splinecam.plot.figures import (
+    flat_axes,
+    new_axes,
+    new_figure,
+    plain_spines,
+    require_matplotlib,
+    written,
+)
+from splinecam.plot.lines import to_numpy
+from splinecam.plot.palette import CLASSES, GREY, INK, PAPER, class_palette, text_color
+from splinecam.plot.regions import HATCH, VEIL, hatch_rings, plot, plot_band
+from splinecam.questions.boundary import Boundary, LevelSet, decision_boundary
+from splinecam.questions.curves import Curves
+from splinecam.questions.difference import Difference
+from splinecam.questions.paths import PathPartition
+from splinecam.questions.pieces import output_number
+from splinecam.questions.preimage import Preimage
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_curves"]
+    from splinecam.plot.colors import Coloring
+    from splinecam.plot.decorations import AxesStyle
+    from splinecam.questions.preimage import Witness
 
 _COLORS = {"color", "colors", "array", "edgecolor", "edgecolors"}
 
@@ -43,9 +59,8 @@ def plot_curves(
     1
     """
     require_matplotlib()
-    from splinecam.plot.decorations import clip_to, draw_border, fit_figure, set_frame
-    from splinecam.plot.scale_bar import scale_of
-    from splinecam.plot.side_layout import picture_size
+    from splinecam.plot.decorations import clip_to, draw_border, fit_figure, scale_of, set_frame
+    from splinecam.plot.figures import picture_size
 
     domain, own = curves.partition.domain, ax is None
     if ax is None:
@@ -73,8 +88,8 @@ def _plot_alike(curves: Curves, ax: Axes, given: set[str], style: dict[str, Any]
     from matplotlib.collections import LineCollection
     from matplotlib.colors import to_rgba_array
 
-    from splinecam.plot.cell_image import ink_over
     from splinecam.plot.lines import Lines
+    from splinecam.plot.rasters import ink_over
 
     several = style.get("array") is not None
     several = several or any(len(to_rgba_array(style[k])) > 1 for k in given)
@@ -92,10 +107,10 @@ def _plot_each(
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 
-    from splinecam.plot.cell_image import ink_over
     from splinecam.plot.colors import MAX_ENTRIES
     from splinecam.plot.decorations import add_colorbar, add_legend, is_flat, make_room
     from splinecam.plot.lines import Lines
+    from splinecam.plot.rasters import ink_over
 
     below = is_flat(curves.partition.domain)
     label, order = torch.sort(curves.label, stable=True)
@@ -134,3 +149,328 @@ def _name(curves: Curves, label: int) -> str:
         first, second = (curves.partition.names[k] for k in key)
         return f"{first} | {second}"
     return f"layer {first}, unit {second}" if isinstance(first, str) else f"{first} | {second}"
+
+
+def plot_partition(
+    cycles: Sequence[Tensor],
+    ax: Axes | None = None,
+    xlims: Sequence[float] | None = None,
+    ylims: Sequence[float] | None = None,
+    *,
+    edgecolor: Any = "w",
+    linewidth: float = 0.3,
+    alpha: float = 1.0,
+    colors: Sequence[Any] | None = None,
+    figsize: tuple[float, float] = (15, 15),
+    color_range: Sequence[float] = (0.3, 1.0),
+) -> Axes:
+    """Draw a list of polygons, as the paper's code does; ``part.plot`` shows a partition better.
+
+    cycles: polygons (k, 2), closed or open. ax: the axes to draw on, by default new ones on a
+    figure of ``figsize`` inches. xlims, ylims: the part of the plane that is shown, by default all
+    of it. edgecolor, linewidth: of the edges. alpha: the opacity. colors: one for each polygon, or
+    some from which one is drawn for each; by default random ones. color_range: the least and the
+    largest red, green and blue of random colours. figsize: width and height of a new figure. The
+    same polygons always get the same colours.
+
+    >>> import torch
+    >>> ax = plot_partition([torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])])
+    >>> len(ax.collections[0].get_paths())
+    1
+    """
+    require_matplotlib()
+    from matplotlib.collections import PolyCollection
+    from matplotlib.colors import to_rgba_array
+
+    canvas = new_figure(figsize=figsize).add_subplot() if ax is None else flat_axes(ax)
+    random = np.random.default_rng(0)
+    face: Any = colors
+    if colors is None:
+        face = random.random((len(cycles), 3)).clip(color_range[0], color_range[1])
+    elif len(colors) != len(cycles):
+        face = [colors[k] for k in random.integers(len(colors), size=len(cycles))]
+    canvas.add_collection(
+        PolyCollection(
+            [np.asarray(polygon.detach().cpu()) for polygon in cycles],
+            facecolors=to_rgba_array(face),
+            edgecolors=edgecolor,
+            linewidths=linewidth,
+            alpha=alpha,
+        )
+    )
+    canvas.autoscale_view()
+    canvas.set(xticks=[], yticks=[])
+    if xlims is not None:
+        canvas.set_xlim(*map(float, xlims))
+    if ylims is not None:
+        canvas.set_ylim(*map(float, ylims))
+    return canvas
+
+
+_MOST = 12  # outputs that are drawn by default: those that are largest somewhere come first
+_BAND = 0.03  # height of the band of classes, as a share of the axes
+_TICK = 0.035  # height of the ticks of breakpoints, as a share of the axes
+_MANY = 400  # breakpoints from which on their ticks become fainter
+_SIZE = 7.0, 3.6  # inches
+
+
+def plot_path(
+    part: PathPartition,
+    *,
+    ax: Axes | None = None,
+    outputs: Sequence[int | str] | None = None,
+    breakpoints: bool = True,
+    classes: bool = True,
+    legend: bool = True,
+    **style: Any,
+) -> Axes:
+    """Draw the outputs along a path, over its length.
+
+    outputs: which ones, by number or name, by default all of up to 12. breakpoints: mark them by
+    ticks at the bottom. classes: a band at the top in the colours of the classes. legend: name the
+    outputs, if there are several. style: goes to matplotlib's ``Axes.plot``.
+
+    >>> import torch, splinecam as sc
+    >>> net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    >>> line = sc.Domain.segment([0.0, 0.0, 0.0], [1.0, 1.0, 1.0])
+    >>> ax = sc.partition(net, line, progress=False).plot()
+    >>> len(ax.lines)
+    2
+    """
+    require_matplotlib()
+    if ax is None:
+        ax = new_figure(figsize=_SIZE, layout="constrained").add_subplot()
+    flat_axes(ax)
+    plain_spines(ax, GREY)
+    count = part.values.shape[1]
+    colors = class_palette(max(2, count))
+    distance, values = to_numpy(part.t) * part.path.length, to_numpy(part.values)
+    for k in _chosen(part, outputs):
+        name = part.names[k] if part.names is not None and count > 1 else f"output {k}"
+        own = {
+            "color": colors[k if count > 1 else 0],
+            "linewidth": 1.6,
+            "label": written(name),
+            **style,
+        }
+        ax.plot(distance, values[:, k], **own)
+    ax.set_xlim(0.0, part.path.length)
+    ax.margins(y=0.1)
+    ax.set_xlabel("distance along the path")
+    ax.set_ylabel("output")
+    if breakpoints:
+        _draw_breakpoints(ax, part)
+    if classes:
+        _draw_classes(ax, part, colors)
+    if legend and len(ax.lines) > 1:
+        ax.legend(frameon=False, fontsize="small", ncols=1 + len(ax.lines) // 6)
+    return ax
+
+
+def _chosen(part: PathPartition, outputs: Sequence[int | str] | None) -> list[int]:
+    """The outputs to draw."""
+    count = part.values.shape[1]
+    if outputs is not None:
+        return [output_number(each, part.names, count) for each in outputs]
+    if count <= _MOST:
+        return list(range(count))
+    top = np.sort(np.argsort(-to_numpy(part.values).max(0), kind="stable")[:_MOST])
+    return [int(k) for k in top]
+
+
+def _draw_breakpoints(ax: Axes, part: PathPartition) -> None:
+    """Draw a tick at the bottom for every breakpoint."""
+    from matplotlib.collections import LineCollection
+
+    at = to_numpy(part.breakpoints) * part.path.length
+    ticks = np.zeros((len(at), 2, 2))
+    ticks[:, :, 0], ticks[:, 1, 1] = at[:, None], _TICK
+    faint = 0.55 * min(1.0, (_MANY / max(1, len(at))) ** 0.5)
+    color = text_color(ax.figure)
+    place = ax.get_xaxis_transform()
+    lines = LineCollection(list(ticks), colors=color, alpha=faint, linewidths=0.7, transform=place)
+    ax.add_collection(lines, autolim=False)
+
+
+def _draw_classes(ax: Axes, part: PathPartition, colors: Any) -> None:
+    """Draw a band at the top in the colours of the classes."""
+    found = part.decisions()
+    begin = to_numpy(found.begin) * part.path.length
+    end = np.append(begin[1:], part.path.length)
+    ax.bar(
+        begin,
+        _BAND,
+        end - begin,
+        1 - _BAND,
+        align="edge",
+        color=colors[to_numpy(found.label)],
+        transform=ax.get_xaxis_transform(),
+        linewidth=0,
+    )
+
+
+_DOTS = "...."
+
+
+def plot_preimage(
+    found: Preimage,
+    *,
+    ax: Axes | None = None,
+    hatch: str | None = HATCH,
+    color: Any = INK,
+    witness: Witness | None = None,
+    words: tuple[str, str] = ("condition met", "witness"),
+    **options: Any,
+) -> Axes:
+    """Draw the regions, hatch the part that satisfies the condition, and draw its outline.
+
+    Curves and points at which the condition holds without an area are drawn like the outline. If
+    smooth functions of the model were replaced, what is undecided is dotted.
+    found: what ``part.preimage`` returns. hatch: the hatching in the words of matplotlib, or None.
+    color: of the hatching, of the outline and of the witness. witness: an input to mark. words:
+    what the legend calls the hatched part and the witness. options: those of ``part.plot``, in
+    which ``color`` is called ``fill``.
+
+    >>> import splinecam as sc, torch
+    >>> part = sc.partition(torch.nn.ReLU(), sc.Domain.box(-1, 1), progress=False)
+    >>> ax = part.preimage([[1.0, 1.0]], [1.0]).plot(fill="white", axes="ticks")
+    >>> ax.get_xlabel()
+    '$x_{1}$'
+    """
+    require_matplotlib()
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    from splinecam.plot.decorations import add_legend, clip_to, fit_figure
+    from splinecam.plot.lines import Lines
+
+    if "fill" in options:
+        options["color"] = options.pop("fill")
+    canvas = plot(found.partition, ax=ax, **{"band": False, **options})
+    entries: list[tuple[str, Any]] = []
+    if hatch:
+        offsets, rings = found.rings()
+        hatch_rings(canvas, to_numpy(offsets), to_numpy(rings), hatch, color)
+        plot_band(found.band, ax=canvas, hatch=_DOTS, color=color)
+        if len(rings):
+            entries.append((words[0], Patch(facecolor=VEIL, edgecolor=color, hatch=hatch)))
+        if len(found.band.rings()[1]):
+            entries.append(("undecided", Patch(facecolor="none", edgecolor=color, hatch=_DOTS)))
+    for curves in (found.outline, found.curves):
+        for ink, width, zorder in ((PAPER, 2.8, 3.1), (color, 1.6, 3.2)):  # with a light rim
+            lines = Lines(to_numpy(curves.ends), colors=ink, linewidths=width, zorder=zorder)
+            canvas.add_collection(lines, autolim=False)
+            clip_to(lines, canvas, found.partition.domain)
+    places = to_numpy(found.points)
+    style: dict[str, Any] = {"color": color, "markeredgecolor": PAPER, "zorder": 3.4, "ls": ""}
+    canvas.plot(*places.T, marker="o", markersize=5, **style)
+    if witness is not None:
+        # Light with a dark rim, so that it shows on every class and on the hatching.
+        star = {**style, "marker": "*", "color": PAPER, "markeredgecolor": color}
+        canvas.plot(*witness.place, markersize=18, markeredgewidth=1.4, **star)
+        entries.append((words[1], Line2D([], [], markersize=10, **star)))
+    if entries and options.get("legend", True):
+        add_legend(canvas, entries, below=True)
+        if ax is None:
+            fit_figure(canvas, found.partition.domain)
+    return canvas
+
+
+_BOUNDARIES = (INK, CLASSES[1])  # of the first and of the second network
+
+
+def plot_difference(  # noqa: PLR0913 - the options of a picture, each given by its name
+    diff: Difference,
+    *,
+    ax: Axes | None = None,
+    output: int | str | None = None,
+    cmap: Any = None,
+    limits: tuple[float, float] | None = None,
+    edges: Any = False,
+    boundary: bool = True,
+    hatch: str | None = HATCH,
+    level: float = 0.0,
+    labels: tuple[str, str] = ("model a", "model b"),
+    axes: AxesStyle = "scale",
+    colorbar: bool = True,
+    legend: bool = True,
+) -> Axes:
+    """Draw how much two networks differ, both decision boundaries, and where decisions differ.
+
+    The colour of a pixel is the largest difference of an output there, without its sign. diff: what
+    ``splinecam.difference`` returns. output: only this output, by its number or the name of its
+    class. cmap, limits: the colour map, and the numbers at its ends, by default 0 and the largest
+    difference. edges: True to draw the edges of the common partition, or as for ``part.plot``.
+    boundary: whether to draw the decision boundaries. hatch: the hatching of the area on which
+    decisions differ, in the words of matplotlib, or None. level: with one output,
+    the number that divides the two classes. labels: what the legend calls the networks. axes,
+    colorbar, legend: as for ``part.plot``.
+
+    >>> import splinecam as sc
+    >>> a, b = torch.nn.Linear(2, 3), torch.nn.Linear(2, 3)
+    >>> ax = sc.difference(a, b, sc.Domain.box(-1, 1), progress=False).plot(axes="ticks")
+    >>> ax.get_xlabel()
+    '$x_{1}$'
+    """
+    require_matplotlib()
+    from splinecam.plot import regions as picture
+    from splinecam.plot.decorations import add_legend, is_flat
+    from splinecam.plot.points import Classes
+
+    domain = diff.delta.domain
+    with torch.no_grad():
+        coloring = _coloring(diff, output, cmap, picture.limits_pair(limits))
+        content = picture.Content(diff.delta, coloring, Classes(None, None), False, level, None)
+        canvas = new_axes(domain) if ax is None else flat_axes(ax)
+        image = picture.draw_cells(canvas, content, axes)
+        picture.draw_edges(canvas, content, edges, None)
+        if hatch:
+            offsets, rings = diff.decisions(level=level).rings()
+            hatch_rings(canvas, to_numpy(offsets), to_numpy(rings), hatch, INK)
+        if boundary:
+            for part, color in zip((diff.a, diff.b), _BOUNDARIES, strict=True):
+                _draw_boundary(canvas, decision_boundary(part, level=level), color)
+    if colorbar:
+        picture.add_colorbar(canvas, content, image, True)
+    if legend and boundary:
+        entries = list(zip(labels, _BOUNDARIES, strict=True))
+        add_legend(canvas, entries, "boundary of", below=is_flat(domain), curves=True)
+    if ax is None:
+        picture.fit_figure(canvas, domain)
+    return canvas
+
+
+def _coloring(
+    diff: Difference, output: int | str | None, cmap: Any, limits: tuple[float, float] | None
+) -> Coloring:
+    """The modulus of the difference, which is affine on each cell, and its scale."""
+    from matplotlib.colors import Normalize
+
+    from splinecam.plot.colors import Coloring, ColorOptions, output_name
+    from splinecam.plot.rasters import CellColors
+
+    if limits is not None and not limits[0] < limits[1]:
+        raise ValueError(f"limits are {limits}; give (low, high) with low < high")
+    cells = diff.magnitude(output)
+    slopes = to_numpy(cells.slopes)
+    top = float(cells.values.max())
+    norm = Normalize(*(limits or (0.0, top or 1.0)))
+    label = "largest difference of an output"
+    if output is not None or diff.delta.values.shape[1] == 1:
+        name = output_name(diff.a, 0 if output is None else diff.output_index(output))
+        label = f"difference of {name}"
+    colors = ColorOptions(cmap=cmap).colormap("Blues")
+    fill = CellColors(numbers=to_numpy(cells.origin), slopes=slopes)
+    return Coloring(cells.mesh, fill, label, norm, colors, (0.0, top))
+
+
+def _draw_boundary(ax: Axes, curves: Boundary, color: Any) -> None:
+    """Draw a decision boundary in a colour, with a light rim."""
+    from splinecam.plot.decorations import clip_to
+    from splinecam.plot.lines import Lines
+    from splinecam.plot.palette import PAPER
+
+    for ink, width, zorder in ((PAPER, 2.6, 3.1), (color, 1.4, 3.2)):
+        lines = Lines(to_numpy(curves.ends), colors=ink, linewidths=width, zorder=zorder)
+        ax.add_collection(lines, autolim=False)
+        clip_to(lines, ax, curves.partition.domain)

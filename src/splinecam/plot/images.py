@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
-from splinecam.analysis.boundary import Boundary, LevelSet
-from splinecam.analysis.curves import Curves
-from splinecam.analysis.sampling import sample_segments
 from splinecam.errors import SplineCamError
-from splinecam.plot.arrays import Floats, to_numpy
 from splinecam.plot.figures import new_figure, require_matplotlib, shown_once, written
+from splinecam.plot.lines import Floats, to_numpy
 from splinecam.plot.palette import text_color
+from splinecam.questions.boundary import Boundary, LevelSet
+from splinecam.questions.curves import Curves
+from splinecam.questions.sampling import sample_segments
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
-__all__ = ["font_that_fits", "image_grid", "plot_samples", "sample_limits"]
 
 _CHANNELS = (1, 3)  # numbers of channels that can be shown
 _GAP, _MARGIN = 0.06, 0.04  # inches between images, and around the grid

@@ -10,20 +10,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from splinecam._util.csr import lengths
-from splinecam.analysis.layers import layer_index, regions_by_layer
-from splinecam.analysis.neurons import neurons
-from splinecam.analysis.partition_data import PartitionData
-from splinecam.plot.arrays import to_numpy
+from splinecam._util.arrays import lengths
 from splinecam.plot.figures import new_figure, require_matplotlib, written
+from splinecam.plot.lines import to_numpy
 from splinecam.plot.palette import HIGHLIGHT, background, ink_on, text_color
 from splinecam.plot.regions import plot
+from splinecam.questions.measures import layer_index, regions_by_layer
+from splinecam.questions.neurons import neurons
+from splinecam.questions.partition_data import PartitionData
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["plot_layers"]
 
 _EARLIER = 0.37  # the strength of the lines of earlier layers
 # Widths in points and as a share of the lines' spacing: of a layer's lines, of earlier lines.
@@ -185,7 +184,7 @@ def _new_panels(part: PartitionData, titles: list[str], columns: int, size: floa
 
 def _make_room(figure: Figure) -> None:
     """Let the figure grow by the colour bars and legends of the last panel."""
-    from splinecam.plot.side_layout import overhang
+    from splinecam.plot.figures import overhang
 
     left, right, below = (size / figure.dpi for size in overhang(figure.axes[-1]))
     wide, high = figure.get_size_inches()

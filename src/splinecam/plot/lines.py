@@ -1,4 +1,4 @@
-"""Many straight lines as few paths; in vector output very many become an image."""
+"""Types of the numpy arrays that pictures are made of."""
 
 from __future__ import annotations
 
@@ -7,22 +7,36 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import torch
 from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.collections import LineCollection
 from matplotlib.path import Path
 from matplotlib.transforms import Affine2D, Bbox
+from numpy.typing import NDArray
 
-from splinecam.plot.arrays import Floats, Ints, Pixels
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
+Ints = NDArray[np.int64]
+Pixels = NDArray[np.uint8]
 
-__all__ = [
-    "LineWidth",
-    "Lines",
-    "clipped_context",
-    "figure_of",
-    "image_scale",
-    "place_image",
-    "window_of",
-]
+
+def to_numpy(values: Any) -> Any:
+    """A tensor as an array on the CPU, without its gradient; anything else as it is."""
+    return values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else values
+
+
+def weighted_quantiles(values: Any, shares: Any, weights: Floats | None = None) -> Floats:
+    """The numbers below which the given shares of the total weight lie; zeros without values."""
+    if not len(values):
+        return np.zeros(len(shares))
+    if weights is None or not weights.sum() > 0:
+        return np.asarray(np.quantile(values, shares), np.float64)
+    order = np.argsort(values)
+    total = np.cumsum(np.maximum(weights[order], 0))
+    place = np.searchsorted(total, np.asarray(shares) * total[-1])
+    return np.asarray(values[order[np.minimum(place, len(order) - 1)]], np.float64)
+
 
 # matplotlib's renderer of images limits the segments of a path, and how often they cross the image.
 _CHUNK, _CROSSINGS = 10_000, 300

@@ -9,25 +9,8 @@ import numpy as np
 from splinecam.plot.figures import require_matplotlib
 
 if TYPE_CHECKING:  # so that the reference names the types by these short names
-    from splinecam.plot.arrays import Floats, Ints
+    from splinecam.plot.lines import Floats, Ints
 
-__all__ = [
-    "BOUNDARY",
-    "BOUNDARY_ON_DARK",
-    "CLASSES",
-    "GREY",
-    "HIGHLIGHT",
-    "INK",
-    "PAPER",
-    "background",
-    "class_colors",
-    "class_palette",
-    "ink_on",
-    "paler",
-    "rgb",
-    "text_color",
-    "tick_colors",
-]
 
 # Okabe and Ito's palette, which can be told apart with every kind of colour vision.
 CLASSES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#666666")

@@ -14,23 +14,14 @@ from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from splinecam.analysis.partition_data import PartitionData
 from splinecam.errors import DomainError, SplineCamError
 from splinecam.geometry.domain import Domain
-from splinecam.plot.arrays import Bools, Floats, Ints, to_numpy
 from splinecam.plot.colors import MAX_ENTRIES, class_names
+from splinecam.plot.decorations import scale_of
+from splinecam.plot.figures import picture_size
+from splinecam.plot.lines import Bools, Floats, Ints, to_numpy
 from splinecam.plot.palette import INK, PAPER, class_palette
-from splinecam.plot.scale_bar import scale_of
-from splinecam.plot.side_layout import picture_size
-
-__all__ = [
-    "Classes",
-    "Samples",
-    "draw_points",
-    "draw_thumbnails",
-    "pictures_of",
-    "samples_of",
-]
+from splinecam.questions.partition_data import PartitionData
 
 _OFF = 0.01  # of the domain's diameter: samples farther off the plane are drawn hollow
 _SIZE = 0.15  # of thumbnails, of the picture's longer side

@@ -21,10 +21,7 @@ from matplotlib.path import Path
 from matplotlib.transforms import Affine2D
 from mpl_toolkits.mplot3d import proj3d
 
-from splinecam.plot.arrays import Floats, Ints, Pixels
-from splinecam.plot.lines import image_scale, place_image
-
-__all__ = ["Items", "Neighbours", "Scene", "eye_of", "painters_order", "ribbons"]
+from splinecam.plot.lines import Floats, Ints, Pixels, image_scale, place_image
 
 NEAREST = 2  # the half of the level in which the eye is
 _PATHS = 15_000  # items up to which vector output has paths

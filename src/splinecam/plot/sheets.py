@@ -14,16 +14,12 @@ from matplotlib.colors import to_rgba
 from mpl_toolkits.mplot3d import Axes3D
 from torch import Tensor
 
-from splinecam.analysis.boundary import decision_boundary, output_of, winners_of
-from splinecam.analysis.partition_data import PartitionData
-from splinecam.analysis.winners import Winners
 from splinecam.errors import SplineCamError
 from splinecam.geometry.subdivision import Mesh
 from splinecam.plot import axes3d
-from splinecam.plot.arrays import Floats, Ints, to_numpy
 from splinecam.plot.colors import Coloring, ColorOptions, color_regions, output_name
-from splinecam.plot.depth_buffer import Polygons, nearest
-from splinecam.plot.depth_scene import DepthScene
+from splinecam.plot.depth_buffer import DepthScene, Polygons, nearest
+from splinecam.plot.lines import Floats, Ints, to_numpy
 from splinecam.plot.palette import BOUNDARY, INK
 from splinecam.plot.scene import Items
 from splinecam.plot.surface_items import (
@@ -34,8 +30,9 @@ from splinecam.plot.surface_items import (
     padded_corners,
     twice,
 )
-
-__all__ = ["Look", "Sheet", "draw_image", "draw_sheets"]
+from splinecam.questions.boundary import decision_boundary, output_of, winners_of
+from splinecam.questions.partition_data import PartitionData
+from splinecam.questions.winners import Winners
 
 _LIGHT = (70.0, 50.0)  # degrees: where the light is, counter-clockwise from the eye, and how high
 _DARKEST = 0.5  # share of its colour that a facet has when it faces away from the light

@@ -10,29 +10,14 @@ import numpy as np
 import torch
 from matplotlib.colors import to_rgba
 
-from splinecam.analysis.boundary import decision_boundary, winners_of
-from splinecam.analysis.partition_data import PartitionData
-from splinecam.analysis.winners import Winners
 from splinecam.geometry.subdivision import Mesh
-from splinecam.plot.arrays import Floats, Ints, to_numpy
 from splinecam.plot.colors import Coloring
+from splinecam.plot.lines import Floats, Ints, to_numpy
 from splinecam.plot.palette import BOUNDARY, BOUNDARY_ON_DARK, INK
 from splinecam.plot.scene import NEAREST, Items, Neighbours
-
-__all__ = [
-    "MANY",
-    "Surface",
-    "boundary",
-    "cell_areas",
-    "cell_colors",
-    "cells_beside",
-    "edges",
-    "facets",
-    "joined",
-    "padded_corners",
-    "plane",
-    "twice",
-]
+from splinecam.questions.boundary import decision_boundary, winners_of
+from splinecam.questions.partition_data import PartitionData
+from splinecam.questions.winners import Winners
 
 MANY = 30_000  # facets up to which edges are drawn
 _LIGHT = (70.0, 50.0)  # degrees: where the light is, counter-clockwise from the eye, and how high

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splinecam._partitioning import partition
+from splinecam.jobs.partitioning import partition
 from splinecam.reproduce.data import Images
 from splinecam.reproduce.experiment import Experiment, Report, Row, Setup, Stopwatch
 from splinecam.reproduce.fitting import Training
@@ -21,8 +21,6 @@ from splinecam.reproduce.neighbourhoods import Squares, chosen
 from splinecam.reproduce.sweep_figures import draw_densities
 from splinecam.reproduce.training_sweep import plus_minus
 from splinecam.reproduce.vgg_training import VggSettings, tiny_imagenet, trained_vgg
-
-__all__ = ["EXPERIMENT"]
 
 DEPTHS = (11, 16)
 TRAININGS = {False: "no augmentation", True: "augmentation"}

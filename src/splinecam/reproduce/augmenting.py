@@ -6,8 +6,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-__all__ = ["augmented", "brightened", "flipped", "shifted"]
-
 
 def flipped(x: Tensor, generator: torch.Generator) -> Tensor:
     """The images (N, C, H, W), each mirrored from left to right with probability 1/2."""

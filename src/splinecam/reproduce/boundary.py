@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from splinecam._partition import Partition
-from splinecam._partitioning import partition
-from splinecam.analysis.boundary import Boundary
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
+from splinecam.jobs.partitioning import partition
+from splinecam.partitions.partition import Partition
 from splinecam.plot.images import image_grid
+from splinecam.questions.boundary import Boundary
 from splinecam.reproduce.data import Images, load_images
 from splinecam.reproduce.experiment import Experiment, Report, Row, Setup, Stopwatch
 from splinecam.reproduce.fitting import Training, accuracy, fit
@@ -30,7 +30,6 @@ from splinecam.reproduce.networks import image_cnn, image_mlp, parameter_count
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EXPERIMENT"]
 
 SHOWN, MEASURED = 16, 1000  # samples on the boundary
 

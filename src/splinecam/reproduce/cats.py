@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from splinecam._partition import Partition
-from splinecam._partitioning import partition
-from splinecam.analysis.boundary import Boundary
 from splinecam.geometry.domain import Domain
+from splinecam.jobs.partitioning import partition
+from splinecam.partitions.partition import Partition
+from splinecam.questions.boundary import Boundary
 from splinecam.reproduce.cats_pictures import (
     draw_curvature,
     draw_epochs,
@@ -31,8 +31,6 @@ from splinecam.reproduce.data import Images, load_images
 from splinecam.reproduce.experiment import Experiment, Report, Row, Setup, Stopwatch, summary
 from splinecam.reproduce.fitting import Training, accuracy, fit
 from splinecam.reproduce.networks import parameter_count, seeded
-
-__all__ = ["EXPERIMENT"]
 
 AREA = 450.0
 CATS = ("tabby cat", "Egyptian cat")

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from splinecam._partition import Partition
+from splinecam.partitions.partition import Partition
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["draw_curvature", "draw_epochs", "draw_planes", "draw_samples"]
 
 
 def draw_epochs(

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from splinecam._partitioning import partition
+from splinecam.jobs.partitioning import partition
 from splinecam.reproduce.augmenting import flipped
 from splinecam.reproduce.data import Images, load_images
 from splinecam.reproduce.experiment import Experiment, Report, Row, Setup
@@ -25,8 +25,6 @@ from splinecam.reproduce.neighbourhoods import Squares, chosen, uniform
 from splinecam.reproduce.networks import cifar_cnn
 from splinecam.reproduce.sweep_figures import draw_bands, draw_distributions
 from splinecam.reproduce.training_sweep import Plan, Runs, plus_minus, train_and_measure, why_of
-
-__all__ = ["EXPERIMENT"]
 
 GROUPS = ("train", "test")
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)  # of the authors' script

@@ -16,8 +16,6 @@ from tqdm import tqdm
 from splinecam._util.options import device_of
 from splinecam._util.progress import progress_bar
 
-__all__ = ["Experiment", "Report", "Row", "Setup", "Stopwatch", "summary"]
-
 Settings = TypeVar("Settings")
 
 _log = logging.getLogger("splinecam")

@@ -13,26 +13,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from splinecam._partition import Partition
-from splinecam._util.text_table import number_text
-from splinecam.analysis.boundary import LevelSet
-from splinecam.analysis.curves import Curves
+from splinecam._util.text import number_text
+from splinecam.partitions.partition import Partition
+from splinecam.questions.boundary import LevelSet
+from splinecam.questions.curves import Curves
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "RED",
-    "conditions",
-    "crowding",
-    "draw_by_layer",
-    "mean_text",
-    "outputs",
-    "pixel_places",
-    "psnr",
-    "show_image",
-]
 
 RED = "#D00000"  # of zero level sets and chosen units, as in the paper
 

@@ -17,8 +17,6 @@ from torch.nn.functional import cross_entropy
 from splinecam._util.files import replaced, writing
 from splinecam.reproduce.experiment import Setup
 
-__all__ = ["Training", "accuracy", "fit"]
-
 Augment = Callable[[Tensor, torch.Generator], Tensor]
 Record = Callable[[int, nn.Module], Any]
 

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
-from splinecam._partition import Partition
-from splinecam._partitioning import partition
-from splinecam._util.csr import lengths
+from splinecam._util.arrays import lengths
 from splinecam.geometry.domain import Domain
+from splinecam.jobs.partitioning import partition
+from splinecam.partitions.partition import Partition
 from splinecam.reproduce.data import Photo, load_photo
 from splinecam.reproduce.experiment import Experiment, Report, Row, Setup, Stopwatch
 from splinecam.reproduce.fields import (
@@ -36,7 +36,6 @@ from splinecam.reproduce.networks import mlp
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EXPERIMENT", "density_by_place"]
 
 HOLE = ((-0.3, 0.0), (0.2, 0.5))  # two corners of the square
 EDGES = 0.9  # the share of pixels whose grey values change less than at an edge

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-from splinecam._partition import Partition
-from splinecam._partitioning import partition
 from splinecam.geometry.domain import Domain
+from splinecam.jobs.partitioning import partition
 from splinecam.nn import PeriodicEncoding
+from splinecam.partitions.partition import Partition
 from splinecam.plot import INK, plot_bands
 from splinecam.reproduce.data import Photo, load_photo
 from splinecam.reproduce.experiment import Experiment, Report, Row, Setup, Stopwatch
@@ -37,7 +37,6 @@ from splinecam.reproduce.networks import mlp
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EXPERIMENT", "SineEncoding"]
 
 PIECES = 5  # per period of the sine, as in the paper
 AREA = 4.0

@@ -15,7 +15,7 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from splinecam._partitioning import partition
+from splinecam.jobs.partitioning import partition
 from splinecam.reproduce.data import Images, load_images
 from splinecam.reproduce.experiment import Experiment, Report, Row, Setup
 from splinecam.reproduce.fitting import Training
@@ -23,8 +23,6 @@ from splinecam.reproduce.neighbourhoods import Squares, chosen, uniform
 from splinecam.reproduce.networks import mlp, seeded
 from splinecam.reproduce.sweep_figures import draw_bands, draw_distributions
 from splinecam.reproduce.training_sweep import Plan, Runs, plus_minus, train_and_measure, why_of
-
-__all__ = ["EXPERIMENT", "tied_mlp"]
 
 HIDDEN = 4  # layers: with the last one the depth is 5
 AREA = 8.0

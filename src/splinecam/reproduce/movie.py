@@ -23,7 +23,6 @@ from splinecam.training import Run, Watch, log_steps, movie, watch
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EXPERIMENT"]
 
 DOMAIN = Domain.box(-1.1, 1.1)
 NONE = "the paper gives no numbers"

@@ -8,12 +8,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from splinecam._partition import Partition
-from splinecam._sweep import sweep
-from splinecam.analysis.measures import shapes
 from splinecam.geometry.domain import Domain
-
-__all__ = ["Squares", "by_epoch", "chosen", "statistics", "uniform"]
+from splinecam.jobs.sweep import sweep
+from splinecam.partitions.partition import Partition
+from splinecam.questions.measures import shapes
 
 Measured = dict[str, dict[str, Tensor]]
 

@@ -10,16 +10,6 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-__all__ = [
-    "cifar_cnn",
-    "image_cnn",
-    "image_mlp",
-    "mlp",
-    "parameter_count",
-    "seeded",
-    "vgg",
-]
-
 # Channels of the convolutions of a VGG, in blocks that end with a pool.
 _BLOCKS = {
     11: ((64,), (128,), (256, 256), (512, 512), (512, 512)),

@@ -16,10 +16,8 @@ import torch
 
 from splinecam import __version__
 from splinecam._util.files import replaced, writing
-from splinecam._util.text_table import TextTable, number_text
+from splinecam._util.text import TextTable, number_text
 from splinecam.reproduce.experiment import Experiment, Report, Row, Setup
-
-__all__ = ["foot", "machine", "table", "write_report"]
 
 _DPI = 200
 _SHORT = 20  # characters of a reason that fits into the table

@@ -12,8 +12,6 @@ from splinecam.plot.figures import require_matplotlib
 from splinecam.reproduce.experiment import Experiment, Report, Setup
 from splinecam.reproduce.report import write_report
 
-__all__ = ["NAMES", "experiment_of", "reproduce"]
-
 NAMES = (  # in the order of the paper's kinds of results; a module each
     *("scaling", "table1", "boundary", "mnist-sweep", "cifar-sweep", "augmentation", "vgg"),
     *("cats", "inr", "inpaint", "sdf2d", "sdf3d", "surface", "movie"),

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from splinecam._partition import Partition
-from splinecam._partitioning import partition
 from splinecam.geometry.domain import Domain
+from splinecam.jobs.partitioning import partition
+from splinecam.partitions.partition import Partition
 from splinecam.plot.figures import plain_spines
 from splinecam.plot.palette import GREY
 from splinecam.reproduce.experiment import Experiment, Report, Row, Setup, Stopwatch, summary
@@ -25,7 +25,6 @@ from splinecam.reproduce.networks import mlp
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EXPERIMENT"]
 
 AREA = 4.0
 PAPER_LAYER = (1000, 8002)  # units and inputs, Fig. 18

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import l1_loss
 
-from splinecam._partition import Partition
-from splinecam._partitioning import partition
 from splinecam.geometry.domain import Domain
+from splinecam.jobs.partitioning import partition
+from splinecam.partitions.partition import Partition
 from splinecam.reproduce.data import Photo, load_photo, signed_distance_image
 from splinecam.reproduce.experiment import Experiment, Report, Row, Setup, Stopwatch
 from splinecam.reproduce.fields import (
@@ -38,7 +38,6 @@ from splinecam.reproduce.networks import mlp
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EXPERIMENT", "edge_places"]
 
 AREA = 4.0
 TASKS = {"easy": 0.01, "hard": 0.5}  # the grey values in the caption of the figure

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import l1_loss
 
-from splinecam._partition import Partition
-from splinecam._partitioning import partition
-from splinecam._util.optional import optional
+from splinecam._util.text import optional
 from splinecam.geometry.domain import Domain
+from splinecam.jobs.partitioning import partition
+from splinecam.partitions.partition import Partition
 from splinecam.plot import plot_bands, plot_slices
 from splinecam.reproduce.data import Mesh, load_mesh, signed_distance
 from splinecam.reproduce.experiment import Experiment, Report, Row, Setup, Stopwatch
@@ -38,7 +38,6 @@ from splinecam.reproduce.networks import mlp
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EXPERIMENT", "places_in_space", "slice_through"]
 
 AREA = 4.0
 NEAR = 0.02  # the distance from the surface within which edges are near it

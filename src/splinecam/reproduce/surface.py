@@ -16,17 +16,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
-from splinecam._partition import Partition
-from splinecam._partitioning import partition
 from splinecam.geometry.domain import Domain
+from splinecam.jobs.partitioning import partition
+from splinecam.partitions.partition import Partition
 from splinecam.reproduce.experiment import Experiment, Report, Row, Setup, Stopwatch
 from splinecam.reproduce.fitting import Training, fit
 from splinecam.reproduce.networks import mlp
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["EXPERIMENT"]
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from splinecam._partition import Partition
-from splinecam._partitioning import partition
-from splinecam.analysis.measures import shapes
 from splinecam.errors import DataError
 from splinecam.geometry.domain import Domain
+from splinecam.jobs.partitioning import partition
+from splinecam.partitions.partition import Partition
 from splinecam.plot.palette import CLASSES, INK
+from splinecam.questions.measures import shapes
 from splinecam.reproduce.data import Images, load_images
 from splinecam.reproduce.experiment import Experiment, Report, Row, Setup, Stopwatch, summary
 from splinecam.reproduce.fitting import Training, accuracy, fit
@@ -33,7 +33,6 @@ from splinecam.reproduce.networks import image_cnn, image_mlp, parameter_count
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EXPERIMENT"]
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "MLP": image_mlp,

@@ -13,8 +13,6 @@ from splinecam.reproduce.experiment import Setup
 from splinecam.reproduce.fitting import Augment, Training, accuracy, fit
 from splinecam.reproduce.neighbourhoods import Measured, Squares, by_epoch
 
-__all__ = ["Plan", "Runs", "plus_minus", "train_and_measure", "why_of"]
-
 
 class Build(Protocol):
     """Makes a network from a seed."""

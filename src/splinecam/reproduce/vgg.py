@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from splinecam._partition import Partition
-from splinecam._partitioning import partition
 from splinecam.geometry.domain import Domain
+from splinecam.jobs.partitioning import partition
+from splinecam.partitions.partition import Partition
 from splinecam.plot.figures import new_figure, plain_spines
 from splinecam.plot.palette import GREY
 from splinecam.reproduce.data import Images
@@ -31,7 +31,6 @@ from splinecam.reproduce.vgg_training import VggSettings, entropy, tiny_imagenet
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EXPERIMENT"]
 
 AREA = 0.005
 SMALLER = 10.0  # by how much other squares are smaller, to see what the area does

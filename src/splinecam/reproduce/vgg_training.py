@@ -18,8 +18,6 @@ from splinecam.reproduce.experiment import Setup
 from splinecam.reproduce.fitting import Training, accuracy, fit
 from splinecam.reproduce.networks import vgg
 
-__all__ = ["VggSettings", "entropy", "tiny_imagenet", "trained_vgg"]
-
 
 @dataclass(frozen=True)
 class VggSettings:

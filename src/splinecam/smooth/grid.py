@@ -9,11 +9,8 @@ import torch
 from torch import Tensor
 
 from splinecam._util.tolerances import EPS
-from splinecam.geometry.domain import Domain
-from splinecam.geometry.frame import Frame
-from splinecam.smooth.followed import UPWARDS, Boxes, Followed
-
-__all__ = ["CellBounds", "Grid", "scattered"]
+from splinecam.geometry.domain import Domain, Frame
+from splinecam.smooth.following import UPWARDS, Boxes, Followed
 
 _EVEN = (0.7548776662466927, 0.5698402909980532)  # steps that fill a square evenly, on no grid
 

@@ -13,19 +13,23 @@ from torch import Tensor
 from splinecam._util.tolerances import SAFETY
 from splinecam.engine.run import Outcome
 from splinecam.errors import LimitError, SplineCamError
-from splinecam.geometry.domain import Domain
-from splinecam.geometry.frame import Frame
+from splinecam.geometry.domain import Domain, Frame
 from splinecam.network.program import Program
 from splinecam.smooth.boundary_refinement import Bounded, Goal, refined
 from splinecam.smooth.grid import Grid, scattered
-from splinecam.smooth.inside import KinkedInside, SmoothInside
-from splinecam.smooth.knots import Tables
-from splinecam.smooth.region_bounds import Compared, Inside, outputs_at
-from splinecam.smooth.replacing import choose_tables, first_scale, in_single, replaced
-from splinecam.smooth.survey import LayerSurvey, Survey, survey, with_influence
-from splinecam.smooth.tolerance import Tolerance
-
-__all__ = ["Note", "Smoothed", "smoothed"]
+from splinecam.smooth.region_bounds import Compared, Inside, KinkedInside, SmoothInside, outputs_at
+from splinecam.smooth.tables import (
+    LayerSurvey,
+    Survey,
+    Tables,
+    Tolerance,
+    choose_tables,
+    first_scale,
+    in_single,
+    replaced,
+    survey,
+    with_influence,
+)
 
 _FIRST, _COARSEST, _FINEST = 2, 32, 256  # cells along the domain's longer side
 _PRODUCTS = 1 << 28  # multiplications on cells beyond which fewer cells are looked at first

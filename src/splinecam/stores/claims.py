@@ -22,7 +22,6 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Claims"]
 
 _WHOLE = 1 << 40  # the byte that stands for the store itself
 

@@ -12,9 +12,8 @@ from splinecam._util.tolerances import EPS
 from splinecam.testing.oracle import ExactCell, ExactPartition
 
 if TYPE_CHECKING:
-    from splinecam._partition import Partition
+    from splinecam.partitions.partition import Partition
 
-__all__ = ["assert_same_cells", "assert_valid", "polygons"]
 
 # How far rounding may move a line, in units of EPS domain diameters.
 _NOISE = 64

@@ -2,9 +2,8 @@
 
 from splinecam.training.movies import Movie, movie
 from splinecam.training.runs import Run, Snapshot, plot_run
-from splinecam.training.steps import log_steps
 from splinecam.training.store import open_run
-from splinecam.training.watching import Watch, watch
+from splinecam.training.watching import Watch, log_steps, watch
 
 __all__ = [
     "Movie",

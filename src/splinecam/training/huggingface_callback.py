@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from splinecam._util.optional import missing
+from splinecam._util.text import missing
 
 try:
     from transformers import TrainerCallback
 except ImportError as error:
     raise missing("transformers and accelerate", "watch.huggingface()", "huggingface") from error
-
-__all__ = ["HuggingFaceWatch"]
 
 
 class HuggingFaceWatch(TrainerCallback):  # type: ignore[misc]

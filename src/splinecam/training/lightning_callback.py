@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from splinecam._util.optional import missing
+from splinecam._util.text import missing
 
 try:
     from lightning.pytorch import Callback
@@ -14,8 +14,6 @@ except ImportError:
         from pytorch_lightning import Callback
     except ImportError as error:
         raise missing("Lightning", "watch.lightning()", "lightning") from error
-
-__all__ = ["LightningWatch"]
 
 
 class LightningWatch(Callback):  # type: ignore[misc]

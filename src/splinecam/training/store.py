@@ -23,12 +23,12 @@ from typing import Any
 
 import torch
 
-from splinecam._partition import Partition, load
 from splinecam._util.files import made_folder, replaced, writing
 from splinecam.errors import FileError
 from splinecam.geometry.domain import Domain
+from splinecam.partitions.partition import Partition, load
 from splinecam.stores.claims import Claims
-from splinecam.stores.fingerprints import domain_digest
+from splinecam.stores.manifest import domain_digest
 from splinecam.stores.untrusted import (
     Format,
     check_entries,
@@ -38,8 +38,6 @@ from splinecam.stores.untrusted import (
     unseal,
 )
 from splinecam.training.runs import Run, Snapshot
-
-__all__ = ["FolderStore", "MemoryStore", "open_run"]
 
 INDEX = "run.jsonl"
 _FORMAT = Format(

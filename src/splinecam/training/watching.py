@@ -1,36 +1,155 @@
-"""A network watched while it trains: partitions and numbers at chosen steps."""
+"""The choice of the recorded steps of a training run."""
 
 from __future__ import annotations
 
+import operator
 import os
+import random
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import nn
 
-from splinecam._partition import Partition, require_module
-from splinecam._partitioning import partition
-from splinecam._smooth_partitioning import Accuracy
 from splinecam._util.files import folder_of
 from splinecam._util.options import kind_of
-from splinecam.analysis.batch_stats import BOUNDS, batch_stats
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
-from splinecam.network.capture.isolation import unwrap
-from splinecam.training.eval_mode import temporary_eval_mode
-from splinecam.training.neighbourhoods import Neighbourhoods
-from splinecam.training.runs import Run, Snapshot, around_means
-from splinecam.training.steps import Every, step_filter
+from splinecam.jobs.partitioning import partition
+from splinecam.network.capture.models import unwrap
+from splinecam.partitions.partition import Partition, require_module
+from splinecam.partitions.smoothed import Accuracy
+from splinecam.questions.stats import BOUNDS, batch_stats
+from splinecam.training.runs import Neighbourhoods, Run, Snapshot, around_means
 from splinecam.training.store import FolderStore, MemoryStore
-from splinecam.training.writers import check_writer, write_scalars
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Watch", "watch"]
+Every = int | str | Iterable[int] | Callable[[int], bool]
+"""The recorded steps: every n-th, ``"log"``, given ones, or a function of the step's number."""
+
+_PER_DECADE = 20  # of "log"
+
+
+def step_filter(every: Every) -> Callable[[int], bool]:
+    """A function that says whether a step is recorded.
+
+    every: a number n for the steps 0, n, 2n, ...; ``"log"`` for 0, 1, 2, ... and later about 20
+    steps per power of ten; the steps themselves; or a function of the step's number.
+
+    >>> [step for step in range(1000) if step_filter(250)(step)]
+    [0, 250, 500, 750]
+    >>> [step for step in range(20, 40) if step_filter("log")(step)]
+    [22, 25, 28, 31, 35, 39]
+    """
+    if callable(every):
+        return lambda step: bool(every(step))
+    if isinstance(every, str):
+        if every != "log":
+            raise ValueError(f'every is {every!r}; give a number, steps, a function, or "log"')
+        return _is_log_step
+    if isinstance(every, Iterable):
+        steps = frozenset(operator.index(step) for step in every)
+        return lambda step: step in steps
+    try:
+        period = operator.index(every)
+    except TypeError:
+        raise TypeError(
+            f'every must be a whole number, steps, a function of the step, or "log", not {every!r}'
+        ) from None
+    if isinstance(every, bool) or period < 1:
+        raise ValueError(f"every must be at least 1, not {every!r}")
+    return lambda step: step % period == 0
+
+
+def _is_log_step(step: int) -> bool:
+    """Whether a power of 10 ** (1 / 20) lies in (step, step + 1]; it depends on nothing else."""
+    if step == 0:
+        return True
+    low, high = np.log10([step, step + 1]) * _PER_DECADE
+    return bool(np.floor(high) > np.floor(low))
+
+
+def log_steps(last: int, count: int) -> list[int]:
+    """About ``count`` steps from 0 to ``last``, each once, spaced nearly logarithmically.
+
+    Training is fast at first and slow later: between two such steps the network changes by about
+    as much as between any other two.
+
+    last: the number of the last step. count: how many steps, at most.
+
+    >>> log_steps(1000, 10)
+    [0, 1, 4, 9, 21, 45, 99, 215, 464, 1000]
+    """
+    if last < 0 or count < 2:
+        raise ValueError(f"give last >= 0 and count >= 2, not {last} and {count}")
+    return sorted({round(step) for step in (np.geomspace(1, last + 1, count) - 1).tolist()})
+
+
+@contextmanager
+def temporary_eval_mode(model: nn.Module) -> Iterator[None]:
+    """Put a model into eval mode, and restore its modes and all random states at the end.
+
+    The flags ``training`` are set one by one: ``train`` and ``eval`` of a module may do more, such
+    as merging weights. Gradients and autocast are off inside.
+    """
+    modes = [(module, module.training) for module in unwrap(model).modules()]
+    with ExitStack() as stack:
+        stack.enter_context(_same_random_state())
+        stack.enter_context(torch.no_grad())
+        for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
+            stack.enter_context(torch.autocast(device, enabled=False))
+        try:
+            for module, _ in modes:
+                module.training = False
+            yield
+        finally:
+            for module, mode in modes:
+                module.training = mode
+
+
+@contextmanager
+def _same_random_state() -> Iterator[None]:
+    """Restore the random states of torch on all devices in use, of numpy and of Python."""
+    used = torch.cuda.is_available() and bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+    devices = list(range(torch.cuda.device_count())) if used else []
+    python, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        with torch.random.fork_rng(devices=devices):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(legacy)  # noqa: NPY002
+
+
+_METHODS = ("add_scalar", "log_metrics", "log")
+
+
+def check_writer(writer: Any) -> None:
+    """Raise a ``TypeError`` for an object that does not take scalars."""
+    if writer is not None and not any(callable(getattr(writer, k, None)) for k in _METHODS):
+        raise TypeError(
+            "writer must be a SummaryWriter of TensorBoard (add_scalar), a run of Weights & Biases "
+            f"(log) or a logger of Lightning (log_metrics), not {kind_of(writer)}"
+        )
+
+
+def write_scalars(writer: Any, step: int, scalars: Mapping[str, float]) -> None:
+    """Pass the scalars of a step to a writer, with names that begin with ``splinecam/``."""
+    named = {f"splinecam/{name}": value for name, value in scalars.items()}
+    if callable(getattr(writer, "add_scalar", None)):
+        for name, value in named.items():
+            writer.add_scalar(name, value, step)
+    elif callable(getattr(writer, "log_metrics", None)):
+        writer.log_metrics(named, step=step)
+    elif writer is not None:
+        writer.log(named, step=step)
+
 
 _STATISTICS = (
     "num_regions",

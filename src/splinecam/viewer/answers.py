@@ -1,14 +1,17 @@
-"""Requests of the viewer: what they may hold, and what an answer is."""
+"""Requests of the viewer: what they may hold, and the thread that answers them."""
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from threading import Condition, Event, Thread, current_thread
+from typing import Any, NamedTuple, Protocol
 
 from splinecam.errors import SplineCamError
-
-__all__ = ["Answer", "Request", "RequestError", "box_of", "integer", "number", "text"]
+from splinecam.viewer.container import pack
 
 Request = Mapping[str, Any]
 
@@ -73,3 +76,168 @@ def _shown(value: Any) -> str:
     """A value in a message, shortened."""
     shown = str(value) if isinstance(value, int | float) else repr(value)
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
+
+
+_LOG = logging.getLogger("splinecam")
+# A newer request of one of these kinds for the same pane makes an older one outdated.
+_REPLACED = ("mesh", "window", "plane", "band")
+# These only tell Python something, so that they need not wait for what is being computed.
+TELLING = ("select", "state")
+_MOST = 256  # requests that one client may have waiting
+_PATIENCE = 2.0  # seconds that a computation has to end when the viewer closes
+
+Reply = Callable[[bytes], None]
+
+
+class Answerer(Protocol):
+    """Gives the answer to a request; outdated: tells whether nobody waits for it any more."""
+
+    def __call__(
+        self, request: Request, *, request_id: int | None, outdated: Callable[[], bool]
+    ) -> bytes: ...
+
+
+def failure(message: str, request_id: int | None = None) -> bytes:
+    """The answer that something went wrong."""
+    return pack({"kind": "error", "message": message}, request_id=request_id)
+
+
+def parsed(content: Any) -> tuple[int, Request] | None:
+    """The number of a request and the request of a message, or None if it is something else.
+
+    >>> parsed({"id": 7, "request": {"ask": "scene"}})
+    (7, {'ask': 'scene'})
+    """
+    if not isinstance(content, dict):
+        return None
+    number, request = content.get("id"), content.get("request")
+    if type(number) is not int or not isinstance(request, dict):
+        return None
+    return number, request
+
+
+@dataclass(eq=False)
+class _Job:
+    """A request that waits for its answer, or is being answered."""
+
+    client: object
+    number: int
+    request: Request
+    reply: Reply
+    outdated: Event = field(default_factory=Event)
+
+    @property
+    def key(self) -> tuple[object, object, object] | None:
+        """What requests have in common of which only the last one counts."""
+        ask, pane = self.request.get("ask"), self.request.get("pane")
+        return (self.client, ask, pane) if ask in _REPLACED else None
+
+    def drop(self) -> None:
+        """Reply that a newer request has taken the place of this one."""
+        self.reply(pack({"kind": "dropped"}, request_id=self.number))
+
+
+class _Lane:
+    """One thread with the requests that wait for it."""
+
+    def __init__(self, name: str, answer: Answerer):
+        self._answer = answer
+        self._waiting: deque[_Job] = deque()
+        self._running: _Job | None = None
+        self._changed, self._closed = Condition(), False
+        self._thread = Thread(target=self._run, name=f"splinecam-{name}", daemon=True)
+        self._thread.start()
+
+    def add(self, job: _Job) -> list[_Job]:
+        """Queue a request; return those that it makes outdated, which are no longer queued."""
+        with self._changed:
+            mine = [each for each in self._waiting if each.client is job.client]
+            if len(mine) >= _MOST:
+                raise OverflowError
+            old = [each for each in mine if job.key is not None and each.key == job.key]
+            for each in old:
+                self._waiting.remove(each)
+            if self._running is not None and job.key is not None and self._running.key == job.key:
+                self._running.outdated.set()
+            self._waiting.append(job)
+            self._changed.notify()
+        return old
+
+    def forget(self, client: object) -> None:
+        """Answer nothing more of a client that has gone."""
+        with self._changed:
+            self._waiting = deque(job for job in self._waiting if job.client is not client)
+            if self._running is not None and self._running.client is client:
+                self._running.outdated.set()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._waiting.clear()
+            if self._running is not None:
+                self._running.outdated.set()
+            self._changed.notify()
+        if self._thread is not current_thread():
+            self._thread.join(_PATIENCE)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._running = None
+                while not self._waiting and not self._closed:
+                    self._changed.wait()
+                if self._closed:
+                    return
+                job = self._running = self._waiting.popleft()
+            try:
+                self._settle(job)
+            except Exception:  # the thread goes on for other requests
+                _LOG.exception("The viewer could not send an answer")
+
+    def _settle(self, job: _Job) -> None:
+        """Reply with the answer, with an error, or that the request is outdated."""
+        try:
+            answer = self._answer(job.request, request_id=job.number, outdated=job.outdated.is_set)
+        except Exception:
+            if job.outdated.is_set():
+                job.drop()
+                return
+            _LOG.exception("The viewer could not answer the request %s", job.request)
+            answer = failure("An unexpected error happened; Python's log has it.", job.number)
+        if job.outdated.is_set():  # reading it would take the browser time
+            job.drop()
+            return
+        job.reply(answer)
+
+
+class Answering:
+    """Answers requests of several clients, one at a time.
+
+    answer: gives the answers; one that is outdated may end with any exception. What the browser
+    only tells is answered in a thread of its own, so that a selection need not wait for a
+    partition.
+    """
+
+    def __init__(self, answer: Answerer):
+        self._computed, self._told = _Lane("answers", answer), _Lane("selections", answer)
+
+    def submit(self, client: object, number: int, request: Request, reply: Reply) -> None:
+        """Answer a request when its turn comes; reply: takes the answer, in another thread."""
+        lane = self._told if request.get("ask") in TELLING else self._computed
+        try:
+            outdated = lane.add(_Job(client, number, request, reply))
+        except OverflowError:
+            reply(failure(f"More than {_MOST} requests wait for an answer.", number))
+            return
+        for job in outdated:
+            job.drop()
+
+    def forget(self, client: object) -> None:
+        """Drop the requests of a client that has gone."""
+        self._computed.forget(client)
+        self._told.forget(client)
+
+    def close(self) -> None:
+        """End the threads; what is being computed ends soon."""
+        self._computed.close()
+        self._told.close()

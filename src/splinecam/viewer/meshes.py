@@ -1,7 +1,8 @@
-"""The mesh of a partition as a message; the browser cuts it along the decision boundary."""
+"""A mesh as messages: its arrays, slopes, class colours and bounds."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,16 +10,160 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import SAFETY
-from splinecam.analysis.class_regions import class_regions
-from splinecam.analysis.partition_data import PartitionData
-from splinecam.plot.arrays import to_numpy
-from splinecam.plot.colors import output_name
+from splinecam.plot.colors import Coloring, ColorOptions, class_legend, color_regions, output_name
+from splinecam.plot.lines import to_numpy, weighted_quantiles
+from splinecam.plot.rasters import CellColors
 from splinecam.plot.regions import default_color
-from splinecam.viewer.answers import Answer
-from splinecam.viewer.bounds import region_bounds
+from splinecam.questions.certainty import class_band
+from splinecam.questions.class_regions import class_regions
+from splinecam.questions.partition_data import PartitionData
+from splinecam.viewer.answers import Answer, number
 
-__all__ = ["MAX_CLASSES", "Sizes", "has_classes", "mesh_answer", "outputs_of"]
+_CUT = 20_000  # regions up to which they are cut along the decision boundary for this
+
+
+def class_coloring(part: PartitionData, options: ColorOptions, *, most: int = _CUT) -> Coloring:
+    """Colours by class: their legend, and their scale up to the typical lead.
+
+    Few regions are cut into cells of one class each, as for pictures. Of many regions those on the
+    boundary, where leads are small, hardly change the median lead, and are left as they are. With
+    limits there is nothing to find but the classes that occur. most: how many regions are few.
+    """
+    if options.limits is None and len(part) <= most:
+        return color_regions(part, "class", options)
+    values = part.values
+    if options.limits is not None:
+        winner = _winners(values, options.level)
+        weight, typical = torch.ones_like(winner, dtype=torch.float64), options.limits[1]
+    else:
+        mesh, weight = part.mesh, part.areas
+        values = mesh.sums(values[mesh.corner_vertices()]) / mesh.counts()[:, None]
+        winner = _winners(values, options.level)
+        lead = _class_leads(values, options.level)
+        typical = float(weighted_quantiles(to_numpy(lead), [0.5], to_numpy(weight))[0])
+    label, legend = class_legend(part, to_numpy(winner), to_numpy(weight), options)
+    scale = (0.0, typical) if typical > 0 else None
+    return Coloring(
+        part.mesh, CellColors(colors=np.zeros((0, 4))), label, legend=legend, scale=scale
+    )
+
+
+def _winners(values: Tensor, level: float) -> Tensor:
+    """The class of each row of outputs (N, n), (N,)."""
+    return (values[:, 0] > level).long() if values.shape[1] == 1 else values.argmax(1)
+
+
+def _class_leads(values: Tensor, level: float) -> Tensor:
+    """The lead of the largest output over the second in each row (N, n), (N,)."""
+    if values.shape[1] == 1:
+        return (values[:, 0] - level).abs()
+    first, second = torch.topk(values, 2, 1).values.unbind(1)
+    return first - second
+
+
+_STEPS = 127  # of a byte, on each side of 0
+
+
+def winning_outputs(part: PartitionData, regions: Tensor) -> Tensor:
+    """The largest output in the middle of each region (N,), (N,)."""
+    mesh, n = part.mesh, part.values.shape[1]
+    if n == 1:
+        return torch.zeros_like(regions)
+    if regions.shape[0] == 1:
+        first, last = mesh.offsets[regions[0]], mesh.offsets[regions[0] + 1]
+        corner = mesh.edges.view(-1)[mesh.corners[first:last]]
+        return part.values[corner].mean(0).argmax()[None]
+    middle = mesh.sums(part.values[mesh.corner_vertices()]) / mesh.counts()[:, None]
+    return middle.argmax(1)[regions]
+
+
+def gradients_at(part: PartitionData, regions: Tensor, outputs: Tensor) -> Tensor:
+    """The derivative of one output for each region, (N, D); regions, outputs: (N,)."""
+    if part._program is None and part.domain.dim == 2:  # maps are known without the network
+        slope = part.weight[regions, outputs]
+        return slope @ part.domain.basis.to(slope)
+    program, domain = part.program, part.domain
+    widest = max([domain.dim, *(math.prod(layer.shape) for layer in program.layers)])
+    rows = max(1, backend_of(part.values.device).traced_activations // widest)
+    middle = part.frame.to_plane(part.mesh.means()[regions])
+    found = []
+    for uv, output in zip(torch.split(middle, rows), torch.split(outputs, rows), strict=True):
+        with torch.inference_mode(False), torch.enable_grad():
+            x = domain.embed(uv).clone().requires_grad_()
+            y = program(x).reshape(x.shape[0], -1)
+            # Points do not mix, so that one backward pass is enough for all of them.
+            chosen = y.gather(1, output[:, None]).sum()
+            slope = torch.autograd.grad(chosen, x, materialize_grads=True)[0]
+        found.append(slope.flatten(1))
+    return torch.cat(found) if found else part.values.new_zeros((0, domain.dim))
+
+
+def gradient_answer(part: PartitionData, mesh: str, region: int, output: int | None) -> Answer:
+    """The derivative of an output (None: that which wins) on a region, as a message."""
+    regions = torch.tensor([region], device=part.values.device)
+    chosen = winning_outputs(part, regions)
+    if output is not None:
+        chosen = torch.full_like(chosen, output)
+    slope = to_numpy(gradients_at(part, regions, chosen)[0]).astype(np.float32)
+    header = {"kind": "gradient", "mesh": mesh, "region": region, "output": int(chosen[0])}
+    return Answer(header, {"gradient": slope})
+
+
+def quantized_gradients(part: PartitionData) -> dict[str, Any]:
+    """The derivatives of the winning outputs in bytes: gradients (F, D), gradientScale (F,).
+
+    The derivative is the byte times the scale, up to half of the scale. gradientOutput (F,) tells
+    which output wins in the middle of a region: elsewhere in it, another one may.
+    """
+    regions = torch.arange(len(part), device=part.values.device)
+    outputs = winning_outputs(part, regions)
+    slope = to_numpy(gradients_at(part, regions, outputs))
+    scale = np.abs(slope).max(1, initial=0.0) / _STEPS
+    steps = np.rint(slope / np.where(scale > 0, scale, 1)[:, None])
+    return {
+        "gradients": steps.astype(np.int8),
+        "gradientScale": scale.astype(np.float32),
+        "gradientOutput": to_numpy(outputs).astype(np.uint32),
+    }
+
+
+def region_bounds(part: PartitionData, outputs: list[int]) -> Answer:
+    """What is added to the mesh of a partition: nothing if the partition is exact.
+
+    outputs: whose values are sent. The bounds of the regions are rounded up to single precision.
+    """
+    if part.smoothing is None:
+        return Answer({})
+    bounds = to_numpy(part.region_bounds)[:, outputs]
+    single = bounds.astype(np.float32)
+    above = np.nextafter(single, np.float32(np.inf))
+    return Answer(
+        {"within": part.smoothing.within},
+        {"regionBounds": np.where(single < bounds, above, single)},
+    )
+
+
+def band_answer(part: PartitionData, about: dict[str, Any], level: Any) -> Answer:
+    """The polygons on which no class is certain, in the local coordinates of the partition.
+
+    about: the mesh that was asked for. level: the number that decides the class of a single output.
+    """
+    band = class_band(part, smallest=False, level=number(level, "level"))
+    header = {
+        "kind": "band",
+        **about,
+        "center": part.frame.center.tolist(),
+        "scale": part.frame.scale,
+        "share": band.share,
+    }
+    arrays = {
+        "points": to_numpy(part.frame.to_local(band.vertices)),
+        "counts": to_numpy(band.offsets.diff()).astype(np.uint16),
+    }
+    return Answer(header, arrays)
+
 
 MAX_CLASSES = 32_000  # the time to find the winner of every point grows with the outputs
 _BLOCK = 1 << 22  # numbers in a block

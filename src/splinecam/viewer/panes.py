@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import Event, Thread, current_thread
 from typing import Any
 
 from torch import nn
 
-from splinecam._captured import Captured
-from splinecam._partition import Partition
 from splinecam._util.options import kind_of, limit_of, memory_of
-from splinecam.atlas.atlas import Atlas
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
+from splinecam.partitions.captured import Captured
+from splinecam.partitions.partition import Partition
+from splinecam.tiles.atlas import Atlas
 from splinecam.training.runs import Run
 from splinecam.training.watching import Watch
-from splinecam.viewer.frames import Frames, GivenFrames, NetworkFrame, RunFrames
-from splinecam.viewer.networks import Network
+from splinecam.viewer.container import pack
+from splinecam.viewer.frames import Frames, GivenFrames, Network, NetworkFrame, RunFrames
 from splinecam.viewer.planes import Plane
-from splinecam.viewer.rasters import typical_lead
 from splinecam.viewer.windows import (
     Box,
     Limits,
@@ -30,9 +31,8 @@ from splinecam.viewer.windows import (
     contains,
     partition_within,
     start_window,
+    typical_lead,
 )
-
-__all__ = ["MAX_REGIONS", "Pane", "panes_of"]
 
 MAX_REGIONS = Limits.max_regions
 _REMEMBERED = 32  # windows with too many regions
@@ -191,7 +191,7 @@ def panes_of(
     lists. max_regions, memory: limits of what is computed while one looks. options: output, device
     and names, for subjects that are models.
 
-    >>> from splinecam._partitioning import partition
+    >>> from splinecam.jobs.partitioning import partition
     >>> net = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1))
     >>> part = partition(net, Domain.box(-1, 1), progress=False)
     >>> [pane.labels for pane in panes_of([part, [part, part], (net, Domain.box(-1, 1))])]
@@ -283,3 +283,44 @@ def _title(part: Partition | None = None) -> str:
     """What a partition is of."""
     model = None if part is None else part._model
     return "Partition" if model is None else type(model).__name__
+
+
+_LOG = logging.getLogger("splinecam")
+
+
+class Growing:
+    """Looks for new frames of panes from time to time, in a thread.
+
+    notify: takes a notice for all views. pause: seconds between two looks.
+    """
+
+    def __init__(
+        self, panes: Sequence[Pane], notify: Callable[[bytes], None], *, pause: float = 1.0
+    ):
+        self._panes = [(number, pane) for number, pane in enumerate(panes) if pane.grows]
+        self._notify, self._pause = notify, pause
+        self._closed = Event()
+        self._thread = Thread(target=self._run, name="splinecam-frames", daemon=True)
+        if self._panes:
+            self._thread.start()
+
+    def close(self) -> None:
+        """Look no more."""
+        self._closed.set()
+        if self._thread.is_alive() and self._thread is not current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        failed = set[int]()
+        while not self._closed.wait(self._pause):
+            for number, pane in self._panes:
+                try:
+                    labels = pane.poll()
+                    failed.discard(number)
+                except Exception:
+                    if number not in failed:  # else it would be logged every second
+                        _LOG.exception("The frames of pane %d cannot be read", number)
+                    failed.add(number)
+                    continue
+                if labels is not None:
+                    self._notify(pack({"kind": "frames", "pane": number, "frames": list(labels)}))

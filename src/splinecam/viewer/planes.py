@@ -16,12 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splinecam._util.points import as_float64
+from splinecam._util.options import as_float64
 from splinecam._util.tolerances import PLANAR
 from splinecam.errors import DomainError
 from splinecam.geometry.domain import Domain
-
-__all__ = ["Direction", "Plane"]
 
 _FEW = 8  # inputs of at most so many numbers are moved along their axes
 _MOST = 3  # directions of larger inputs

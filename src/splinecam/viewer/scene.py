@@ -2,30 +2,184 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
 import numpy as np
 import torch
+from matplotlib.colors import Colormap, LogNorm, Normalize, TwoSlopeNorm, is_color_like, to_rgb
+from torch import Tensor
 
-from splinecam.analysis.partition_data import PartitionData
-from splinecam.geometry.domain import Domain
-from splinecam.geometry.frame import Frame
+from splinecam._util.options import as_float64
+from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.subdivision import polygon_mesh
-from splinecam.plot.arrays import to_numpy
-from splinecam.plot.colors import class_names, output_name
+from splinecam.plot.colors import (
+    Coloring,
+    ColorOptions,
+    Limits,
+    class_names,
+    color_regions,
+    output_name,
+    output_scale,
+)
 from splinecam.plot.decorations import axis_names
 from splinecam.plot.images import sample_limits
+from splinecam.plot.lines import Bools, Floats, Pixels, to_numpy
 from splinecam.plot.palette import class_palette
+from splinecam.plot.points import Classes, pictures_of, samples_of
+from splinecam.plot.rasters import CellColors
 from splinecam.plot.regions import default_color
-from splinecam.viewer.answers import Answer
-from splinecam.viewer.meshes import MAX_CLASSES, has_classes
+from splinecam.questions.measures import table_columns
+from splinecam.questions.partition_data import PartitionData
+from splinecam.viewer.answers import Answer, RequestError
+from splinecam.viewer.meshes import MAX_CLASSES, class_coloring, has_classes
 from splinecam.viewer.panes import Pane
-from splinecam.viewer.samples import anchors_of, hex_color, points_of
-from splinecam.viewer.scene_options import SceneOptions
 
-__all__ = ["COLUMNS", "pane_answer", "representative", "scene_answer"]
+
+@dataclass(frozen=True)
+class SceneOptions:
+    """What a viewer is told about the panes; most are options of ``part.plot`` by the same names.
+
+    color: the colours to begin with; colors: arrays of numbers or colours by region, or functions
+    of a partition that give them, by name. points, labels, images: data points. anchors: three
+    inputs that span the plane. shape: (h, w) or (channels, h, w) of flat inputs that are images.
+    state: the view to begin with. python: a line that names what is shown. live: whether Python
+    answers while one looks.
+    """
+
+    title: str = ""
+    color: str | None = None
+    output: int | None = None
+    cmap: Any = None
+    limits: tuple[float, float] | None = None
+    level: float | None = None
+    seed: int = 0
+    names: Sequence[str] | None = None
+    colors: Mapping[str, Any] = field(default_factory=dict)
+    points: Any = None
+    labels: Any = None
+    images: Any = None
+    anchors: Any = None
+    shape: Sequence[int] | None = None
+    state: Mapping[str, Any] = field(default_factory=dict)
+    python: str = ""
+    live: bool = True
+
+    def __post_init__(self) -> None:
+        if self.color == "class" and self.level is None:  # a single output has classes, too
+            object.__setattr__(self, "level", 0.0)
+
+
+_LARGEST = 48  # pixels on the longer side of a thumbnail
+_MOST = 64  # thumbnails of one scene
+_NAMED_LABELS = 1 << 16  # names of labels that are sent, at most
+
+
+def points_of(
+    part: PartitionData, domain: Domain, options: SceneOptions, notes: list[str]
+) -> Answer:
+    """The data points that lie in a domain; empty without any.
+
+    notes: gets a sentence about points that are left out.
+    """
+    if options.points is None:
+        if options.labels is not None or options.images not in (None, False):
+            raise ValueError("labels and images belong to points: give points= as well")
+        return Answer({})
+    given = as_float64(options.points, "points")
+    given = given.reshape(-1, *domain.input_shape) if given.numel() == domain.dim else given
+    images = options.images
+    if images is True:
+        images = given if options.shape is None else given.reshape(-1, *options.shape)
+    images = None if images is None or images is False else images
+    labels, finite = options.labels, to_numpy(given.flatten(1).isfinite().all(1))
+    if not finite.all():
+        lost = int((~finite).sum())
+        which = f"{lost:,} of {len(finite):,} data points"
+        notes.append(f"{which} {'is' if lost == 1 else 'are'} left out: not finite.")
+        given = given[torch.from_numpy(finite).to(given.device)]
+        labels, images = _rows(labels, finite), _rows(images, finite)
+    classes = Classes.of(part, options.names, options.level or 0.0, any_label=True)
+    found = samples_of(domain, given, labels, classes, distinct=True)
+    outside = len(given) - len(found.uv)
+    if outside:
+        notes.append(f"{outside:,} of {len(finite):,} data points are outside of the domain.")
+    number = np.flatnonzero(finite)[found.kept].astype(np.uint32)
+    arrays: dict[str, Any] = {"points": found.uv, "off": found.off.astype(np.uint8)}
+    arrays["number"] = number
+    header: dict[str, Any] = {"count": len(found.uv), "thumbnail": None, "labels": [], "colors": []}
+    if found.labels is not None:
+        count = min(int(found.labels.max(initial=-1)) + 1, _NAMED_LABELS)
+        header["labels"] = [found.classes.name(k) for k in range(count)]
+        palette = class_palette(found.classes.first + count)[found.classes.first :]
+        header["colors"] = [hex_color(color) for color in palette]
+        arrays["label"] = found.labels.astype(np.int16 if count < 1 << 15 else np.int32)
+    if images is not None:
+        pictures = pictures_of(images)
+        if len(pictures) != len(given):
+            raise ValueError(
+                f"images has {len(pictures)} pictures for {len(given)} points: give one each"
+            )
+        small = thumbnails(pictures[found.kept[:_MOST]])
+        header["thumbnail"], arrays["thumbnails"] = list(small.shape[1:3]), small
+    return Answer(header, arrays)
+
+
+def _rows(values: Any, kept: Bools) -> Any:
+    """Some of the labels or images; all if their number is wrong, which is noticed later."""
+    if values is None:
+        return None
+    array = np.asarray(to_numpy(values))
+    return array[kept] if len(array) == len(kept) else array
+
+
+def anchors_of(domain: Domain, anchors: Any, shape: Sequence[int] | None) -> Answer:
+    """Three inputs that span the plane, with thumbnails if they are images; empty without any."""
+    if anchors is None:
+        return Answer({})
+    given = as_float64(anchors, "anchors")
+    if given.ndim < 2 or len(given) != 3 or not bool(given.isfinite().all()):
+        raise ValueError(f"anchors must be three inputs of finite numbers, not {given.shape}")
+    at = domain.project(given)[0]
+    header: dict[str, Any] = {"at": at.tolist(), "thumbnail": None}
+    size = tuple(domain.input_shape if shape is None else shape)
+    if len(size) not in (2, 3) or (len(size) == 3 and size[0] not in (1, 3)):
+        return Answer(header)
+    small = thumbnails(pictures_of(given.reshape(3, *size)))
+    header["thumbnail"] = list(small.shape[1:3])
+    return Answer(header, {"anchors": small})
+
+
+def thumbnails(pictures: Floats) -> Pixels:
+    """Pictures (N, h, w) or (N, h, w, 3 or 4) as pixels (N, h, w, 4), scaled down if large.
+
+    Grey pictures are black at their smallest number and white at their largest.
+    """
+    array = np.nan_to_num(np.asarray(pictures, np.float64), posinf=0.0, neginf=0.0)
+    if array.ndim == 3:
+        low, high = (f(array, axis=(1, 2), keepdims=True) for f in (np.min, np.max))
+        array = ((array - low) / np.where(high > low, high - low, 1))[..., None]
+    if array.shape[3] < 3:
+        array = np.repeat(array, 3, 3)
+    if array.shape[3] == 3:
+        array = np.pad(array, ((0, 0), (0, 0), (0, 0), (0, 1)), constant_values=1.0)
+    height, width = array.shape[1:3]
+    shrink = min(1.0, _LARGEST / max(height, width, 1))
+    if shrink < 1 and len(array):
+        size = max(1, round(shrink * height)), max(1, round(shrink * width))
+        stacked = torch.from_numpy(np.moveaxis(array, 3, 1).copy())
+        pooled = torch.nn.functional.adaptive_avg_pool2d(stacked, size)
+        array = np.moveaxis(pooled.numpy(), 1, 3)
+    return np.ascontiguousarray(255 * np.clip(array, 0, 1) + 0.5, np.uint8)
+
+
+def hex_color(color: Floats) -> str:
+    """A colour of numbers from 0 to 1 as text, such as "#16202c"."""
+    red, green, blue = (round(255 * min(1.0, max(0.0, float(part)))) for part in color[:3])
+    return f"#{red:02x}{green:02x}{blue:02x}"
+
 
 COLUMNS = (  # of ``part.table()``, beside those that have a colouring of their own
     "perimeter",
@@ -192,3 +346,161 @@ def _colorings(part: PartitionData, options: SceneOptions) -> list[dict[str, Any
         }
         for name in (*kinds, *own, *columns)
     ]
+
+
+BY_OUTPUT = ("slope", "output")
+_BUILT_IN = ("slope", "area", "layer", "vertices", "random", "merged")
+_ENTRIES = 256  # colours of a table that a colour map is sent as
+
+
+def coloring_of(
+    part: PartitionData,
+    name: str,
+    output: int | None,
+    options: SceneOptions,
+    *,
+    like: Limits | None = None,
+    given: Any = None,
+) -> Coloring:
+    """The colours of a partition by one of the names that the scene lists.
+
+    output: that which "slope" and "output" mean. like: the limits of the whole picture, of which
+    the partition is a window. given: numbers or colours of the regions under a name of their own.
+    """
+    limits = options.limits if name == (options.color or "") else None
+    chosen = ColorOptions(
+        output if name in BY_OUTPUT else None,
+        options.cmap,
+        like or limits,
+        options.level or 0.0,
+        options.seed,
+        options.names,
+    )
+    if given is not None:
+        return replace(color_regions(part, given, chosen), label=name)
+    if name == "class":
+        if not has_classes(part, options.level):
+            raise RequestError("There are no classes: the network has one output, or too many.")
+        return class_coloring(part, chosen)
+    if name == "output":
+        return _output_coloring(part, output or 0, chosen)
+    if name in _BUILT_IN:
+        return color_regions(part, name, chosen)
+    check_name(name, options)
+    if not _is_column(name):
+        return color_regions(part, name, chosen)
+    columns = part._remembered("table", None, lambda: table_columns(part))
+    if name not in columns:
+        raise RequestError(f"There is no colouring {name[:60]!r}: the table has no such column.")
+    numbers = np.asarray(columns[name], np.float64)
+    return replace(color_regions(part, numbers, chosen), label=name.replace("_", " "))
+
+
+def check_name(name: str, options: SceneOptions) -> None:
+    """Raise an error unless there is a colouring by a name, or it is the name of a colour."""
+    known = (*_BUILT_IN, "class", "output", *options.colors, *COLUMNS)
+    if name not in known and not _is_column(name) and not is_color_like(name):
+        names = ", ".join(map(repr, known))
+        raise RequestError(f"There is no colouring {name[:60]!r}; choose of {names}.")
+
+
+def _is_column(name: str) -> bool:
+    """Whether a name may be that of a column of the table."""
+    return name in COLUMNS or name.startswith("output_")
+
+
+def _output_coloring(part: PartitionData, output: int, options: ColorOptions) -> Coloring:
+    """Colours of an output, with its values in the middle of the regions.
+
+    The browser interpolates the values at the vertices, so that no maps are needed.
+    """
+    mesh, values = part.mesh, part.values[:, output]
+    middle = to_numpy(mesh.sums(values[mesh.corner_vertices()]) / mesh.counts())
+    norm, cmap = output_scale(part, middle, options)
+    extremes = float(values.min()), float(values.max())
+    fill = CellColors(numbers=middle)
+    return Coloring(mesh, fill, output_name(part, output), norm, cmap, extremes)
+
+
+def given_colors(colors: Any, part: PartitionData, whole: PartitionData) -> Any:
+    """The numbers or colours that were given for the regions of a partition.
+
+    colors: an array, or a function of a partition. whole: the partition of the frame, of which
+    ``part`` may be a window: its regions have the colours of those in which they lie.
+    """
+    if callable(colors):
+        return colors(part)
+    if part is whole or len(colors) != len(whole):
+        return colors  # the colouring says what is wrong with them
+    local = whole.frame.to_local(part.frame.to_plane(part.mesh.means()))
+    parent = whole._locator(local).clamp(min=0)
+    if isinstance(colors, Tensor):
+        return colors.detach().cpu()[parent.cpu()]
+    return np.asarray(colors)[to_numpy(parent)]
+
+
+def coloring_answer(coloring: Coloring, about: Mapping[str, Any], outputs: Sequence[int]) -> Answer:
+    """Colours as a message; about: the mesh, name and output that were asked for.
+
+    outputs: those that the mesh holds.
+    """
+    fill, arrays = coloring.fill, dict[str, Any]()
+    header: dict[str, Any] = {
+        "kind": "coloring",
+        **about,
+        "label": coloring.label,
+        "by": "region",
+        "scale": _scale(coloring),
+        "legend": [
+            {"name": str(name), "color": hex_color(np.array(to_rgb(color)))}
+            for name, color in coloring.legend
+        ],
+    }
+    if about["name"] == "class":
+        typical = 0.0 if coloring.scale is None else coloring.scale[1]
+        header |= {"by": "class", "typical": typical}
+    elif fill.colors is not None:
+        arrays["colors"] = _bytes(fill.colors)
+    else:
+        assert fill.numbers is not None
+        assert coloring.cmap is not None
+        arrays["lut"] = lut_of(coloring.cmap)
+        if about["name"] == "output":
+            header["output"] = about["output"] or 0
+        if about["name"] == "output" and header["output"] in outputs:
+            header["by"] = "output"
+        else:
+            arrays["numbers"] = fill.numbers.astype(np.float32)
+    if coloring.edges is not None:
+        arrays["edges"] = to_numpy(coloring.edges).astype(np.uint32)
+    return Answer(header, arrays)
+
+
+def lut_of(cmap: Colormap) -> Pixels:
+    """A colour map as a table, (256, 3), each entry in the middle of its part of the scale."""
+    places = (np.arange(_ENTRIES) + 0.5) / _ENTRIES
+    return _bytes(np.asarray(cmap(places)))
+
+
+def _bytes(colors: Floats) -> Pixels:
+    """Colours (n, 3 or 4) of numbers from 0 to 1 on white, as bytes (n, 3)."""
+    rgb = colors[:, :3]
+    if colors.shape[1] == 4 and (colors[:, 3] < 1).any():
+        rgb = 1 - colors[:, 3:] * (1 - rgb)
+    return np.asarray(255 * rgb + 0.5).astype(np.uint8)
+
+
+def _scale(coloring: Coloring) -> dict[str, Any] | None:
+    """How numbers become places in the table of colours."""
+    norm = coloring.norm
+    if norm is None:
+        return None
+    low, high = coloring.limits or (0.0, 1.0)
+    kind, center = "linear", (low + high) / 2
+    if isinstance(norm, LogNorm):
+        kind, center = "log", (low * high) ** 0.5
+    elif isinstance(norm, TwoSlopeNorm):
+        kind, center = "centered", float(norm.vcenter)
+    elif type(norm) is not Normalize:
+        raise RequestError(f"A scale of {type(norm).__name__} cannot be shown.")
+    return {"type": kind, "low": low, "center": center, "high": high, "extend": coloring.extend}

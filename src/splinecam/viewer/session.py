@@ -1,42 +1,112 @@
-"""A session: what is shown, and the answers to the requests of a browser."""
+"""Requests that move the plane of a pane."""
 
 from __future__ import annotations
 
 import logging
+import os
 import re
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from itertools import count
 from typing import Any
 
 import torch
+from torch import nn
 
-from splinecam._partition import Partition
-from splinecam.analysis.partition_data import PartitionData
-from splinecam.errors import SplineCamError
+from splinecam._util.options import as_float64
+from splinecam._util.text import how_to_install
+from splinecam.errors import DomainError, SplineCamError
+from splinecam.files.loading import loaded
+from splinecam.geometry.domain import Domain
+from splinecam.partitions.captured import Captured
+from splinecam.partitions.partition import Partition
 from splinecam.plot.colors import Coloring, Limits
-from splinecam.viewer.answers import Answer, Request, RequestError, box_of, integer, text
-from splinecam.viewer.bounds import band_answer
-from splinecam.viewer.colorings import (
+from splinecam.questions.partition_data import PartitionData
+from splinecam.tiles.atlas import Atlas
+from splinecam.training.runs import Run
+from splinecam.training.watching import Watch
+from splinecam.viewer.answers import Answer, Request, RequestError, box_of, integer, number, text
+from splinecam.viewer.container import pack
+from splinecam.viewer.frames import GivenFrames
+from splinecam.viewer.meshes import (
+    Sizes,
+    band_answer,
+    gradient_answer,
+    has_classes,
+    mesh_answer,
+    outputs_of,
+)
+from splinecam.viewer.panes import MAX_REGIONS, Pane, panes_of
+from splinecam.viewer.planes import Plane
+from splinecam.viewer.scene import (
     BY_OUTPUT,
+    SceneOptions,
     check_name,
     coloring_answer,
     coloring_of,
     given_colors,
+    pane_answer,
+    scene_answer,
 )
-from splinecam.viewer.container import pack
-from splinecam.viewer.frames import GivenFrames
-from splinecam.viewer.gradients import gradient_answer
-from splinecam.viewer.meshes import Sizes, has_classes, mesh_answer, outputs_of
-from splinecam.viewer.panes import Pane
-from splinecam.viewer.plane_requests import moved_plane, plane_of
-from splinecam.viewer.rasters import raster_pixels
-from splinecam.viewer.scene import pane_answer, scene_answer
-from splinecam.viewer.scene_options import SceneOptions
-from splinecam.viewer.windows import Box, TooMuch, Window
+from splinecam.viewer.view_state import browser_state, checked_state
+from splinecam.viewer.windows import Box, TooMuch, Window, raster_pixels
 
-__all__ = ["Session"]
+
+def plane_of(domain: Domain, options: SceneOptions) -> Plane:
+    """The plane of a domain, with the given anchors if they lie in it, else those of the polygon.
+
+    Of panes side by side, the anchors may belong to one only.
+    """
+    points = None if options.points is None else as_float64(options.points, "points")
+    if points is not None and points.numel() % domain.dim:
+        points = None  # the scene says what is wrong with them
+    if options.anchors is not None:
+        try:
+            return Plane.of(domain, anchors=options.anchors, points=points)
+        except DomainError:
+            return Plane.of(domain, points=points)
+    return Plane.of(domain, points=points)
+
+
+def moved_plane(pane: Pane, request: Request) -> Plane:
+    """The plane that a request asks for; an error if there is no network that could cut it."""
+    plane = pane.plane
+    if plane is None or pane.home is None:
+        raise RequestError(
+            "The plane cannot be moved: the partition was recorded or loaded without its network. "
+            "Give the network as well: sc.load(path, model=model)."
+        )
+    if request.get("reset") is True:
+        return pane.home
+    anchors, turn, shift = (request.get(name) for name in ("anchors", "turn", "shift"))
+    if anchors is None and turn is None and shift is None:
+        raise RequestError("A plane is moved by anchors, turn or shift.")
+    if anchors is not None:
+        if not isinstance(anchors, list | tuple):
+            raise RequestError("anchors must be three places or numbers of data points.")
+        plane = plane.through([_anchor(each) for each in anchors])
+    if turn is None and shift is None:
+        return plane
+    return plane.turned(_numbers(turn, "turn"), _numbers(shift, "shift"))
+
+
+def _anchor(value: Any) -> tuple[float, ...] | int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if not isinstance(value, list | tuple):
+        raise RequestError("An anchor is a place with two coordinates, or a data point.")
+    return tuple(number(each, "anchors") for each in value)
+
+
+def _numbers(values: Any, name: str) -> tuple[float, ...]:
+    if values is None:
+        return ()
+    if not isinstance(values, list | tuple):
+        raise RequestError(f"{name} must be a list of numbers, one for each direction.")
+    return tuple(number(each, name) for each in values)
+
 
 _KEPT = 12  # partitions of windows and frames that requests can refer to
 _LIMITS = 1000  # limits of colour scales that are remembered
@@ -323,3 +393,102 @@ def _error(error: BaseException) -> Answer:
     if not isinstance(error, SplineCamError | ValueError | IndexError | TypeError):
         said = f"{type(error).__name__}: {said}"
     return Answer({"kind": "error", "message": said[:2000]})
+
+
+_OWN = "given"  # the name of a colouring by an array
+# What a subject is called in the code that recreates a view.
+_CALLED: tuple[tuple[Any, str], ...] = (
+    (Partition, "part"),
+    (Atlas, "atlas"),
+    (nn.Module, "model"),
+    (Captured, "network"),
+    (Domain, "domain"),
+    (Run, "run"),
+    (Watch, "watch"),
+    (Sequence, "parts"),
+)
+
+
+def session_of(
+    subjects: Sequence[Any],
+    *,
+    color: Any = None,
+    frames: Sequence[str] | None = None,
+    max_regions: float = MAX_REGIONS,
+    state: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Session:
+    """The session of what is shown; the options are those of ``view``."""
+    try:
+        from splinecam.viewer.scene import scene_answer
+    except ImportError as error:
+        raise missing_package("The viewer needs matplotlib for its colours", error) from error
+    computed: dict[str, Any] = {
+        name: options.pop(name) for name in ("memory", "device") if name in options
+    }
+    if "names" in options:
+        computed["names"] = options["names"]
+    panes = panes_of(_paired(subjects), labels=frames, max_regions=max_regions, **computed)
+    known = {each.name for each in fields(SceneOptions)}
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        raise TypeError(
+            f"a viewer has no option {unknown[0]!r}: sc.view lists those that it has; lines, "
+            "legends and axes of part.plot are chosen in the page"
+        )
+    if color is not None and not isinstance(color, str):
+        options["colors"] = {_OWN: color, **options.get("colors", {})}
+        color = _OWN
+    options.setdefault("python", _python(subjects))
+    opening = browser_state(checked_state(state or {}))
+    session = Session(panes, SceneOptions(color=color, state=opening, **options))
+    _check(session, scene_answer(panes, session.options).message["panes"])
+    return session
+
+
+def _check(session: Session, panes: Sequence[Mapping[str, Any]]) -> None:
+    """Raise an error if the panes do not have the output that is asked for."""
+    output, count = session.options.output, max(pane["outputCount"] for pane in panes)
+    if output is not None and not 0 <= output < count:
+        raise ValueError(f"output is {output}; there are {count}, numbered from 0")
+
+
+def _paired(subjects: Sequence[Any]) -> list[Any]:
+    """Subjects with each model beside its domain, which is the next one that is given.
+
+    A model may be given as the path of its file.
+    """
+    paired, models = list[Any](), list[Any]()
+    for subject in map(loaded, subjects):
+        if isinstance(subject, nn.Module | Captured):
+            models.append(subject)
+        elif isinstance(subject, Domain) and models:
+            paired += [(model, subject) for model in models]
+            models = []
+        else:
+            paired.append(subject)
+    if models:
+        raise TypeError("a model is shown on a domain: sc.view(model, domain)")
+    return paired
+
+
+def _python(subjects: Sequence[Any]) -> str:
+    """The arguments with which ``view`` was called, under usual names."""
+    called = [
+        next((name for kind, name in _CALLED if isinstance(each, kind)), "") for each in subjects
+    ]
+    several = {name for name, count in Counter(called).items() if count > 1}
+    used = Counter[str]()
+    words = []
+    for subject, name in zip(subjects, called, strict=True):
+        used[name] += 1
+        number = f"_{used[name]}" if name in several else ""
+        is_path = isinstance(subject, str | os.PathLike)
+        words.append(repr(os.fspath(subject)) if is_path else f"{name}{number}")
+    return ", ".join(words)
+
+
+def missing_package(needs: str, error: ImportError) -> SplineCamError:
+    """The error that a package is missing, and how to install it."""
+    missing = f"{error.name} is not installed" if error.name else str(error)
+    return SplineCamError(f"{needs}, and {missing}. Run: {how_to_install('view')}")

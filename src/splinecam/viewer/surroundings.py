@@ -8,8 +8,6 @@ import webbrowser
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["in_marimo", "in_notebook", "is_interactive", "open_browser"]
-
 
 def in_marimo() -> bool:
     """Whether a cell of marimo runs."""

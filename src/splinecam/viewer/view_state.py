@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["KEYS", "browser_state", "checked_state", "state_of_browser"]
-
 _THEMES = ("auto", "light", "dark")
 
 

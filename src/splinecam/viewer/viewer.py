@@ -1,27 +1,147 @@
-"""The open viewer as an object: what is selected in it, what it shows, and how it is closed."""
+"""Open a viewer in the notebook or the browser; the open viewer as an object."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from threading import RLock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol
 
-from splinecam.analysis.regions import Region
-from splinecam.viewer.answers import Answer, Request
+import torch
+from torch import Tensor
+
+from splinecam.partitions.partition import Partition
+from splinecam.questions.regions import Region
+from splinecam.viewer.answers import Answer, Request, RequestError, integer, number, text
 from splinecam.viewer.container import pack
-from splinecam.viewer.growing import Growing
-from splinecam.viewer.scene_options import SceneOptions
-from splinecam.viewer.selection import Selection, selection_of
+from splinecam.viewer.page import asset, live_page
+from splinecam.viewer.panes import MAX_REGIONS, Growing
+from splinecam.viewer.scene import SceneOptions
+from splinecam.viewer.session import missing_package, session_of
+from splinecam.viewer.surroundings import in_notebook, is_interactive, open_browser
 from splinecam.viewer.view_state import browser_state, checked_state, state_of_browser
 
 if TYPE_CHECKING:
     from splinecam.viewer.session import Session
 
-__all__ = ["Door", "Selection", "Viewer"]
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """What was clicked in a viewer; it counts as False where nothing is selected.
+
+    region: a region of the partition that was given to the viewer. Where none was given, or the
+    plane was moved, it is a region of the partition that the viewer computed. compared: a second
+    region, or None. uv: the plane coordinates of the place, or None. unit: the name of a layer and
+    the number of its unit, if an edge was clicked. pane, frame: where it was clicked. partition: to
+    which ``region`` belongs, or None if nothing is selected.
+    """
+
+    partition: Partition | None = None
+    region: Region | None = None
+    compared: Region | None = None
+    uv: tuple[float, float] | None = None
+    unit: tuple[str, int] | None = None
+    pane: int = 0
+    frame: int = 0
+
+    @property
+    def input(self) -> Tensor | None:
+        """The input at the place, ready for the model, or None."""
+        if self.uv is None or self.partition is None:
+            return None
+        return self.partition.inputs(torch.tensor([self.uv], dtype=torch.float64))[0]
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What differs when something else is selected."""
+        return self.region, self.compared, self.uv, self.unit, self.pane, self.frame
+
+    def __bool__(self) -> bool:
+        return self.partition is not None
+
+    def __repr__(self) -> str:
+        parts = [] if self else ["nothing"]
+        if self.region is not None and self.partition is not None:
+            parts.append(f"region {self.region.index} of {len(self.partition):,}")
+        if self.compared is not None:
+            parts.append(f"compared with {self.compared.index}")
+        if self.uv is not None:
+            parts.append(f"at ({self.uv[0]:.6g}, {self.uv[1]:.6g})")
+        if self.unit is not None:
+            parts.append("layer {}, unit {}".format(*self.unit))
+        return f"Selection({', '.join(parts)})"
+
+
+def selection_of(request: Mapping[str, Any], session: Session) -> Selection:
+    """The selection that a request tells of, which may be that nothing is selected.
+
+    A ``RequestError`` says what is wrong with a request.
+    """
+    place, pane = session.pane_of(request)
+    frame = session.frame_of(request, pane)
+    region, compared, unit = (request.get(name) for name in ("region", "compared", "unit"))
+    if region is None and compared is None and unit is None:
+        return Selection(pane=place, frame=frame)
+    mesh = text(request, "mesh")
+    uv = _place(request.get("at"))
+    shown = None if region is None else _region(session, mesh, request, "region", uv)
+    other = None
+    if compared is not None:
+        other_mesh = text(request, "comparedMesh") if request.get("comparedMesh") else mesh
+        other = _region(session, other_mesh, request, "compared", None)
+    seen = session.partition_of(mesh)
+    part = seen if shown is None else shown.partition
+    assert isinstance(part, Partition)
+    return Selection(part, shown, other, uv, _unit(seen, unit), place, frame)
+
+
+def _region(
+    session: Session,
+    mesh: str,
+    request: Mapping[str, Any],
+    name: str,
+    uv: tuple[float, float] | None,
+) -> Region:
+    """The region of the given partition if there is one, else that of the mesh."""
+    seen = session.partition_of(mesh)
+    index = integer(request, name, len(seen), what="regions")
+    given = _given_partition(session, mesh)
+    if given is None or given is seen:
+        return seen[index]
+    place = seen.centroids[index].cpu() if uv is None else torch.tensor(uv, dtype=torch.float64)
+    found = int(given.locate(given.domain.embed(place[None]))[0])
+    return seen[index] if found < 0 else given[found]
+
+
+def _given_partition(session: Session, mesh: str) -> Partition | None:
+    """The partition that was given for the frame of a mesh, in the same plane, or None."""
+    pane, frame, *rest = mesh.split("/")
+    if any(part.startswith("p") for part in rest):  # the plane was moved
+        return None
+    return session.panes[int(pane)].frames.partition(int(frame))
+
+
+def _place(at: Any) -> tuple[float, float] | None:
+    if at is None:
+        return None
+    if not isinstance(at, list | tuple) or len(at) != 2:
+        raise RequestError("at must be two numbers: u, v.")
+    return number(at[0], "at"), number(at[1], "at")
+
+
+def _unit(part: Partition, unit: Any) -> tuple[str, int] | None:
+    if unit is None:
+        return None
+    if not isinstance(unit, list | tuple) or len(unit) != 2:
+        raise RequestError("unit must be two numbers: layer, unit.")
+    layer = integer({"layer": unit[0]}, "layer", len(part.layers))
+    return part.layers[layer], integer({"unit": unit[1]}, "unit", 1 << 31)
+
 
 _LOG = logging.getLogger("splinecam")
 
@@ -257,3 +377,135 @@ def _opening(options: SceneOptions) -> dict[str, Any]:
     given = {name: getattr(options, name) for name in ("color", "output", "level")}
     state = {name: value for name, value in given.items() if value is not None}
     return checked_state(state) | state_of_browser(options.state)
+
+
+def view(  # noqa: PLR0913 - the options of a picture, each given by its name
+    *subjects: Any,
+    color: Any = None,
+    output: int | None = None,
+    level: float | None = None,
+    points: Any = None,
+    labels: Any = None,
+    images: Any = None,
+    anchors: Any = None,
+    names: Sequence[str] | None = None,
+    frames: Sequence[str] | None = None,
+    title: str | None = None,
+    state: Mapping[str, Any] | None = None,
+    max_regions: float = MAX_REGIONS,
+    door: Literal["widget", "browser"] | None = None,
+    browser: bool = True,
+    port: int = 0,
+    block: bool | None = None,
+    height: int = 560,
+    **more: Any,
+) -> Viewer:
+    """Open a viewer in which one looks at regions, points at them, and zooms without end.
+
+    A notebook (Jupyter, VS Code, Colab, marimo) shows it as the value of a cell; elsewhere it opens
+    in the browser, from a server on this machine that nobody else can reach. What is selected there
+    comes back as ``viewer.selection``.
+
+    subjects: a partition or an atlas, or several side by side; a list of partitions of one domain,
+    with a slider; a model and a domain, ``sc.view(model, domain)``, which is computed as far as one
+    looks; a run of ``sc.watch``, or its folder, also while it grows.
+
+    color, output, level, points, labels, images, names: as for ``part.plot``. color may be any name
+    that the viewer offers, such as a column of ``part.table()``, or an array of numbers or colours
+    (F,). anchors: three inputs, by which one moves the plane; by default those of the domain.
+    frames: labels of a slider. title: the heading. state: the view to begin with, as
+    ``viewer.state`` gives it. max_regions: of what is computed while one looks. more: further
+    options of the scene (``cmap``, ``limits``, ``seed``, ``colors``, ``shape``), and ``memory`` and
+    ``device`` for what is computed.
+
+    door: ``"widget"`` or ``"browser"``, by default the one that fits. browser: open it; without,
+    open ``viewer.url`` yourself, which holds a secret. port: of the server, by default one that is
+    free. block: wait until the page is closed, or Ctrl-C, by default in scripts, where Python would
+    end. height: of the widget, in pixels.
+
+    >>> import splinecam as sc, torch
+    >>> part = sc.partition(torch.nn.Linear(2, 3), sc.Domain.box(-1, 1), progress=False)
+    >>> viewer = sc.view(part, color="slope", browser=False, block=False)
+    >>> viewer.state["color"]
+    'slope'
+    >>> viewer.close()
+    """
+    if door not in (None, "widget", "browser"):
+        raise ValueError(f'door is {door!r}; choose "widget" or "browser"')
+    options = {"names": names, "title": title, "state": state, "level": level, **more}
+    samples = {"points": points, "labels": labels, "images": images, "anchors": anchors}
+    session = session_of(
+        subjects,
+        color=color,
+        output=output,
+        frames=frames,
+        max_regions=max_regions,
+        **{name: value for name, value in (options | samples).items() if value is not None},
+    )
+    return opened(session, door=door, browser=browser, port=port, block=block, height=height)
+
+
+def opened(
+    session: Session,
+    *,
+    door: Literal["widget", "browser"] | None = None,
+    browser: bool = True,
+    port: int = 0,
+    block: bool | None = None,
+    height: int = 560,
+) -> Viewer:
+    """A viewer of a session, through the door that fits; the options are those of ``view``."""
+    viewer = Viewer(session)
+    if door == "widget" or (door is None and in_notebook()):
+        viewer.open(_widget(viewer, height))
+        return viewer
+    server = _server(viewer, port)
+    viewer.open(server)
+    shown = browser and open_browser(server.ticket)
+    waits = not is_interactive() if block is None else block
+    if waits or (browser and not shown):
+        _say(f"The viewer is open at {server.url}")
+    if waits:
+        with suppress(KeyboardInterrupt):  # as soon as it has been told
+            _say("Close its page or press Ctrl-C to end it.")
+            viewer.wait()
+        viewer.close()
+    return viewer
+
+
+def _widget(viewer: Viewer, height: int) -> Any:
+    """A widget that shows a viewer."""
+    try:
+        from splinecam.viewer.page import still_png
+        from splinecam.viewer.widget import ViewerWidget
+    except ImportError as error:
+        raise missing_package("In a notebook the viewer needs anywidget", error) from error
+    state = browser_state(viewer.state)
+    return ViewerWidget(
+        viewer.session.answer,
+        draw=lambda: still_png(viewer.session, viewer.state),
+        height=height,
+        state=state,
+    )
+
+
+def _server(viewer: Viewer, port: int) -> Any:
+    """A server that shows a viewer."""
+    try:
+        from splinecam.viewer.server import Server
+    except ImportError as error:
+        raise missing_package("The viewer needs starlette and uvicorn", error) from error
+    script, style = asset("viewer.js").encode(), asset("style.css").encode()
+    files = {
+        "": (live_page().encode(), "text/html"),
+        "viewer.js": (script, "text/javascript"),
+        "style.css": (style, "text/css"),
+    }
+    return Server(viewer.session.answer, files, port=port)
+
+
+def _say(text: str) -> None:
+    """Tell somebody at a terminal; a script's results stay alone on standard output."""
+    if sys.stderr is not None:
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()

@@ -11,11 +11,10 @@ import anywidget
 import traitlets
 
 from splinecam.errors import SplineCamError
-from splinecam.viewer.answering import TELLING, Answer, Answering, failure, parsed
-from splinecam.viewer.assets import asset
+from splinecam.viewer.answers import TELLING, Answering, failure, parsed
+from splinecam.viewer.answers import Answerer as Answer
+from splinecam.viewer.page import asset
 from splinecam.viewer.surroundings import in_marimo
-
-__all__ = ["ViewerWidget"]
 
 _LOG = logging.getLogger("splinecam")
 

@@ -15,32 +15,34 @@ import torch
 from torch import Tensor, nn
 
 from splinecam.errors import SplineCamError, UnsupportedOpError
-from splinecam.network.capture.cache import CachedCapture, Template, lookup, store, template_of
-from splinecam.network.capture.fingerprint import fingerprint
-from splinecam.network.capture.isolation import EXCLUSIVE, unwrap
-from splinecam.network.capture.outputs import Output, check_output, one_output, selected
+from splinecam.network.capture.cache import (
+    CachedCapture,
+    Template,
+    fingerprint,
+    lookup,
+    store,
+    template_of,
+)
+from splinecam.network.capture.models import (
+    EXCLUSIVE,
+    Output,
+    check_output,
+    one_output,
+    selected,
+    unwrap,
+)
 from splinecam.network.capture.pairs import Shown, pair_of
-from splinecam.network.capture.reading.graph_errors import explained
+from splinecam.network.capture.reading.graph_builder import explained
 from splinecam.network.capture.reading.probe import probe
 from splinecam.network.capture.reading.reader import Reader
 from splinecam.network.capture.reading.stages import first_layers
 from splinecam.network.capture.tracing.diagnosis import refuse, refuse_batch
-from splinecam.network.capture.tracing.export import export_graph
-from splinecam.network.capture.tracing.known_values import named_tensors
+from splinecam.network.capture.tracing.export import export_graph, named_tensors
 from splinecam.network.capture.tracing.opaque_modules import opaque_modules
 from splinecam.network.capture.tracing.walk import walk
 from splinecam.network.layer_graph import LayerGraph
 from splinecam.network.ops import OPTION
 from splinecam.network.program import Program
-
-__all__ = [
-    "Both",
-    "FirstLayers",
-    "capture",
-    "captured_by_export",
-    "captured_by_walk",
-    "naming_option",
-]
 
 
 class FirstLayers(nn.Module):

@@ -8,12 +8,21 @@ sigmoid, softplus), ``exponential`` ELU and its relatives, ``polynomial`` powers
 """
 
 from splinecam.network.curves.curve import Curve, Shape
-from splinecam.network.curves.exponential import Exp, ExponentialLinear
+from splinecam.network.curves.elementary import (
+    Cosine,
+    Erf,
+    Exp,
+    ExponentialLinear,
+    Hardswish,
+    Power,
+    Sigmoid,
+    Sine,
+    Softplus,
+    Softsign,
+    Tanh,
+)
 from splinecam.network.curves.gated import Gelu, GeluTanh, Mish, Silu
-from splinecam.network.curves.periodic import Cosine, Sine
-from splinecam.network.curves.polynomial import Hardswish, Power
-from splinecam.network.curves.saturating import Erf, Sigmoid, Softplus, Softsign, Tanh
-from splinecam.network.curves.scaled import Scaled
+from splinecam.network.curves.registered import Scaled
 
 __all__ = [
     "Cosine",

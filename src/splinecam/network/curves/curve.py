@@ -13,8 +13,6 @@ from torch import Tensor
 
 from splinecam._util.tolerances import EPS
 
-__all__ = ["Curve", "Derivatives", "Shape"]
-
 _UPWARDS = 1 + 1e-12  # covers the rounding of a few ulp, also where it grows with the argument
 _NOISE = 2.0**-49  # of the largest derivative: rounding where terms of a derivative cancel
 _UNEVEN = 8.0  # times: how much less than itself a second derivative varies on short intervals

@@ -16,8 +16,6 @@ from torch import Tensor
 
 from splinecam.network.curves.curve import Curve, Shape
 
-__all__ = ["Gelu", "GeluTanh", "Mish", "Silu"]
-
 _GELU_MINIMUM = -0.7517915246935644574579
 _TANH_MINIMUM = -0.752461422071016258488
 _TANH_INFLECTION = 1.418504008790828355548

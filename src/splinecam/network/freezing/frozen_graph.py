@@ -18,17 +18,6 @@ from torch import Tensor, nn
 from splinecam.errors import CaptureError
 from splinecam.network.values import Ref, Rows
 
-__all__ = [
-    "BatchSize",
-    "FrozenGraph",
-    "FrozenStep",
-    "InputDevice",
-    "LayerScope",
-    "Scope",
-    "repeated",
-    "weighted",
-]
-
 
 @dataclass(frozen=True)
 class BatchSize:

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-from splinecam.network.ops import affine, composite, maxima, piecewise, rejected, smooth
+from splinecam.network.ops import (
+    affine,
+    composite,
+)
+from splinecam.network.ops import (
+    nonlinear as maxima,
+)
+from splinecam.network.ops import (
+    nonlinear as piecewise,
+)
+from splinecam.network.ops import (
+    nonlinear as rejected,
+)
+from splinecam.network.ops import (
+    nonlinear as smooth,
+)
 from splinecam.network.ops.bounds import Bound, affine_bound, measured_bound, role_of
 from splinecam.network.ops.registry import (
     OPTION,

@@ -15,16 +15,6 @@ from torch import Tensor
 from splinecam._util.tolerances import EPS
 from splinecam.network.ops.registry import Affine
 
-__all__ = [
-    "Bound",
-    "affine_bound",
-    "affine_modulus",
-    "measured_bound",
-    "measured_modulus",
-    "role_of",
-    "root_of_squares",
-]
-
 # Between these the sum of squares of errors is as precise as other numbers.
 _LEAST_SQUARE, _LARGEST_SQUARE = 2.0**-900, 2.0**1000
 

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from splinecam.network.ops.affine import TRAINING
+from splinecam.network.ops.nonlinear import JUMP, LENGTH, MIXES
 from splinecam.network.ops.registry import Call, Composite, Emit, register
-from splinecam.network.ops.rejected import JUMP, LENGTH, MIXES
 
 __all__: list[str] = []
 

@@ -12,17 +12,6 @@ from torch import Tensor, nn
 
 from splinecam.network.ops.registry import target_name
 
-__all__ = [
-    "CustomOp",
-    "Table",
-    "register_op",
-    "register_table",
-    "registrations",
-    "rule_of_class",
-    "rule_of_operator",
-    "unregister_op",
-]
-
 T = TypeVar("T")
 Curvature = float | Callable[..., Any]
 

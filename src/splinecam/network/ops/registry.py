@@ -11,30 +11,6 @@ from torch import Tensor
 
 from splinecam.network.curves import Curve
 
-__all__ = [
-    "OPTION",
-    "TITLES",
-    "Affine",
-    "Call",
-    "Comparison",
-    "Composite",
-    "Emit",
-    "Knots",
-    "Maximum",
-    "OpRow",
-    "Piecewise",
-    "Rejected",
-    "Rule",
-    "Scatter",
-    "Smooth",
-    "Sort",
-    "Terminal",
-    "op_table",
-    "op_table_markdown",
-    "registered_ops",
-    "rule_of",
-]
-
 Call = Mapping[str, Any]
 """The arguments of an operation by their names in its ATen schema."""
 

@@ -14,8 +14,6 @@ from splinecam.errors import DataError
 from splinecam.reproduce.data.file_sets import FileSet
 from splinecam.reproduce.data.raw_images import RawImages, check_labels
 
-__all__ = ["read_cifar"]
-
 _RECORD = 1 + 3 * 32 * 32  # a label and the bytes of a red, a green and a blue image
 _BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
 _SHA256 = {  # of the records of all training batches, and of the test batch

@@ -8,13 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from splinecam._util.optional import optional
+from splinecam._util.text import optional
 from splinecam.errors import DataError
 
 if TYPE_CHECKING:
     from splinecam.reproduce.data.meshes import Mesh
 
-__all__ = ["signed_distance", "signed_distance_image"]
 
 _PAIRS = 1 << 22  # of points and triangles, at once: 32 MiB per array of numbers
 _PLAIN = "donot_use_mm_for_euclid_dist"  # products of matrices would lose digits

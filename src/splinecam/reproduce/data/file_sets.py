@@ -16,8 +16,6 @@ from pathlib import Path, PurePosixPath
 from splinecam._util.files import reason_of
 from splinecam.errors import DataError
 
-__all__ = ["FileSet", "opened", "unzipped"]
-
 _LIMIT = 1 << 30  # bytes; every file that is read here is much smaller
 _RATIO = 1032  # deflate compresses by no more than this
 _DAMAGED = (OSError, EOFError, zlib.error, zipfile.BadZipFile, tarfile.TarError, RuntimeError)

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from splinecam.reproduce.data.image_folder import NAMES
 from splinecam.reproduce.data.raw_images import RawImages
 
-__all__ = ["from_hub"]
-
 _TITLES = {  # of the data set and of its test part
     "mnist": ("ylecun/mnist", "test"),
     "fashion-mnist": ("zalando-datasets/fashion_mnist", "test"),

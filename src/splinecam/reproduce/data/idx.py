@@ -13,8 +13,6 @@ from splinecam.errors import DataError
 from splinecam.reproduce.data.file_sets import FileSet, unzipped
 from splinecam.reproduce.data.raw_images import RawImages, check_labels
 
-__all__ = ["parse_idx", "read_idx"]
-
 _SHA256 = {  # of the uncompressed files: training images and labels, test images and labels
     "mnist": (
         "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from splinecam._util.optional import optional
+from splinecam._util.text import optional
 from splinecam.errors import DataError
-
-__all__ = ["LIMIT", "SUFFIXES", "decoded"]
 
 LIMIT = 1 << 26  # bytes of one file
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")

@@ -13,8 +13,6 @@ from splinecam.reproduce.data.file_sets import FileSet
 from splinecam.reproduce.data.image_files import LIMIT, decoded
 from splinecam.reproduce.data.raw_images import RawImages
 
-__all__ = ["CATS", "NAMES", "read_image_folder"]
-
 CATS = ("tabby cat", "Persian cat", "Egyptian cat")
 NAMES = {  # of classes that the experiments and their tables name, by WordNet's numbers
     "n01443537": "goldfish",

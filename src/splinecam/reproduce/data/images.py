@@ -20,8 +20,6 @@ from splinecam.reproduce.data.places import Wanted, missing, places
 from splinecam.reproduce.data.raw_images import RawImages
 from splinecam.reproduce.data.stand_ins import enlarged_digits
 
-__all__ = ["Images", "load_images"]
-
 _IDX = "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
 _IDX += "t10k-labels-idx1-ubyte, plain or .gz"
 _CLOTHES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat")

@@ -19,8 +19,6 @@ from splinecam.reproduce.data.ply import parse_ply
 from splinecam.reproduce.data.polygons import Polygons
 from splinecam.reproduce.data.stand_ins import bumpy_torus
 
-__all__ = ["Mesh", "load_mesh"]
-
 _LIMIT = 1 << 28  # bytes of a file
 _ROOM = 0.9  # the largest coordinate
 

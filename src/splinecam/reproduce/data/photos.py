@@ -11,14 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from splinecam._util.optional import how_to_install
+from splinecam._util.text import how_to_install
 from splinecam.errors import DataError
 from splinecam.reproduce.data.file_sets import opened
 from splinecam.reproduce.data.image_files import LIMIT, SUFFIXES, decoded
 from splinecam.reproduce.data.places import Wanted, missing, places
 from splinecam.reproduce.data.stand_ins import formula_photo
-
-__all__ = ["Photo", "load_photo"]
 
 _FORMULA_SIDE = 256  # of the stand-in, unless a size is wanted
 

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from splinecam.errors import DataError
 
-__all__ = ["Place", "Wanted", "missing", "places"]
-
 _VARIABLE = "SPLINECAM_DATA"
 _DEBIAN = Path("/usr/share/datasets")  # where Debian's packages of data are installed
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from splinecam.reproduce.data.polygons import Polygons
 
-__all__ = ["parse_ply"]
-
 _TYPES = {"char": "i1", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4", "uint": "u4"}
 _TYPES |= {"float": "f4", "double": "f8", "int8": "i1", "uint8": "u1", "int16": "i2"}
 _TYPES |= {"uint16": "u2", "int32": "i4", "uint32": "u4", "float32": "f4", "float64": "f8"}

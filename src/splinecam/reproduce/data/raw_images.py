@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from splinecam.errors import DataError
 
-__all__ = ["RawImages", "check_labels"]
-
 Bytes = NDArray[np.uint8]
 
 

@@ -7,10 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from splinecam._util.optional import optional
+from splinecam._util.text import optional
 from splinecam.reproduce.data.raw_images import RawImages
-
-__all__ = ["bumpy_torus", "enlarged_digits", "formula_photo"]
 
 
 def enlarged_digits(side: int, channels: int, classes: tuple[str, ...]) -> RawImages:

@@ -7,8 +7,14 @@ with the fast path.
 
 from __future__ import annotations
 
-from splinecam.testing.oracle.cells import ExactCell, ExactPartition, exact_partition
-from splinecam.testing.oracle.modules import (
+from splinecam.testing.oracle.cells import (
+    ExactCell,
+    ExactPartition,
+    ExactPiece,
+    exact_partition,
+    exact_pieces,
+)
+from splinecam.testing.oracle.steps import (
     Abs,
     GroupSort,
     Max,
@@ -18,7 +24,6 @@ from splinecam.testing.oracle.modules import (
     Minimum,
     Residual,
 )
-from splinecam.testing.oracle.segments import ExactPiece, exact_pieces
 
 __all__ = [
     "Abs",

@@ -1,41 +1,239 @@
-"""The steps of a network: each divides one exact cell and maps its activations."""
+"""From a module to the oracle's steps: each divides one exact cell and maps its activations."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import copy
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import combinations
-from typing import Protocol
+from itertools import combinations, product
+from typing import Any, Protocol
 
 import numpy as np
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
-from splinecam.testing.oracle.geometry import (
-    Cell,
-    Corner,
-    Row,
-    at,
-    by,
-    center,
-    difference,
-    fractions,
-    over_common,
-    split,
-    where_positive,
-)
+from splinecam.errors import CaptureError
 
-__all__ = [
-    "Activation",
-    "Affine",
-    "Chain",
-    "Largest",
-    "Skip",
-    "Sorted",
-    "Spline",
-    "Step",
-    "maxima",
-]
+Point = tuple[Fraction, Fraction]
+Corner = tuple[int, int, int]  # (X, Y, W) with W > 0 is the point (X / W, Y / W)
+Row = tuple[int, int, int]  # (a, b, c) is the affine function a u + b v + c
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A convex polygon without collinear corners, and the activations ``rows / den`` on it."""
+
+    corners: list[Corner]
+    rows: list[Row]
+    den: int
+    pattern: tuple[int, ...]
+
+
+def at(row: Row, corner: Corner) -> int:
+    """Return an integer with the sign of the function at the corner."""
+    return row[0] * corner[0] + row[1] * corner[1] + row[2] * corner[2]
+
+
+def difference(first: Row, second: Row) -> Row:
+    """Return the function that is positive where the first one is the larger."""
+    return first[0] - second[0], first[1] - second[1], first[2] - second[2]
+
+
+def split(polygon: list[Corner], line: Row) -> list[list[Corner]]:
+    """Return both sides of a line; the polygon itself if the line misses or only touches it."""
+    signs = [at(line, corner) for corner in polygon]
+    if not min(signs) < 0 < max(signs):
+        return [polygon]
+    return [_clip(polygon, signs), _clip(polygon, [-s for s in signs])]
+
+
+def where_positive(polygon: list[Corner], row: Row) -> list[Corner]:
+    """Return the part on the positive side of a line; empty if only border lies there."""
+    signs = [at(row, corner) for corner in polygon]
+    if max(signs) <= 0:
+        return []
+    return polygon if min(signs) >= 0 else _clip(polygon, signs)
+
+
+def _clip(polygon: list[Corner], signs: list[int]) -> list[Corner]:
+    """Return the part of a convex polygon where the function is not negative."""
+    kept = []
+    for (p, q), (s, t) in zip(pairs(polygon), pairs(signs), strict=True):
+        if s >= 0:
+            kept.append(p)
+        if s < 0 < t or t < 0 < s:
+            kept.append(_reduced([abs(t) * x + abs(s) * y for x, y in zip(p, q, strict=True)]))
+    return kept
+
+
+def _reduced(corner: Sequence[int]) -> Corner:
+    common = math.gcd(*corner)
+    x, y, w = (value // common for value in corner)
+    return x, y, w
+
+
+def corner(u: Fraction, v: Fraction) -> Corner:
+    """Return a point in integers."""
+    (x, y), w = over_common([u, v])
+    return x, y, w
+
+
+def center(vertices: Sequence[Point]) -> Point:
+    """Return the mean of the vertices, which is a point of the open polygon."""
+    u, v = (sum((p[k] for p in vertices), Fraction(0)) / len(vertices) for k in (0, 1))
+    return u, v
+
+
+def area(polygon: Sequence[Point]) -> Fraction:
+    """Return the area of a counter-clockwise polygon."""
+    return sum((p[0] * q[1] - p[1] * q[0] for p, q in pairs(polygon)), Fraction(0)) / 2
+
+
+def pairs(items: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Return each item with its successor around a cycle."""
+    return list(zip(items, [*items[1:], items[0]], strict=True))
+
+
+def by(size: int, items: Sequence[Any]) -> list[Sequence[Any]]:
+    """Return the items in groups of a size."""
+    return [items[i : i + size] for i in range(0, len(items), size)]
+
+
+def fractions(tensor: Tensor) -> list[Fraction]:
+    """Return the numbers of a tensor exactly."""
+    return [Fraction(value) for value in tensor.detach().double().flatten().tolist()]
+
+
+def over_common(values: Sequence[Fraction]) -> tuple[list[int], int]:
+    """Return the values as integers over one denominator."""
+    den = math.lcm(1, *(value.denominator for value in values))
+    return [value.numerator * (den // value.denominator) for value in values], den
+
+
+class Abs(nn.Module):
+    """``torch.abs`` as a module."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.abs()
+
+
+class Residual(nn.Module):
+    """``x + body(x)``: the skip connection that the oracle knows."""
+
+    def __init__(self, body: nn.Module) -> None:
+        super().__init__()
+        self.body = body
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.body(x)  # type: ignore[no-any-return]
+
+
+class Max(nn.Module):
+    """The largest value along a dimension, the batch being dimension 0."""
+
+    def __init__(self, dim: int = 1, *, keepdim: bool = False) -> None:
+        super().__init__()
+        self.dim, self.keepdim = dim, keepdim
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.amax(self.dim, keepdim=self.keepdim)
+
+
+class Min(Max):
+    """The smallest value along a dimension."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.amin(self.dim, keepdim=self.keepdim)
+
+
+class Maximum(nn.Module):
+    """The larger of the first and the second half of the features, one by one."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        first, second = x.chunk(2, 1)
+        return torch.maximum(first, second)
+
+
+class Minimum(nn.Module):
+    """The smaller of the first and the second half of the features, one by one."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        first, second = x.chunk(2, 1)
+        return torch.minimum(first, second)
+
+
+class Maxout(nn.Sequential):
+    """Each unit is the largest of several affine functions."""
+
+    def __init__(self, inputs: int, units: int, pieces: int) -> None:
+        linear = nn.Linear(inputs, units * pieces)
+        super().__init__(linear, nn.Unflatten(1, (units, pieces)), Max(2))
+
+
+class GroupSort(nn.Module):
+    """The features in groups of a size, each group in ascending order."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+    def forward(self, x: Tensor) -> Tensor:
+        groups = torch.unflatten(x, 1, (x.shape[1] // self.size, self.size))
+        return groups.sort(-1).values.flatten(1)
+
+
+MAX_POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
+ADAPTIVE_POOLS = (nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d)
+
+
+def windows(module: nn.Module, shape: tuple[int, ...]) -> list[list[int]]:
+    """Return the units in every window of a pooling layer, for inputs ``(channels, *sizes)``."""
+    out = module(torch.zeros(1, *shape)).shape[1:]  # torch knows how many windows there are
+    spans = [
+        [_span(module, axis, size, place, places) for place in range(places)]
+        for axis, (size, places) in enumerate(zip(shape[1:], out[1:], strict=True))
+    ]
+    groups = [
+        [int(channel[position]) for position in product(*window)]
+        for channel in _units(shape)
+        for window in product(*spans)
+    ]
+    if not all(groups):
+        raise CaptureError(f"the exact oracle found a window of {module} in the padding")
+    return groups
+
+
+def _span(module: Any, axis: int, size: int, place: int, places: int) -> list[int]:
+    """Return the positions along one axis in the window of one output, without padding."""
+    if isinstance(module, ADAPTIVE_POOLS):
+        return list(range(place * size // places, math.ceil((place + 1) * size / places)))
+    kernel, stride, padding, dilation = (
+        value[axis] if isinstance(value, tuple) else value
+        for value in (module.kernel_size, module.stride, module.padding, module.dilation)
+    )
+    positions = [place * stride - padding + step * dilation for step in range(kernel)]
+    return [position for position in positions if 0 <= position < size]
+
+
+def along(shape: tuple[int, ...], dim: int) -> list[list[int]]:
+    """Return the groups of units that differ in one dimension only; the batch is dimension 0."""
+    axis = dim - 1 if dim > 0 else dim
+    groups: list[list[int]] = _units(shape).movedim(axis, -1).reshape(-1, shape[axis]).tolist()
+    return groups
+
+
+def halves(shape: tuple[int, ...]) -> list[list[int]]:
+    """Return each unit of the first half with its partner in the second."""
+    half = math.prod(shape) // 2
+    return [[unit, unit + half] for unit in range(half)]
+
+
+def _units(shape: tuple[int, ...]) -> Tensor:
+    """Number the units of a shape in their flat order."""
+    return torch.arange(math.prod(shape)).reshape(shape)
+
 
 Bound = tuple[np.ndarray, np.ndarray]  # per unit: of |value| over the domain, of |slope|
 Groups = Sequence[Sequence[int]]  # the units of every group
@@ -236,3 +434,103 @@ class Skip:
     def bound(self, bound: Bound) -> Bound:
         after = self.body.bound(bound)
         return bound[0] + after[0], bound[1] + after[1]
+
+
+_CONVOLUTIONS = (
+    nn.Conv1d,
+    nn.Conv2d,
+    nn.Conv3d,
+    nn.ConvTranspose1d,
+    nn.ConvTranspose2d,
+    nn.ConvTranspose3d,
+)
+_RESHAPES = (nn.Identity, nn.Flatten, nn.Unflatten, nn.Dropout)
+_GROUPED = (*MAX_POOLS, *ADAPTIVE_POOLS, Max, Maximum, Minimum, GroupSort)
+
+Shape = tuple[int, ...]
+
+
+def layer_step(module: nn.Module, shape: Shape) -> tuple[Step, Shape]:
+    """Return the step of a module for inputs of a shape, and the shape of its outputs."""
+    if isinstance(module, nn.Sequential):
+        steps = []
+        for child in module:
+            step, shape = layer_step(child, shape)
+            steps.append(step)
+        return Chain(tuple(steps)), shape
+    if isinstance(module, Residual):
+        return Skip(layer_step(module.body, shape)[0]), shape
+    if isinstance(module, (nn.Linear, *_CONVOLUTIONS)):
+        return _affine(module, shape)
+    if isinstance(module, _RESHAPES):
+        return Chain(()), _shape_after(module, shape)
+    if isinstance(module, _GROUPED):
+        return _grouped(module, shape), _shape_after(module, shape)
+    return Activation(_splines(module, shape)), shape
+
+
+def _shape_after(module: nn.Module, shape: Shape) -> Shape:
+    return tuple(module(torch.zeros(1, *shape)).shape[1:])
+
+
+def _affine(module: nn.Module, shape: Shape) -> tuple[Affine, Shape]:
+    """Return the dense matrix of a layer, whose columns are the values at the unit vectors.
+
+    Weights are only placed there, not added to each other, so float64 is exact.
+    """
+    if getattr(module, "padding_mode", "zeros") != "zeros":
+        raise CaptureError(f"the exact oracle only knows zero padding, not {module}")
+    copied = copy.deepcopy(module).double()
+    size = math.prod(shape)
+    with torch.no_grad():
+        bias = copied(torch.zeros(1, *shape, dtype=torch.float64))
+        copied.register_parameter("bias", None)
+        columns = copied(torch.eye(size, dtype=torch.float64).reshape(size, *shape))
+    return Affine(columns.reshape(size, -1).T.contiguous(), bias.flatten()), bias.shape[1:]
+
+
+def _grouped(module: nn.Module, shape: Shape) -> Step:
+    """Return the step of a module that compares the units of groups with each other."""
+    if isinstance(module, GroupSort):
+        return Sorted(by(module.size, range(math.prod(shape))))
+    if isinstance(module, Maximum | Minimum):
+        return Largest(halves(shape), smallest=isinstance(module, Minimum))
+    if isinstance(module, Max):
+        return Largest(along(shape, module.dim), smallest=isinstance(module, Min))
+    return Largest(windows(module, shape))
+
+
+def _splines(module: nn.Module, shape: Shape) -> list[Spline]:
+    """Return the splines of an activation, one for each unit."""
+    if isinstance(module, nn.PReLU):
+        slopes = fractions(module.weight)
+        channel = math.prod(shape) if len(slopes) == 1 else math.prod(shape[1:])
+        return [spline for a in slopes for spline in [_spline([0], [(a, 0), (1, 0)])] * channel]
+    if isinstance(module, nn.ReLU):
+        spline = _spline([0], [(0, 0), (1, 0)])
+    elif isinstance(module, nn.LeakyReLU):
+        spline = _spline([0], [(module.negative_slope, 0), (1, 0)])
+    elif isinstance(module, Abs):
+        spline = _spline([0], [(-1, 0), (1, 0)])
+    elif isinstance(module, nn.Hardtanh):  # also ReLU6
+        lo, hi = module.min_val, module.max_val
+        spline = _spline([lo, hi], [(0, lo), (1, 0), (0, hi)])
+    elif isinstance(module, nn.Softshrink):
+        knot = module.lambd
+        spline = _spline([-knot, knot], [(1, knot), (0, 0), (1, -knot)])
+    elif isinstance(module, nn.Hardsigmoid):
+        slope, half = Fraction(1, 6), Fraction(1, 2)
+        spline = _spline([-3, 3], [(0, 0), (slope, half), (0, 1)])
+    else:
+        raise CaptureError(
+            f"the exact oracle does not know {type(module).__name__}; use linear layers, "
+            "convolutions, max-pooling and piecewise-linear activations of one variable"
+        )
+    return [spline] * math.prod(shape)
+
+
+def _spline(knots: Iterable[Any], pieces: Iterable[tuple[Any, Any]]) -> Spline:
+    return Spline(
+        tuple(Fraction(knot) for knot in knots),
+        tuple((Fraction(slope), Fraction(intercept)) for slope, intercept in pieces),
+    )

@@ -1,4 +1,4 @@
-"""How calls of what the user has registered become steps and layers."""
+"""The check of a registered smooth function: its values, slopes and bounds at many points."""
 
 from __future__ import annotations
 
@@ -11,27 +11,280 @@ import torch
 from torch import Tensor, fx
 
 from splinecam._util.tolerances import EPS
-from splinecam.network.capture.reading.constants import has_size
-from splinecam.network.capture.reading.curve_check import check_curve
-from splinecam.network.capture.reading.custom_op_check import Problem, check_custom_op
-from splinecam.network.capture.reading.graph_builder import GraphBuilder, NodeCall
-from splinecam.network.capture.reading.smooth_functions import add_curve
+from splinecam.network.capture.reading.graph_builder import GraphBuilder, NodeCall, has_size
+from splinecam.network.capture.reading.probe import SLACK, WEIGHT
+from splinecam.network.capture.reading.scalar_functions import add_curve
 from splinecam.network.capture.reading.stages import refs
+from splinecam.network.capture.tracing.diagnosis import first_line
 from splinecam.network.capture.tracing.opaque_modules import (
     OpaqueModule,
     as_columns,
     opaque_module_of,
 )
-from splinecam.network.curves.taught import TaughtCurve
+from splinecam.network.curves.registered import TaughtCurve
 from splinecam.network.nonlinearities import CustomNonlinearity, Operation, PiecewiseScalar
 from splinecam.network.ops import OPTION, Affine, Bound, target_name
 from splinecam.network.ops.bounds import measured_bound
+from splinecam.network.ops.nonlinear import MIXES
 from splinecam.network.ops.register import CustomOp, Table, rule_of_operator
-from splinecam.network.ops.rejected import MIXES
 from splinecam.network.program import Step
 from splinecam.network.values import Ref, resolve
 
-__all__ = ["add_custom", "custom_op_of"]
+_CURVE_SCALES = (
+    0.01,
+    0.3,
+    4.0,
+    64.0,
+)  # how far from zero points lie; all must be finite up to _NEAR
+_NEAR = 8.0
+_POINTS = 2048  # on each scale
+_ROUNDING = 2.0**10 * EPS  # of a value, relative to the values around it
+
+
+def check_curve(
+    curve: TaughtCurve,
+    run: Callable[[Tensor], Tensor],
+    shape: tuple[int, ...],
+    device: torch.device,
+) -> None:
+    """Raise a Problem unless ``run``, on (B, *shape), applies the curve, and its bound holds."""
+    _check_entries(curve, run, shape, device)
+    z = _points(device)
+    value, slope = _evaluated(curve, z)
+    low, high = z[:-1], z[1:]
+    limit = _limit(curve, low, high)
+    width = high - low
+    finite = value.isfinite() & slope.isfinite()
+    known = finite[1:] & finite[:-1] & limit.isfinite()
+    if not bool(known[low.abs() <= _NEAR].all()):
+        where = float(low[(low.abs() <= _NEAR) & ~known][0])
+        raise Problem(
+            f"it has no bound near {where:.4g}: its value, its slope or its curvature= is not "
+            "finite there. A function whose second derivative is not bounded cannot be replaced"
+        )
+    turn = (slope[1:] - slope[:-1]).abs()
+    slack = 2.0**14 * EPS * (slope.abs()[1:] + slope.abs()[:-1] + 1)
+    excess = turn - limit * width - slack
+    if bool((known & (excess > 0)).any()):
+        i = int(torch.where(known, excess / width, -torch.inf).argmax())
+        raise Problem(
+            f"its second derivative is {float(turn[i] / width[i]):.6g} near {float(low[i]):.4g}, "
+            f"larger than curvature={float(limit[i]):.6g}: give a bound that holds everywhere"
+        )
+    size = torch.maximum(value[1:].abs(), value[:-1].abs())
+    rounding = _ROUNDING * (size + z.abs()[1:] * slope.abs()[1:] + width)
+    off = (value[1:] - value[:-1] - slope[:-1] * width).abs() - limit * width.square() / 2
+    if bool((known & (off > rounding)).any()):
+        i = int(torch.where(known, off - rounding, -torch.inf).argmax())
+        raise Problem(
+            f"between {float(low[i]):.6g} and {float(high[i]):.6g} it changes by "
+            f"{float((value[i + 1] - value[i]).abs()):.3g}, more than its slope "
+            f"{float(slope[i]):.3g} and curvature={float(limit[i]):.3g} allow: it jumps or bends "
+            "there, or the bound is too small"
+        )
+
+
+def _check_entries(
+    curve: TaughtCurve,
+    run: Callable[[Tensor], Tensor],
+    shape: tuple[int, ...],
+    device: torch.device,
+) -> None:
+    """Raise a Problem unless every entry of a result is the same function of its own entry."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(3, *shape, generator=generator, dtype=torch.float64).to(device)
+    try:
+        whole, alone = run(x), curve.value(x)
+    except Exception as error:
+        raise Problem(
+            "registered with curvature=, it is run on tensors of any shape in float64, which "
+            f"fails: {first_line(error)}"
+        ) from error
+    if whole.shape != x.shape or bool(((whole - alone).abs() > SLACK * alone.abs().max()).any()):
+        raise Problem(
+            "registered with curvature=, it must apply the same function of one variable to every "
+            "entry, without regard to the others"
+        )
+
+
+def _points(device: torch.device) -> Tensor:
+    """Points on several scales, in order."""
+    generator = torch.Generator().manual_seed(0)
+    some = [
+        scale * (2 * torch.rand(_POINTS, generator=generator, dtype=torch.float64) - 1)
+        for scale in _CURVE_SCALES
+    ]
+    whole = torch.arange(-_NEAR, _NEAR + 1, dtype=torch.float64)  # where many functions change
+    points: Tensor = torch.unique(torch.cat([*some, whole]))
+    return points.to(device)
+
+
+def _evaluated(curve: TaughtCurve, z: Tensor) -> tuple[Tensor, Tensor]:
+    try:
+        return curve.value(z), curve.slope(z)
+    except Exception as error:
+        raise Problem(
+            f"registered with curvature=, it needs a derivative by autograd: {first_line(error)}"
+        ) from error
+
+
+def _limit(curve: TaughtCurve, low: Tensor, high: Tensor) -> Tensor:
+    try:
+        limit = curve.curvature_bound(low, high)
+    except Exception as error:
+        raise Problem(
+            "its curvature= cannot be computed for tensors of the ends of intervals, "
+            f"{tuple(low.shape)} each: {first_line(error)}"
+        ) from error
+    if bool((limit < 0).any()):
+        raise Problem("its curvature= is negative: give a bound on the modulus")
+    return limit
+
+
+TensorFunction = Callable[[Tensor], Tensor]
+
+_SCALES = (0.125, 1.0, 1.0, 8.0, 64.0)  # how far from zero the ends of the lines are
+_PIECES = 512  # at most so many pieces of a line are looked at,
+_NUMBERS = 1 << 22  # or fewer, so that their points hold no more numbers
+_SHORT = 2.0**-20  # pieces shorter than this, relative to the line, prove nothing
+_PLACES = (0.0625, 0.375, 0.9375)  # where in a piece the operation is evaluated
+
+
+_AFFINE = (
+    "registered with affine=True, but is not affine",
+    "If it bends along straight lines, register it with cuts=",
+)
+_WITH_BORDERS = (
+    "not affine between the zeros of its cuts function",
+    "Add the missing borders to cuts; if it is smooth, it has no linear regions",
+)
+
+
+class Problem(Exception):
+    """The reason why a registration does not hold."""
+
+
+@dataclass(frozen=True)
+class _Line:
+    """The points of a line from one input to another, (1, ...) each."""
+
+    start: Tensor
+    end: Tensor
+
+    def at(self, t: Tensor) -> Tensor:
+        t = t.view(-1, *[1] * (self.start.dim() - 1))
+        return (1 - t) * self.start + t * self.end
+
+    def place(self, t: Tensor) -> str:
+        """A point of the line, for a message."""
+        x = self.at(t.reshape(1)).flatten()
+        numbers = ", ".join(f"{number:.4g}" for number in x[:4].tolist())
+        return f"x = [{numbers}{', ...' if x.numel() > 4 else ''}]"
+
+
+def check_custom_op(
+    run: TensorFunction,
+    borders: TensorFunction | None,
+    shape: tuple[int, ...],
+    device: torch.device,
+) -> None:
+    """Raise a Problem unless ``run`` is affine and continuous between the zeros of ``borders``.
+
+    Both take (B, *shape) and give (B, ...); without borders it must be affine everywhere.
+    """
+    generator = torch.Generator().manual_seed(0)
+    with torch.random.fork_rng(devices=[]):
+        for scale in _SCALES:
+            ends = scale * torch.randn(2, *shape, generator=generator, dtype=torch.float64)
+            line = _Line(*torch.split(ends.to(device), 1))
+            values = _check_rows("it", run, line)
+            t = line.start.new_zeros(0) if borders is None else _crossings(borders, line)
+            numbers = max(line.start.numel(), values[0].numel())
+            _check_pieces(run, line, _pieces(t, numbers, generator), borders is not None)
+
+
+def _check_rows(what: str, run: TensorFunction, line: _Line) -> Tensor:
+    """The values at the ends and between them, if every point has its own, and always the same."""
+    x = line.at(torch.tensor([0, WEIGHT, 1], dtype=torch.float64, device=line.start.device))
+    try:
+        values = run(x)
+    except Exception as error:
+        shape, reason = tuple(x.shape), first_line(error)
+        raise Problem(f"{what} cannot be run on a tensor {shape} of float64: {reason}") from error
+    if not isinstance(values, Tensor) or values.dim() == 0 or values.shape[0] != x.shape[0]:
+        raise Problem(f"{what} must give one tensor, with the batch in its first dimension")
+    if not values.is_floating_point():
+        raise Problem(f"{what} must give floating-point numbers, not {values.dtype}")
+    if not bool(values.isfinite().all()):
+        raise Problem(f"{what} gives values that are not finite, near {line.place(x.new_zeros(1))}")
+    if not _agree(run(x), values):
+        raise Problem(f"{what} gives different values for the same input: call model.eval()")
+    if not _agree(torch.cat([run(row) for row in torch.split(x, 1)]), values):
+        raise Problem(f"{what} mixes the points of the batch: every row must depend on its own row")
+    return values
+
+
+def _agree(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and bool(((a - b).abs() <= SLACK * b.abs().max()).all())
+
+
+def _crossings(borders: TensorFunction, line: _Line) -> Tensor:
+    """Where on a line the functions vanish, in order; they must be affine."""
+    values = _check_rows("its cuts function", borders, line).flatten(1)
+    first, between, last = values
+    if not _agree(between, (1 - WEIGHT) * first + WEIGHT * last):
+        raise Problem(
+            "its cuts function is not affine in x: give the functions whose zeros are the "
+            f"borders, such as x - knot; see {line.place(line.start.new_zeros(1))}"
+        )
+    t = first / (first - last)
+    crossings: Tensor = t[(t > 0) & (t < 1)].sort().values
+    return crossings
+
+
+def _pieces(t: Tensor, numbers: int, generator: torch.Generator) -> Tensor:
+    """The beginnings and the ends of the pieces of a line, (N, 2); some of them if very many.
+
+    numbers: how many a point has.
+    """
+    ends = torch.cat([t.new_zeros(1), t, t.new_ones(1)])
+    most = max(8, min(_PIECES, _NUMBERS // max(1, numbers)))
+    if ends.shape[0] > most:
+        skip = int(torch.randint(ends.shape[0] - most, (1,), generator=generator))
+        ends = ends[skip : skip + most]
+    pieces = torch.stack([ends[:-1], ends[1:]], 1)
+    return pieces[pieces[:, 1] - pieces[:, 0] > _SHORT]
+
+
+def _check_pieces(run: TensorFunction, line: _Line, pieces: Tensor, has_borders: bool) -> None:
+    """Raise a Problem unless it is affine on every piece, and equal on both sides of a border."""
+    if not pieces.shape[0]:
+        return
+    begin, length = pieces[:, :1], pieces[:, 1:] - pieces[:, :1]
+    places = torch.tensor(_PLACES, dtype=torch.float64, device=pieces.device)
+    t = begin + length * places
+    values = run(line.at(t.flatten())).reshape(*t.shape, -1)
+    low, middle, high = values.unbind(1)
+    share = (places[1] - places[0]) / (places[2] - places[0])
+    limit = SLACK * values.abs().max()
+    deviation = (torch.lerp(low, high, share) - middle).abs().amax(1)
+    if bool((deviation > limit).any()):
+        where = line.place(t[int(deviation.argmax()), 1])
+        size = float(deviation.max() / values.abs().max())
+        what, remedy = _WITH_BORDERS if has_borders else _AFFINE
+        raise Problem(
+            f"it is {what}, as near {where}: it is off by {size:.1g} of its values. {remedy}; "
+            "if it computes in float32, let it use the type of its input"
+        )
+    slope = (high - low) / (places[2] - places[0])
+    start, end = low - places[0] * slope, high + (1 - places[2]) * slope
+    jump = (start[1:] - end[:-1]).abs().amax(1) * (pieces[1:, 0] == pieces[:-1, 1])
+    if bool((jump > 2 * limit).any()):
+        where = line.place(pieces[1:, 0][int(jump.argmax())])
+        raise Problem(
+            f"it is not continuous: it jumps at a border, at {where}, by {float(jump.max()):.3g}"
+        )
+
 
 _ONE = (
     "a registered operator takes one activation, makes one tensor of it, and its other arguments "

@@ -17,14 +17,11 @@ import torch
 from torch import Tensor, fx
 
 from splinecam.errors import CaptureError
-from splinecam.network.capture.reading.constants import UnevenRows
-from splinecam.network.capture.reading.graph_builder import GraphBuilder
+from splinecam.network.capture.reading.graph_builder import GraphBuilder, UnevenRows
 from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph, arguments_of
 from splinecam.network.ops import Affine, Terminal, rule_of, target_name
-from splinecam.network.ops.rejected import MIXES, SMOOTH
+from splinecam.network.ops.nonlinear import MIXES, SMOOTH
 from splinecam.network.values import Ref, Rows, map_tensors, resolve
-
-__all__ = ["Final", "Tail", "dependents", "tail_of"]
 
 _UNEQUAL = (
     "it comes after the final {label} and does not treat all outputs alike, so that decisions "

@@ -1,4 +1,4 @@
-"""A program in the making: the values, steps and layers read so far, and what is wrong."""
+"""Why the graph of a model cannot be used: weights that are not finite, layers in training."""
 
 from __future__ import annotations
 
@@ -9,30 +9,217 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 
-from splinecam.errors import OffendingOp
-from splinecam.network.capture.reading.constants import BatchConstants, result_refs
+from splinecam.errors import CaptureError, OffendingOp, SplineCamError, UnsupportedOpError
+from splinecam.network.capture.reading.probe import NotFiniteError
 from splinecam.network.capture.reading.stages import refs
-from splinecam.network.capture.tracing.diagnosis import user_line
-from splinecam.network.capture.tracing.flat_graph import Batch
+from splinecam.network.capture.tracing.diagnosis import first_line, quantised, user_line
+from splinecam.network.capture.tracing.flat_graph import Batch, FlatGraph
 from splinecam.network.capture.tracing.opaque_modules import opaque_module_of
 from splinecam.network.nonlinearities import Nonlinearity, Operation
-from splinecam.network.ops import Affine, target_name
-from splinecam.network.ops.rejected import JUMP, MASK, SPELLINGS
+from splinecam.network.ops import Affine, rule_of, target_name
+from splinecam.network.ops.affine import STATISTICS, TRAINING
+from splinecam.network.ops.nonlinear import JUMP, MASK, SPELLINGS
 from splinecam.network.program import Step
-from splinecam.network.values import Ref, Rows
+from splinecam.network.values import Ref, Rows, Size
 
-__all__ = [
-    "EXACT",
-    "Emitter",
-    "GraphBuilder",
-    "Mask",
-    "NodeCall",
-    "is_floating",
-    "module_of",
-    "name_of",
-]
+_LISTED = 5  # tensors that an error names
+
+
+def explained(
+    error: Exception, model: nn.Module, graph: FlatGraph, used: set[fx.Node]
+) -> SplineCamError:
+    """The exception for an error that a graph led to, with the true reason.
+
+    used: the nodes that the output depends on.
+    """
+    constants = [(name, tensor) for node, (name, tensor) in graph.constants.items() if node in used]
+    wrong = {name: tensor.detach() for name, tensor in constants if _has_infinite(tensor)}
+    undefined = any(bool(tensor.isnan().any()) for tensor in wrong.values())
+    if undefined or (wrong and isinstance(error, NotFiniteError)):
+        return CaptureError(_weights(wrong))
+    if isinstance(error, UnsupportedOpError):
+        return UnsupportedOpError([_in_mode(op, model) for op in error.ops])
+    if isinstance(error, SplineCamError):
+        return error
+    return CaptureError(
+        quantised(model) or f"the model's graph cannot be run in float64: {first_line(error)}"
+    )
+
+
+# -- weights ---------------------------------------------------------------------------------------
+
+
+def _has_infinite(value: object) -> bool:
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        return False
+    return not bool(value.isfinite().all())
+
+
+def _weights(wrong: dict[str, Tensor]) -> str:
+    """Which tensors are not finite, how many of their entries, and the first of these."""
+    lines = [f"\n  - {_entries(name, tensor)}" for name, tensor in list(wrong.items())[:_LISTED]]
+    more = f"\n  - and {len(wrong) - _LISTED} more tensors" if len(wrong) > _LISTED else ""
+    return (
+        f"the model has weights that are not finite numbers:{''.join(lines)}{more}\n"
+        "Did its training diverge? Train or load finite weights"
+    )
+
+
+def _entries(name: str, tensor: Tensor) -> str:
+    bad = (~tensor.isfinite()).nonzero()
+    value = float(tensor[tuple(bad[0])])
+    if tensor.dim() == 0:
+        return f"{name} is {value}"
+    which = f"{value} at [{', '.join(map(str, bad[0].tolist()))}]"
+    if len(bad) == 1:
+        return f"1 of {tensor.numel():,} entries of {name}: {which}"
+    return f"{len(bad):,} of {tensor.numel():,} entries of {name}, the first is {which}"
+
+
+# -- training mode ---------------------------------------------------------------------------------
+
+
+def _in_mode(op: OffendingOp, model: nn.Module) -> OffendingOp:
+    """An operation with what to do about it, if it acts as in training."""
+    layer = _submodule(model, op.name)
+    tracked = isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats
+    if op.reason not in (TRAINING, STATISTICS) and not (tracked and layer is not None):
+        return op
+    random = op.reason == TRAINING
+    acts = "is random" if random else "uses the statistics of the batch"
+    if layer is not None and layer.training:
+        kind = type(layer).__name__
+        reason = f"{kind} is in training mode, where it {acts}: call model.eval() first"
+    elif layer is not None and not random and not tracked:
+        reason = (
+            "it has no running statistics (track_running_stats=False) and uses those of the batch, "
+            "also in eval mode: train it with running statistics"
+        )
+    elif layer is None:
+        reason = _called(op, model, random, acts)
+    else:
+        return op
+    return replace(op, reason=reason, settled=True)
+
+
+def _called(op: OffendingOp, model: nn.Module, random: bool, acts: str) -> str:
+    """The reason against a function that forward calls as in training."""
+    owner = _submodule(model, op.name.rpartition(".")[0]) or model
+    given = "training=self.training" if random else "training=self.training and running statistics"
+    if owner.training:
+        return (
+            f"it {acts} in training mode: call model.eval() first, and let forward pass {given} "
+            "to it"
+        )
+    return f"it {acts} although the model is in eval mode: let forward pass {given} to it"
+
+
+def _submodule(model: nn.Module, name: str) -> nn.Module | None:
+    try:
+        return model.get_submodule(name) if name else None
+    except AttributeError:
+        return None
+
+
+class UnevenRows(Exception):
+    """A constant differs from one point of the batch to the next."""
+
+
+class BatchConstants:
+    """The constants of a graph that depend on the size of the batch, like ``zeros_like(x)``."""
+
+    def __init__(self, batch: Batch, device: torch.device) -> None:
+        self.batch = batch
+        self.device = device
+        self.steps: dict[str, Step] = {}
+        self._examples: dict[str, Any] = {}
+
+    def add(
+        self, node: fx.Node, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Record how to make a constant; the result stands for it in the arguments of steps."""
+        self.steps[node.name] = Step(node.name, run, args, kwargs, (), None, ((), {}))
+        self._examples[node.name] = node.meta["val"]
+        found = result_refs(node)
+        for i, ref in enumerate(found if isinstance(found, tuple) else ()):
+            self.steps[ref.name] = part_of(ref, node, i, None)
+            self._examples[ref.name] = node.meta["val"][i]
+        return found
+
+    def add_like(self, node: fx.Node, constant: Any) -> Any:
+        """Record a constant in an activation's shape or type, like ``mask.expand_as(x)``."""
+        value, rule = node.meta["val"], rule_of(node.target)
+        if not isinstance(rule, Affine) or rule.identity:
+            dtype = torch.float64 if value.is_floating_point() else value.dtype
+            return self.add(node, torch.Tensor.to, (constant, dtype), {})
+        run = torch.reshape if rule.reshapes else torch.Tensor.expand
+        return self.add(node, run, (constant, self.batch.shape(value)), {})
+
+    def value(self, name: str, batch: int) -> Any:
+        """The constant for so many points."""
+        step = self.steps[name]
+        names = {ref.name for ref in refs((step.args, step.kwargs))}
+        return step.call({name: self.value(name, batch) for name in names}, batch, self.device)
+
+    def one_row(self, item: Any) -> Any:
+        """The constant for one point; ``UnevenRows`` if the points of a batch differ."""
+        if not (isinstance(item, Ref) and item.name in self.steps):
+            return item
+        rows = self.batch.rows(self._examples[item.name])
+        if rows is None:
+            raise UnevenRows
+        first, second = rows.out(self.value(item.name, 2))
+        if not torch.equal(first, second):
+            raise UnevenRows
+        return rows.back(first[None])
+
+
+def result_refs(node: fx.Node) -> Any:
+    """What stands for a node in arguments: a Ref, or a tuple of them for several results."""
+    value = node.meta["val"]
+    if isinstance(value, Tensor):
+        return Ref(node.name)
+    return tuple(Ref(f"{node.name}.{i}") for i in range(len(value)))
+
+
+def part_of(ref: Ref, node: fx.Node, i: int, rule: Affine | None) -> Step:
+    """The step that takes one of the results of a node that has several."""
+    roles: tuple[tuple[str, ...], dict[str, str]] = (("plain", "plain"), {})
+    return Step(ref.name, operator.getitem, (Ref(node.name), i), {}, (), rule, roles)
+
+
+def has_size(item: Any) -> bool:
+    """Whether nested arguments hold a number that depends on the size of the batch."""
+    if isinstance(item, dict):
+        item = list(item.values())
+    if isinstance(item, (list, tuple)):
+        return any(has_size(part) for part in item)
+    return isinstance(item, Size)
+
+
+def filled(
+    shape: list[int], value: float | Tensor, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """A tensor of one value."""
+    return torch.as_tensor(value, dtype=dtype, device=device).expand(shape).clone()
+
+
+def constant_call(target: Any, *args: Any, **kwargs: Any) -> Any:
+    """A call without activations, its result in float64; what is left empty is zero."""
+    value = target(*args, **kwargs)
+    empty = target_name(target) in ("aten.empty", "aten.new_empty", "aten.empty_strided")
+    return _in_float64(torch.zeros_like(value) if empty else value)
+
+
+def _in_float64(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.to(torch.float64) if value.is_floating_point() else value
+    if isinstance(value, (list, tuple)):
+        return tuple(_in_float64(item) for item in value)
+    return value
+
 
 EXACT = Affine(exact=True)
 _OWN = (  # modules of one operation

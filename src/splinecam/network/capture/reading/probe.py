@@ -21,8 +21,6 @@ from splinecam.network.ops import Bound
 from splinecam.network.program import Program, Stage
 from splinecam.network.values import Rows
 
-__all__ = ["SLACK", "WEIGHT", "NotFiniteError", "probe"]
-
 # A wrong rule is off by the size of the values, rounding by a few EPS: anything between will do.
 SLACK = 2**20 * EPS
 _CHUNK = 1 << 20

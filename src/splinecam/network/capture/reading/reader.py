@@ -11,16 +11,28 @@ from torch import Tensor, fx
 
 from splinecam.errors import CaptureError, UnsupportedOpError
 from splinecam.network import ops
-from splinecam.network.capture.isolation import widened
-from splinecam.network.capture.reading.constants import constant_call, filled, has_size, part_of
+from splinecam.network.capture.models import widened
 from splinecam.network.capture.reading.custom_ops import add_custom, custom_op_of
 from splinecam.network.capture.reading.final import Final, dependents, tail_of
-from splinecam.network.capture.reading.graph_builder import EXACT, Emitter, GraphBuilder, NodeCall
+from splinecam.network.capture.reading.graph_builder import (
+    EXACT,
+    Emitter,
+    GraphBuilder,
+    NodeCall,
+    constant_call,
+    filled,
+    has_size,
+    part_of,
+)
 from splinecam.network.capture.reading.masks import add_comparison, add_masked
 from splinecam.network.capture.reading.probe import probe
-from splinecam.network.capture.reading.scalar_functions import add_function, add_pairs
-from splinecam.network.capture.reading.smooth_functions import add_curve, add_smooth
-from splinecam.network.capture.reading.smooth_patterns import smooth_patterns
+from splinecam.network.capture.reading.scalar_functions import (
+    add_curve,
+    add_function,
+    add_pairs,
+    add_smooth,
+    smooth_patterns,
+)
 from splinecam.network.capture.reading.stages import make_stages, refs
 from splinecam.network.capture.reading.unit_groups import (
     add_maxima,
@@ -31,12 +43,11 @@ from splinecam.network.capture.reading.unit_groups import (
 from splinecam.network.capture.tracing import flat_graph
 from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph, arguments_of
 from splinecam.network.curves import Curve
-from splinecam.network.ops import rejected, target_name
+from splinecam.network.ops import nonlinear as rejected
+from splinecam.network.ops import target_name
 from splinecam.network.ops.register import CustomOp
 from splinecam.network.program import Program, Step
 from splinecam.network.values import DEVICE, Ref, resolve
-
-__all__ = ["Reader"]
 
 
 class Reader:

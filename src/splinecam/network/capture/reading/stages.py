@@ -14,8 +14,6 @@ from splinecam.network.ops import Affine
 from splinecam.network.program import Program, Stage, Step
 from splinecam.network.values import Ref, Rows
 
-__all__ = ["first_layers", "make_stages", "refs"]
-
 _MOVE = Affine(exact=True)
 
 

@@ -10,22 +10,20 @@ from typing import Any, cast
 import torch
 from torch import Tensor, fx
 
-from splinecam.network.capture.reading.constants import UnevenRows
 from splinecam.network.capture.reading.graph_builder import (
     EXACT,
     GraphBuilder,
     NodeCall,
+    UnevenRows,
     is_floating,
 )
 from splinecam.network.capture.reading.scalar_functions import operation_of
 from splinecam.network.capture.reading.stages import refs
 from splinecam.network.nonlinearities import MaxNonlinearity, Operation, SortNonlinearity
 from splinecam.network.ops import Affine, Scatter, target_name
-from splinecam.network.ops.rejected import INDICES, MIXES, PRODUCT, UNPOOLED
+from splinecam.network.ops.nonlinear import INDICES, MIXES, PRODUCT, UNPOOLED
 from splinecam.network.program import Step
 from splinecam.network.values import Ref, Rows, resolve
-
-__all__ = ["add_maxima", "add_scattered", "add_sort", "uses_places"]
 
 # Every function that adds something gives the reason why it cannot be added, or None.
 

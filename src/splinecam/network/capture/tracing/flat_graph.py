@@ -14,16 +14,6 @@ from torch.utils.weak import WeakIdKeyDictionary
 from splinecam.errors import CaptureError
 from splinecam.network.values import Rows, Size
 
-__all__ = [
-    "SYMBOLIC",
-    "Batch",
-    "FirstDimension",
-    "FlatGraph",
-    "argument_names",
-    "arguments_of",
-    "named_arguments",
-]
-
 SYMBOLIC: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 """The numbers of ``torch.export`` that may depend on the batch, and their plain types."""
 

@@ -14,11 +14,9 @@ from torch import Tensor, fx, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
 from splinecam.errors import CaptureError
-from splinecam.network.capture.isolation import widened
+from splinecam.network.capture.models import widened
 from splinecam.network.capture.tracing.diagnosis import first_line
 from splinecam.network.ops.register import CustomOp, Table, rule_of_class
-
-__all__ = ["OpaqueModule", "as_columns", "opaque_module_of", "opaque_modules"]
 
 
 class _Inner(nn.Module):

@@ -1,10 +1,4 @@
-"""Follow modules whose forward is known, which is far faster than to export them.
-
-The result is the graph that ``torch.export`` would give, call by call. Only torch's own layers in
-``nn.Sequential`` or ``LayerGraph``, in the state in which torch made them, are followed. Hooks,
-replaced methods, parametrisations, modes of torch and whatever else may change what a module
-computes lead to ``torch.export``.
-"""
+"""Layers of torch that are one operation, whose result has the shape of its input."""
 
 from __future__ import annotations
 
@@ -19,16 +13,40 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn.modules.module import _has_any_global_hook
 
-from splinecam.network.capture.isolation import any_mode
-from splinecam.network.capture.outputs import Output, selected
-from splinecam.network.capture.tracing.entrywise import ENTRYWISE
+from splinecam.network.capture.models import Output, any_mode, selected
 from splinecam.network.capture.tracing.flat_graph import FirstDimension, FlatGraph
-from splinecam.network.layer_graph import Call, LayerGraph
-from splinecam.network.layer_shapes import call_result
+from splinecam.network.layer_graph import Call, LayerGraph, call_result
 from splinecam.network.ops import target_name
 from splinecam.network.ops.register import rule_of_class
 
-__all__ = ["walk"]
+_ATEN = torch.ops.aten
+
+ENTRYWISE: dict[type[nn.Module], Any] = {
+    nn.ReLU: _ATEN.relu.default,
+    nn.ReLU6: _ATEN.hardtanh.default,
+    nn.Hardtanh: _ATEN.hardtanh.default,
+    nn.LeakyReLU: _ATEN.leaky_relu.default,
+    nn.RReLU: _ATEN.rrelu.default,
+    nn.Hardsigmoid: _ATEN.hardsigmoid.default,
+    nn.Softshrink: _ATEN.softshrink.default,
+    nn.Threshold: _ATEN.threshold.default,
+    nn.Sigmoid: _ATEN.sigmoid.default,
+    nn.Tanh: _ATEN.tanh.default,
+    nn.LogSigmoid: _ATEN.log_sigmoid.default,
+    nn.Softmax: _ATEN.softmax.int,
+    nn.LogSoftmax: _ATEN.log_softmax.int,
+    nn.PReLU: _ATEN.prelu.default,
+    nn.GELU: _ATEN.gelu.default,
+    nn.SiLU: _ATEN.silu.default,
+    nn.Mish: _ATEN.mish.default,
+    nn.Softplus: _ATEN.softplus.default,
+    nn.ELU: _ATEN.elu.default,
+    nn.SELU: _ATEN.selu.default,
+    nn.CELU: _ATEN.celu.default,
+    nn.Hardswish: _ATEN.hardswish.default,
+}
+"""The operation of each; its arguments are the attributes of the layer that have their names."""
+
 
 aten = torch.ops.aten
 _META = torch.device("meta")

@@ -1,0 +1,282 @@
+"""Read the message in an ONNX file and its tensors, checked against the bytes that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from splinecam._util.text import optional
+from splinecam.errors import CaptureError, FileError
+
+MOST_ENTRIES = 1 << 26
+"""So many numbers may a value have that is made while a file is read: 512 MB in float64."""
+
+_MOST_AXES = 64  # as in NumPy
+_BFLOAT16 = 16
+# Codes of TensorProto.DataType, the field that holds the entries, and their type as raw bytes.
+_KINDS: dict[int, tuple[str, Any, torch.dtype]] = {
+    1: ("float_data", np.dtype("<f4"), torch.float32),
+    2: ("int32_data", np.dtype("u1"), torch.uint8),
+    3: ("int32_data", np.dtype("i1"), torch.int8),
+    5: ("int32_data", np.dtype("<i2"), torch.int16),
+    6: ("int32_data", np.dtype("<i4"), torch.int32),
+    7: ("int64_data", np.dtype("<i8"), torch.int64),
+    9: ("int32_data", np.dtype("?"), torch.bool),
+    10: ("int32_data", np.dtype("<f2"), torch.float16),
+    11: ("double_data", np.dtype("<f8"), torch.float64),
+    _BFLOAT16: ("int32_data", np.dtype("<u2"), torch.bfloat16),
+}
+
+
+def dtype_of_code(code: int) -> torch.dtype | None:
+    """The torch type of a code of ONNX; None if there is none, as for strings.
+
+    >>> dtype_of_code(1)
+    torch.float32
+    """
+    return _KINDS[code][2] if code in _KINDS else None
+
+
+def bounded(shape: tuple[int, ...], what: str) -> tuple[int, ...]:
+    """The same shape, or an error if a value of that shape would be gigantic."""
+    if len(shape) > _MOST_AXES:
+        raise FileError(f"{what} would have {len(shape)} axes: at most {_MOST_AXES} can be read.")
+    if any(size < 0 for size in shape) or prod(shape) > MOST_ENTRIES:
+        raise FileError(
+            f"{what} would have the shape {tuple(shape)}: a value that is made while a file is "
+            f"read may have at most {MOST_ENTRIES} entries."
+        )
+    return shape
+
+
+def broadcast(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """The shape of the result of an operation that broadcasts; a ``ValueError`` if there is none.
+
+    >>> broadcast((4, 1), (3,))
+    (4, 3)
+    """
+    return tuple(np.broadcast_shapes(*(tuple(shape) for shape in shapes)))
+
+
+class TensorReader:
+    """Reads the tensors of one file. path: of the model, in whose folder external data lie."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __call__(self, proto: Any, what: str = "") -> Tensor:
+        """The tensor of a ``TensorProto``; what: its name in errors."""
+        what = f"the tensor {what or proto.name!r}"
+        if proto.data_type not in _KINDS:
+            raise damaged(self.path, f"{what} has the type {proto.data_type}, which is not numeric")
+        field, dtype, kind = _KINDS[proto.data_type]
+        shape = tuple(int(size) for size in proto.dims)
+        if any(size < 0 for size in shape):
+            raise damaged(self.path, f"{what} has the shape {shape}")
+        if proto.data_location == proto.EXTERNAL:
+            raw = self._external(proto, what, prod(shape) * dtype.itemsize)
+        elif proto.HasField("raw_data"):
+            raw = proto.raw_data
+        else:
+            return self._from_field(getattr(proto, field), shape, what, proto.data_type)
+        if len(raw) != prod(shape) * dtype.itemsize:
+            raise damaged(
+                self.path,
+                f"{what} of shape {shape} has {len(raw)} bytes, not {prod(shape) * dtype.itemsize}",
+            )
+        array = np.frombuffer(raw, dtype)
+        if dtype == np.dtype("?"):
+            array = np.frombuffer(raw, "u1") != 0
+        return _tensor(array, shape, kind)
+
+    def _from_field(self, entries: Any, shape: tuple[int, ...], what: str, code: int) -> Tensor:
+        _, dtype, kind = _KINDS[code]
+        if len(entries) != prod(shape):
+            raise damaged(
+                self.path, f"{what} of shape {shape} has {len(entries)} entries, not {prod(shape)}"
+            )
+        if code in (10, _BFLOAT16):  # their bits are stored as whole numbers
+            array = np.array(entries, np.int64).astype("<u2").view(dtype)
+        else:
+            array = np.array(entries).astype(dtype)
+        return _tensor(array, shape, kind)
+
+    # -- data in other files
+
+    def _external(self, proto: Any, what: str, expected: int) -> bytes:
+        given = {entry.key: entry.value for entry in proto.external_data}
+        file = self._inside(given.get("location", ""), what)
+        try:
+            start, size = int(given.get("offset", 0)), file.stat().st_size
+            count = int(given["length"]) if "length" in given else expected
+        except (ValueError, OSError) as error:
+            raise damaged(self.path, f"the external data of {what} cannot be found") from error
+        if start < 0 or count != expected or start + count > size:
+            raise damaged(
+                self.path,
+                f"{what} needs {expected} bytes from byte {start} of {file.name}, which has {size}",
+            )
+        try:
+            with file.open("rb") as stream:
+                stream.seek(start)
+                return stream.read(count)
+        except OSError as error:
+            raise FileError(f"{file} cannot be read: {error.strerror or error}.") from error
+
+    def _inside(self, location: str, what: str) -> Path:
+        """The file with external data, which must lie in the folder of the model or below."""
+        folder = self.path.resolve().parent
+        pure = [PurePosixPath(location), PureWindowsPath(location)]
+        plain = (
+            location
+            and "\0" not in location
+            and not any(p.is_absolute() or p.drive or ".." in p.parts for p in pure)
+        )
+        file = (folder / location).resolve() if plain else folder
+        if not plain or not file.is_relative_to(folder):
+            raise FileError(
+                f"{self.path} keeps {what} in {location!r}, outside of its folder, where nothing "
+                "is read. Put the file with the data beside the model."
+            )
+        if not file.is_file():
+            raise FileError(
+                f"{self.path} keeps {what} in {location!r}, which is missing: put this file beside "
+                "the model."
+            )
+        return file
+
+
+def _tensor(array: Any, shape: tuple[int, ...], kind: torch.dtype) -> Tensor:
+    """A tensor with a memory of its own."""
+    if kind is torch.bfloat16:
+        wide = array.astype("<u4") << 16
+        return torch.from_numpy(wide.view("<f4").copy()).to(torch.bfloat16).reshape(shape)
+    return torch.from_numpy(np.array(array)).to(kind).reshape(shape)
+
+
+OLDEST_OPSET = 7
+_MOST_BYTES = 2**31 - 1  # of one protobuf message
+_MOST_NODES = 20_000  # after functions are written out
+_DEEPEST = 100  # calls of functions within functions
+_STANDARD = ("", "ai.onnx")
+
+
+def require_onnx() -> Any:
+    """The package ``onnx``, or an error that says what to install."""
+    return optional("onnx", "Reading an ONNX file", "onnx")
+
+
+def damaged(path: Path, why: str) -> FileError:
+    """The error for a file that is not what an ONNX file must be."""
+    return FileError(
+        f"{path} is damaged, or is no ONNX file: {why}. Write it again, or look at it with "
+        "onnx.checker.check_model."
+    )
+
+
+def read_message(path: Path) -> Any:
+    """The ``ModelProto`` in a file, without its external data; functions are written out."""
+    onnx = require_onnx()
+    if not path.is_file():
+        raise FileError(f"There is no file {path}.")
+    try:
+        size = path.stat().st_size
+        content = path.read_bytes() if size <= _MOST_BYTES else b""
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror or error}.") from error
+    if size > _MOST_BYTES:
+        raise damaged(path, "it is larger than 2 GB, which is more than one message can hold")
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(content)
+    except Exception as error:  # a DecodeError of protobuf, which onnx does not export
+        raise damaged(path, "it cannot be decoded") from error
+    if not model.graph.node and not model.graph.output:
+        raise damaged(path, "there is no graph in it")
+    if not all(isinstance(name, str) for name in _names(model.graph)):
+        raise damaged(path, "a name in it is not valid UTF-8")
+    if model.functions:
+        _refuse_large_functions(model, path)
+        import onnx.inliner
+
+        model = onnx.inliner.inline_local_functions(model)
+    return model
+
+
+def _names(graph: Any) -> Iterator[Any]:
+    """The names in a graph; protobuf gives one that is not valid UTF-8 as bytes."""
+    for item in (*graph.input, *graph.output, *graph.initializer):
+        yield item.name
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        yield from (attribute.name for attribute in node.attribute)
+
+
+def _refuse_large_functions(model: Any, path: Path) -> None:
+    """Raise an error if functions call themselves, or grow beyond bounds when written out.
+
+    What is not called counts, too, and so do calls in graphs within graphs: the program that writes
+    functions out follows all of them.
+    """
+    bodies = {(f.domain, f.name): f.node for f in model.functions}
+    sizes: dict[tuple[str, str], int] = {}
+
+    def size(nodes: Sequence[Any], outer: tuple[Any, ...]) -> int:
+        total = 0
+        for node in _with_inner(nodes):
+            key = (node.domain, node.op_type)
+            if key not in bodies:
+                total += 1
+                continue
+            if key in outer:
+                raise damaged(path, f"the function {node.op_type} calls itself")
+            if key not in sizes:
+                if len(outer) > _DEEPEST:
+                    raise damaged(path, f"its functions call each other {_DEEPEST} deep")
+                sizes[key] = size(bodies[key], (*outer, key))
+            total += sizes[key]
+        if total > _MOST_NODES:
+            raise damaged(path, f"its functions stand for more than {_MOST_NODES} nodes")
+        return total
+
+    size(model.graph.node, ())
+    for key, nodes in bodies.items():
+        size(nodes, (key,))
+
+
+def _with_inner(nodes: Sequence[Any]) -> Iterator[Any]:
+    """The nodes, and those of the graphs in their attributes."""
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for attribute in node.attribute:
+            for graph in (attribute.g, *attribute.graphs):
+                waiting.extend(graph.node)
+
+
+def opset_of(model: Any, path: Path) -> int:
+    """The version of the operations in a model, which must be one that is known."""
+    newest = int(require_onnx().defs.onnx_opset_version())
+    versions = [entry.version for entry in model.opset_import if entry.domain in _STANDARD]
+    if not versions:
+        raise damaged(path, "it does not say which version of the operations (opset) it uses")
+    version = int(max(versions))
+    if version < OLDEST_OPSET:
+        raise CaptureError(
+            f"{path} uses opset {version}: opsets {OLDEST_OPSET} to {newest} can be read. Convert "
+            f"it:\n    onnx.save(onnx.version_converter.convert_version(onnx.load({str(path)!r}), "
+            f"{2 * OLDEST_OPSET - 1}), ...)"
+        )
+    if version > newest:
+        raise CaptureError(
+            f"{path} uses opset {version}, but the installed onnx knows {newest} at most. Run: "
+            "pip install --upgrade onnx"
+        )
+    return version

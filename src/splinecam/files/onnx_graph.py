@@ -1,0 +1,363 @@
+"""From the graph in an ONNX file to layers: by rules for nodes, and by computing constants."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from splinecam.errors import CaptureError, FileError, OffendingOp, UnsupportedOpError
+from splinecam.files.onnx_file import MOST_ENTRIES, TensorReader, damaged
+from splinecam.files.onnx_nodes import Eager, Node, Refused, Value, Writer
+from splinecam.files.onnx_rules import FOLDS, LEARNING, REJECTED, RULES
+from splinecam.network.ops.nonlinear import WINNER
+
+_STANDARD, _LEARNING = ("", "ai.onnx"), "ai.onnx.ml"
+_FLOATING = {1: torch.float32, 10: torch.float32, 11: torch.float64, 16: torch.float32}
+_FEW = 16  # outputs that are tried one by one
+_STRINGS = 8  # the type of tensors of texts
+_FINAL = ("Softmax", "LogSoftmax")
+# What may follow a final function: it is left out together with these.
+_FOLLOWERS = (
+    *("Identity", "Dropout", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"),
+    *("Mul", "Div", "Add", "Sub", "Neg", "Log", "Exp", "Normalizer"),
+)
+_ADVICE = (
+    "\nAn operation that is not piecewise linear has to be replaced before the network is written "
+    "to the file. What can be read: "
+    "https://github.com/splinecam/splinecam/blob/main/docs/howto/onnx.md"
+)
+_UNKNOWN = object()  # stands for results of nodes that cannot be imported
+
+
+@dataclass(frozen=True)
+class Imported:
+    """The layers of a graph, and the values that are its outputs, by name.
+
+    left_out: the names of outputs that cannot be imported, such as the label of a classifier.
+    """
+
+    writer: Writer
+    outputs: dict[str, Value]
+    left_out: tuple[str, ...] = ()
+
+
+def input_of(graph: Any, path: Path) -> Any:
+    """The one input of a graph that is no initialiser."""
+    constants = {tensor.name for tensor in graph.initializer}
+    constants |= {tensor.values.name for tensor in graph.sparse_initializer}
+    inputs = [item for item in graph.input if item.name not in constants]
+    if len(inputs) != 1:
+        names = ", ".join(repr(item.name) for item in inputs) or "none"
+        raise CaptureError(
+            f"The network in {path} has {len(inputs)} inputs ({names}): it must have one. Make the "
+            "others constant before it is written: give them as initialisers."
+        )
+    if inputs[0].type.tensor_type.elem_type not in _FLOATING:
+        raise CaptureError(
+            f"The input {inputs[0].name!r} of the network in {path} is not a tensor of "
+            "floating-point numbers."
+        )
+    return inputs[0]
+
+
+def import_graph(
+    graph: Any, path: Path, opset: int, shape: tuple[int, ...], batch: int | None = None
+) -> Imported:
+    """Import a graph for an input of a shape, with a batch of 1.
+
+    Outputs that cannot be imported are left out, if there are others.
+
+    batch: the size of the batch that the file was written for, if it is a fixed one.
+    """
+    outputs = _outputs_of(graph)
+
+    def run(some: Mapping[str, str]) -> Imported:
+        return _Importer(graph, path, opset, shape, batch, some).run()
+
+    try:
+        return run(outputs)
+    except UnsupportedOpError as error:
+        found, errors = {}, [error]
+        for name, value in outputs.items() if 1 < len(outputs) <= _FEW else ():
+            try:
+                found[name] = run({name: value})
+            except UnsupportedOpError as other:
+                errors.append(other)
+        if not found:  # what stands in the way of the output that needs the least
+            raise min(errors, key=lambda each: len(each.ops)) from None
+        if len(found) == len(outputs):
+            raise
+    left_out = tuple(name for name in outputs if name not in found)
+    return replace(run({name: outputs[name] for name in found}), left_out=left_out)
+
+
+def _outputs_of(graph: Any) -> dict[str, str]:
+    """The values that are outputs, by the names of the outputs.
+
+    What ``ZipMap`` makes of the outputs of a classifier is a list of dicts by class; the values
+    are those that it is given.
+    """
+    zipped = {
+        node.output[0]: node.input[0]
+        for node in graph.node
+        if (node.domain, node.op_type) == (_LEARNING, "ZipMap") and node.output and node.input
+    }
+    return {item.name: zipped.get(item.name, item.name) for item in graph.output}
+
+
+class _Importer:
+    def __init__(
+        self,
+        graph: Any,
+        path: Path,
+        opset: int,
+        shape: tuple[int, ...],
+        batch: int | None,
+        outputs: Mapping[str, str],
+    ) -> None:
+        self.graph, self.path, self.opset, self.batch = graph, path, opset, batch
+        self.outputs = outputs
+        self.source = input_of(graph, path)
+        self.read = TensorReader(path)
+        self.offending: list[OffendingOp] = []
+        self.made = 0  # entries of constants that nodes have made
+        self.nodes = _needed(graph, path, set(outputs.values()))
+        self.uses = Counter(name for node in self.nodes for name in node.input)
+        self.uses.update(outputs.values())
+        self.ends = self._ends()
+        types = [tensor.data_type for tensor in graph.initializer]
+        types.append(self.source.type.tensor_type.elem_type)
+        self.dtype = torch.float64 if 11 in types else torch.float32
+        self.writer = Writer(self.source.name, shape, self.dtype)
+        first = self._outer("input", "Input").make(self.source.name, shape)
+        self.values: dict[str, Any] = {"": None, self.source.name: first}
+        self.constants = {tensor.name: tensor for tensor in graph.initializer}
+        self.sparse = {tensor.values.name for tensor in graph.sparse_initializer}
+        if len(self.constants) < len(graph.initializer):
+            raise damaged(path, "two of its initialisers have the same name")
+
+    def run(self) -> Imported:
+        """Import all nodes; one error lists all that cannot be imported."""
+        for proto in self.nodes:
+            self._import(proto)
+        if not self.offending:
+            self._refuse_inner_functions()
+        if self.offending:
+            raise UnsupportedOpError(self.offending, _ADVICE)
+        outputs = {}
+        for name, source in self.outputs.items():
+            value = self._value(source)
+            if isinstance(value, Value):
+                if 0 in value.shape:
+                    raise CaptureError(
+                        f"The output {name!r} of the network in {self.path} has the shape "
+                        f"{value.shape}: there are no numbers in it."
+                    )
+                outputs[name] = self._returned(name, value)
+            elif len(self.outputs) == 1:
+                raise CaptureError(
+                    f"The output {name!r} of the network in {self.path} does not depend on "
+                    "its input: there is nothing to partition."
+                )
+        if not outputs:
+            raise CaptureError(f"No output of the network in {self.path} depends on its input.")
+        self.writer.prune({value.tensor for value in outputs.values()})
+        return Imported(self.writer, outputs)
+
+    def _outer(self, label: str, kind: str) -> Node:
+        """A node that is not in the file, but at its border."""
+        return Node(kind, label, {}, [], [], self.opset, self.writer)
+
+    def _returned(self, name: str, value: Value) -> Value:
+        """An output as a tensor (N, n), not (N,), where the file has one axis of size n."""
+        if len(value.shape) != 1:
+            return value
+        return Value(self._outer(name, "Output").extended(value), value.shape)
+
+    # -- one node
+
+    def _import(self, proto: Any) -> None:
+        kind, label = proto.op_type, proto.name or (proto.output[0] if proto.output else "")
+        inputs = [self._value(name) for name in proto.input]
+        standard = proto.domain == _LEARNING if kind in LEARNING else proto.domain in _STANDARD
+        known = standard and (kind in RULES or kind in FOLDS)
+        results: Any = [_UNKNOWN] * len(proto.output)
+        if any(item is _UNKNOWN for item in inputs):
+            if not (standard and kind in RULES):
+                self._reject(label, kind, standard)
+        elif not known:
+            self._reject(label, kind, standard)
+        else:
+            try:
+                results = self._results(self._node(proto, kind, label, inputs))
+                self._count(results)
+            except Refused as error:
+                self._reject(label, kind, standard, str(error))
+        if any(
+            item is None and self.uses[name]
+            for name, item in zip(proto.output, results, strict=False)
+        ):
+            self._reject(label, kind, standard, WINNER)
+        for item in inputs:  # another use of a product, so that it cannot take a bias
+            if isinstance(item, Value) and item.tensor in self.writer.linear:
+                del self.writer.linear[item.tensor]
+        for name, result in zip(proto.output, results, strict=False):
+            if name and (name in self.values or name in self.constants):
+                raise damaged(self.path, f"the value {name!r} is made twice")
+            self.values[name] = _UNKNOWN if name and result is None else result
+
+    def _count(self, results: list[Any]) -> None:
+        """Raise an error when constants that are not in the file become too many."""
+        self.made += sum(item.numel() for item in results if isinstance(item, Tensor))
+        if self.made > 2 * MOST_ENTRIES:
+            raise FileError(
+                f"The constants that nodes of {self.path} make have more than {2 * MOST_ENTRIES} "
+                "entries together, which is more than is made while a file is read."
+            )
+
+    def _node(self, proto: Any, kind: str, label: str, inputs: list[Any]) -> Node:
+        attributes = {item.name: self._attribute(item, label) for item in proto.attribute}
+        uses = [self.uses[name] if name else 0 for name in proto.output]
+        node = Node(kind, label, attributes, inputs, uses, self.opset, self.writer)
+        node.others = {"batch": self.batch, "dtype": self.dtype}
+        node.others["final"] = set(proto.output) <= self.ends
+        return node
+
+    def _results(self, node: Node) -> list[Any]:
+        constant = not any(isinstance(item, Value) for item in node.inputs)
+        if constant and node.kind in FOLDS:
+            found: Any = FOLDS[node.kind](node, node.inputs)
+        elif node.kind not in RULES:
+            raise Refused(REJECTED.get(node.kind, "its inputs must be constants"))
+        elif constant:
+            return self._folded(node)
+        else:
+            found = RULES[node.kind].function(node)
+        return found if isinstance(found, list) else [found]
+
+    def _folded(self, node: Node) -> list[Any]:
+        """Run the layers of a node with constant inputs: the first one goes through them."""
+        at = next((i for i, item in enumerate(node.inputs) if item is not None), None)
+        if at is None:
+            raise Refused("its inputs are missing")
+        constant = node.inputs[at]
+        assert isinstance(constant, Tensor)
+        node.writer = Eager(constant)
+        node.inputs[at] = Value("", tuple(constant.shape))
+        found = RULES[node.kind].function(node)
+        results = found if isinstance(found, list) else [found]
+        tensors = node.writer.tensors
+        return [
+            tensors[item.tensor].reshape(item.shape).detach() if isinstance(item, Value) else item
+            for item in results
+        ]
+
+    def _value(self, name: str) -> Any:
+        if name not in self.values:
+            if name in self.sparse:
+                raise CaptureError(
+                    f"The initialiser {name!r} in {self.path} is sparse, which cannot be read: "
+                    "write the file with dense weights."
+                )
+            if name not in self.constants:
+                raise damaged(self.path, f"the value {name!r} is used before it is made")
+            proto = self.constants.pop(name)
+            if proto.data_type == _STRINGS:
+                reason = "it is made of texts, not of numbers"
+                self.offending.append(OffendingOp(name, "initializer", "", reason))
+                self.values[name] = _UNKNOWN
+            else:
+                self.values[name] = self._plain(self.read(proto, repr(name)))
+        return self.values[name]
+
+    def _plain(self, tensor: Tensor) -> Tensor:
+        """A constant in one of the three types that are told apart."""
+        if tensor.is_floating_point():
+            return tensor.to(self.dtype)
+        return tensor if tensor.dtype == torch.bool else tensor.long()
+
+    def _attribute(self, item: Any, label: str) -> Any:
+        kinds = {1: "f", 2: "i", 6: "floats", 7: "ints", 8: "strings"}
+        if item.type in kinds:
+            found = getattr(item, kinds[item.type])
+            return found if item.type < 3 else [_text(each) for each in found]
+        if item.type == 3:
+            return _text(item.s)
+        if item.type == 4:
+            return self._plain(self.read(item.t, f"{item.name!r} of {label!r}"))
+        return None
+
+    # -- what is wrong
+
+    def _reject(self, label: str, kind: str, standard: bool, reason: str | None = None) -> None:
+        if reason is None:
+            reason = "it is not one of the operations that can be read"
+            if not standard:
+                reason = "it is not an operation of ONNX itself, but of another library"
+            reason = REJECTED.get(kind, reason) if standard else reason
+        self.offending.append(OffendingOp(label, kind, "", reason))
+
+    def _ends(self) -> set[str]:
+        """The outputs, and the values that only followers of a final function come after."""
+        ends = set(self.outputs.values())
+        for proto in reversed(self.nodes):
+            if set(proto.output) <= ends and proto.op_type in _FOLLOWERS:
+                ends.update(name for name in proto.input if self.uses[name] == 1)
+        return ends
+
+    def _refuse_inner_functions(self) -> None:
+        """List softmax functions that are followed by more of the network."""
+        for proto in self.nodes:
+            free = set(proto.output) <= self.ends
+            if proto.op_type in _FINAL and not free and self._active(proto.input):
+                reason = "it is not piecewise linear, and is allowed only at the end"
+                self.offending.append(
+                    OffendingOp(proto.name or proto.output[0], proto.op_type, "", reason)
+                )
+
+    def _active(self, names: Iterable[str]) -> bool:
+        return any(isinstance(self.values.get(name), Value) for name in names)
+
+
+def _text(item: Any) -> Any:
+    """A text of the file, which it holds as bytes; anything else as it is."""
+    return item.decode("utf-8", "replace") if isinstance(item, bytes) else item
+
+
+def class_names_in(graph: Any, read: TensorReader) -> tuple[str, ...] | None:
+    """The names of the classes, which nodes that choose a label have as an attribute or input.
+
+    Numbers from 0 on are no names.
+    """
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    for node in graph.node:
+        if node.domain != _LEARNING:
+            continue
+        labels = [item for item in node.attribute if item.name.startswith("classlabels_")]
+        found = [*(labels[0].strings or labels[0].ints)] if labels else []
+        chosen = constants.get(node.input[0]) if node.input else None
+        if node.op_type == "ArrayFeatureExtractor" and chosen is not None:
+            texts = chosen.data_type == _STRINGS
+            found = [*(chosen.string_data if texts else read(chosen).flatten().tolist())]
+        names = tuple(str(_text(each)) for each in found)
+        if names:
+            return None if names == tuple(map(str, range(len(names)))) else names
+    return None
+
+
+def _needed(graph: Any, path: Path, wanted: set[str]) -> list[Any]:
+    """The nodes that wanted values depend on, in order."""
+    if not wanted:
+        raise damaged(path, "its graph has no outputs")
+    found = []
+    for node in reversed(graph.node):
+        if not wanted.isdisjoint(node.output):
+            found.append(node)
+            wanted.update(name for name in node.input if name)
+    return found[::-1]

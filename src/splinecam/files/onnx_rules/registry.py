@@ -1,0 +1,150 @@
+"""The registry: one rule per ONNX operation, folding of constants, and reasons against the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+from torch import Tensor, nn
+
+from splinecam.files.onnx_nodes import Node, Value
+from splinecam.network.ops.nonlinear import (
+    INDICES,
+    JUMP,
+    LENGTH,
+    MASK,
+    QUADRATIC,
+    RANDOM,
+    ROUNDED,
+    SMOOTH,
+    SOFT,
+    WINNER,
+)
+
+Result = Value | Tensor
+Function = Callable[[Node], Result | list[Result]]
+Fold = Callable[[Node, list[Any]], Tensor | list[Tensor]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How an operation is imported; notes: what to know about it, for the table."""
+
+    function: Function
+    notes: str = ""
+
+
+RULES: dict[str, Rule] = {}
+"""Operations on values that depend on the input; constants go through the same layers."""
+
+FOLDS: dict[str, Fold] = {}
+"""Operations on constants alone, which are computed while the file is read."""
+
+LEARNING = frozenset({"Scaler", "LinearClassifier", "LinearRegressor", "Normalizer"})
+"""Those of the operations above that belong to ``ai.onnx.ml``, as scikit-learn's files use them."""
+
+REJECTED: dict[str, str] = {}
+"""Operations that a piecewise-linear network cannot have, each with its reason."""
+
+
+def onnx_table_markdown() -> str:
+    """The operations that can be read, as a Markdown table: a row for those of one note."""
+    rows: dict[str, list[str]] = {}
+    for name, found in RULES.items():
+        rows.setdefault(found.notes, []).append(f"`{name}`")
+    rows["of constants, while the file is read"] = [f"`{x}`" for x in FOLDS if x not in RULES]
+    lines = sorted(f"| {', '.join(sorted(names))} | {notes} |" for notes, names in rows.items())
+    return "\n".join(["| operations | notes |", "|---|---|", *lines])
+
+
+def rule(names: str, notes: str = "") -> Callable[[Function], Function]:
+    """Register a rule for operations, whose names are separated by blanks."""
+
+    def add(function: Function) -> Function:
+        RULES.update(dict.fromkeys(names.split(), Rule(function, notes)))
+        return function
+
+    return add
+
+
+def fold(names: str) -> Callable[[Fold], Fold]:
+    """Register how operations on constants are computed."""
+
+    def add(function: Fold) -> Fold:
+        FOLDS.update(dict.fromkeys(names.split(), function))
+        return function
+
+    return add
+
+
+def reject(names: str, reason: str) -> None:
+    """Register a reason against operations."""
+    REJECTED.update(dict.fromkeys(names.split(), reason))
+
+
+Layer = TypeVar("Layer", bound=nn.Module)
+
+
+@cache
+def _quiet(kind: Any) -> Any:
+    """A class whose layers do not initialise their weights, which would use random numbers."""
+    return type(kind.__name__, (kind,), {"reset_parameters": lambda self: None})
+
+
+def unfilled(kind: type[Layer], *arguments: Any, **options: Any) -> Layer:
+    """A layer whose weights have no data yet."""
+    plain: Any = kind
+    layer: Layer = _quiet(plain)(*arguments, **options, device="meta")
+    layer.__class__ = plain
+    return layer
+
+
+def filled(layer: Layer, weight: Tensor, bias: Tensor | None) -> Layer:
+    """The same layer with these weights."""
+    layer.weight = nn.Parameter(weight.contiguous())
+    if bias is not None:
+        layer.bias = nn.Parameter(bias.contiguous())
+    return layer
+
+
+def dense(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
+    """A linear layer with this weight, (outputs, inputs)."""
+    outputs, inputs = weight.shape
+    return filled(unfilled(nn.Linear, inputs, outputs, bias is not None), weight, bias)
+
+
+__all__: list[str] = []
+
+_NORM = "it divides by a statistic of the activations: not piecewise linear"
+_ATTENTION = "attention multiplies activations with each other: not piecewise linear"
+_BRANCHES = "control flow (a graph within the graph) is not supported: write the network without it"
+
+reject("If Loop Scan SequenceMap", _BRANCHES)
+reject(
+    "Log Sqrt Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Reciprocal RNN LSTM GRU CumProd "
+    "ReduceProd Det",
+    SMOOTH,
+)
+reject("ReduceSumSquare", QUADRATIC)
+reject("ReduceLogSumExp ReduceLogSum", SOFT)
+reject("ReduceL2 LpPool GlobalLpPool LpNormalization", LENGTH)
+reject(
+    "InstanceNormalization LayerNormalization GroupNormalization RMSNormalization LRN "
+    "MeanVarianceNormalization",
+    _NORM,
+)
+reject("Attention RotaryEmbedding", _ATTENTION)
+reject("Floor Ceil Round Mod BitShift", JUMP)
+reject(
+    "QuantizeLinear DynamicQuantizeLinear DequantizeLinear QLinearConv QLinearMatMul ConvInteger "
+    "MatMulInteger",
+    ROUNDED,
+)
+reject("Equal And Or Xor IsNaN IsInf", MASK)
+reject("ArgMax ArgMin Hardmax", WINNER)
+reject("TopK NonZero Unique NonMaxSuppression", INDICES)
+reject(
+    "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Bernoulli Multinomial", RANDOM
+)

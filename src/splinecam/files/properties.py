@@ -1,0 +1,210 @@
+"""Properties of networks: boxes of inputs, and conditions on outputs that must not occur there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from splinecam._util.options import as_float64
+from splinecam.errors import DomainError
+
+_BLOCK = 1 << 22  # values of constraints that are computed at once
+
+
+class Conjunction(NamedTuple):
+    """The outputs y with ``A y <= b`` in all rows, or ``A y + C x <= b`` if C is there.
+
+    A: ``(m, n_out)``; b: ``(m,)``; strict: ``(m,)``, whether a row means ``<``; C: ``(m, n_in)``,
+    or None if inputs do not matter. All are float64, apart from ``strict``.
+    """
+
+    A: Tensor
+    b: Tensor
+    strict: Tensor
+    C: Tensor | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OutputCondition:
+    """A disjunction of conjunctions of linear constraints on outputs.
+
+    Called with outputs, it tells which of them satisfy it. It is a sequence of its conjunctions.
+
+    A, b, strict, C: the rows of all conjunctions below each other, as in ``Conjunction``. start:
+    ``(k + 1,)``, the rows of conjunction j are ``start[j]`` to ``start[j + 1]``.
+
+    >>> import torch
+    >>> first_is_least = OutputCondition.of([([[1.0, -1.0, 0.0], [1.0, 0.0, -1.0]], [0.0, 0.0])])
+    >>> first_is_least(torch.tensor([[0.0, 1.0, 2.0], [1.0, 0.0, 2.0]]))
+    tensor([ True, False])
+    """
+
+    A: Tensor
+    b: Tensor
+    strict: Tensor
+    C: Tensor | None
+    start: Tensor
+
+    @classmethod
+    def of(cls, conjunctions: Sequence[tuple[Any, Any]]) -> OutputCondition:
+        """The condition that one of several ``A y <= b`` holds.
+
+        conjunctions: each as a pair ``(A, b)``.
+        """
+        pairs = [(as_float64(A, "A"), as_float64(b, "b")) for A, b in conjunctions]
+        b = torch.cat([b for _, b in pairs])
+        start = torch.tensor([0, *(len(b) for _, b in pairs)]).cumsum(0)
+        strict = torch.zeros(len(b), dtype=torch.bool)
+        return cls(torch.cat([A for A, _ in pairs]), b, strict, None, start)
+
+    def __len__(self) -> int:
+        return len(self.start) - 1
+
+    def __getitem__(self, index: int) -> Conjunction:
+        first, last = self.start[range(len(self))[index] :][:2].tolist()
+        rows = slice(first, last)
+        inputs = None if self.C is None else self.C[rows]
+        return Conjunction(self.A[rows], self.b[rows], self.strict[rows], inputs)
+
+    def __iter__(self) -> Iterator[Conjunction]:
+        return (self[index] for index in range(len(self)))
+
+    def __call__(self, outputs: Any, inputs: Any = None) -> Tensor:
+        """Whether outputs satisfy the condition, ``(N,)``.
+
+        outputs: ``(N, *output_shape)``;
+        inputs: ``(N, *input_shape)``, which are needed if the condition is about them, too.
+        """
+        y = _batch(outputs, self.A.shape[1], "outputs")
+        x = None
+        if self.C is not None:
+            if inputs is None:
+                raise DomainError("The condition is about inputs, too: give them as inputs=.")
+            x = _batch(inputs, self.C.shape[1], "inputs").to(y.device)
+            if len(x) != len(y):
+                raise DomainError(f"There are {len(y)} outputs, but {len(x)} inputs.")
+        rows = max(1, _BLOCK // max(1, len(self.b)))
+        blocks = [slice(k, k + rows) for k in range(0, len(y), rows)]
+        found = [self._holds(y[block], None if x is None else x[block]) for block in blocks]
+        return torch.cat(found) if found else torch.zeros(0, dtype=torch.bool)
+
+    def _holds(self, y: Tensor, x: Tensor | None) -> Tensor:
+        value = y @ self.A.T.to(y.device)
+        if x is not None and self.C is not None:
+            value += x @ self.C.T.to(y.device)
+        b, strict = self.b.to(y.device), self.strict.to(y.device)
+        broken = torch.where(strict, value >= b, value > b) | value.isnan()
+        member = torch.repeat_interleave(torch.arange(len(self)), self.start.diff()).to(y.device)
+        count = y.new_zeros(len(y), len(self)).index_add_(1, member, broken.to(y.dtype))
+        return (count == 0).any(1)
+
+    def __repr__(self) -> str:
+        rows = f"{len(self.b):,} linear constraint{'s' * (len(self.b) != 1)}"
+        about = "outputs" if self.C is None else "outputs and inputs"
+        return f"OutputCondition({_counted(len(self), 'conjunction')} of {rows} on {about})"
+
+
+@dataclass(frozen=True, eq=False)
+class PropertyCase:
+    """One box of inputs, and the condition that their outputs must not satisfy.
+
+    lo, hi: of the input shape; bounds may be infinite.
+    """
+
+    lo: Tensor
+    hi: Tensor
+    condition: OutputCondition
+
+    @property
+    def box(self) -> tuple[Tensor, Tensor]:
+        """``(lo, hi)``, as ``Domain.slice`` takes it."""
+        return self.lo, self.hi
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Property:
+    """The question of whether an input of a box has an output that satisfies a condition.
+
+    The condition describes what is unsafe: an input that satisfies it is a counterexample, and the
+    property holds if there is none. Boxes are closed, also where a file says ``<``.
+
+    cases: the boxes, each with its condition. input_shape, output_shape: those of the file, flat
+    in version 1. version: that of the syntax. source: the name of the file.
+    """
+
+    cases: tuple[PropertyCase, ...]
+    input_shape: tuple[int, ...]
+    output_shape: tuple[int, ...]
+    version: str
+    source: str
+
+    @property
+    def boxes(self) -> tuple[tuple[Tensor, Tensor], ...]:
+        """``(lo, hi)`` of every case."""
+        return tuple(case.box for case in self.cases)
+
+    @property
+    def box(self) -> tuple[Tensor, Tensor]:
+        """``(lo, hi)`` of the only box; several of them are an error."""
+        if len(self.cases) != 1:
+            raise DomainError(
+                f"{self.source} has {len(self.cases):,} boxes of inputs: choose one of .boxes, or "
+                "of .cases, which have their conditions, too."
+            )
+        return self.cases[0].box
+
+    @cached_property
+    def condition(self) -> OutputCondition:
+        """The condition that all boxes have in common; different ones are an error."""
+        first = self.cases[0].condition if self.cases else None
+        if first is None or any(case.condition is not first for case in self.cases):
+            raise DomainError(
+                f"{self.source} has {len(self.cases):,} boxes of inputs without a condition that "
+                "they share: those are in .cases."
+            )
+        return first
+
+    def violated(self, inputs: Any, outputs: Any) -> Tensor:
+        """Whether inputs with these outputs are counterexamples, ``(N,)``.
+
+        inputs: ``(N, *input_shape)``; outputs: ``(N, *output_shape)``, the model's for them.
+        """
+        x = _batch(inputs, prod(self.input_shape), "inputs")
+        y = _batch(outputs, prod(self.output_shape), "outputs")
+        found = torch.zeros(len(x), dtype=torch.bool)
+        for case in self.cases:
+            lo, hi = case.lo.reshape(-1), case.hi.reshape(-1)
+            inside = ((x >= lo) & (x <= hi)).all(1)
+            if bool(inside.any()):
+                found[inside] |= case.condition(y[inside], x[inside])
+        return found
+
+    def __repr__(self) -> str:
+        conditions = {id(case.condition): case.condition for case in self.cases}
+        about = repr(next(iter(conditions.values()))) if len(conditions) == 1 else ""
+        text = about.removeprefix("OutputCondition(").removesuffix(")")
+        shapes = f"inputs {self.input_shape}, outputs {self.output_shape}"
+        unsafe = f"unsafe: {text}" if text else f"{len(conditions):,} conditions"
+        return f"Property({self.source}: {shapes}, {_counted(len(self.cases), 'box')}, {unsafe})"
+
+
+def _batch(values: Any, size: int, name: str) -> Tensor:
+    """Inputs or outputs as float64 numbers ``(N, size)``."""
+    found = as_float64(values, name)
+    if found.ndim < 2 or prod(found.shape[1:]) != size:
+        raise DomainError(
+            f"{name} has shape {tuple(found.shape)}; give a batch (N, *shape) of {size:,} numbers "
+            "each."
+        )
+    return found.flatten(1)
+
+
+def _counted(count: int, noun: str) -> str:
+    ending = "" if count == 1 else "es" if noun.endswith("x") else "s"
+    return f"{count:,} {noun}{ending}"

@@ -1,0 +1,155 @@
+"""Properties in VNN-LIB files, the format of the competition of verifiers (VNN-COMP)."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zlib
+from collections.abc import Sequence
+from math import prod
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from splinecam._util.files import reason_of
+from splinecam._util.unpacking import TEXT, most_bytes, refused
+from splinecam.errors import FileError
+from splinecam.files.properties import OutputCondition, Property, PropertyCase
+from splinecam.files.vnnlib_reader import Case, Query, Row, conjunction, product, read_query
+
+_LONGEST = 1 << 30  # characters of a file
+_ENTRIES = 1 << 27  # of all boxes, and of a condition's matrix
+_GZIP = b"\x1f\x8b"
+
+
+def read_vnnlib(path: str | os.PathLike[str]) -> Property:
+    """The property in a VNN-LIB file: its boxes of inputs, and the unsafe outputs.
+
+    Both versions of the syntax are read, with variables ``X_0`` and ``Y_0`` (1.0) or with tensors
+    ``X[0,1]`` (2.0, of one network with one input and one output), plain or compressed by gzip.
+    Numbers become the nearest float64 numbers; equations are two inequalities, and inputs in
+    conditions, nonlinear terms or several networks say so.
+
+    path: a ``.vnnlib`` or ``.vnnlib.gz`` file.
+
+    >>> import tempfile
+    >>> text = '''
+    ... (declare-const X_0 Real)
+    ... (declare-const X_1 Real)
+    ... (declare-const Y_0 Real)
+    ... (assert (and (>= X_0 -1) (<= X_0 1) (>= X_1 0) (<= X_1 0.5)))
+    ... (assert (or (<= Y_0 -2) (>= Y_0 2)))  ; unsafe
+    ... '''
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "small.vnnlib")
+    ...     count = file.write_text(text)
+    ...     prop = read_vnnlib(file)
+    >>> prop
+    Property(small.vnnlib: inputs (2,), outputs (1,), 1 box, unsafe: 2 conjunctions of 2 linear \
+constraints on outputs)
+    >>> prop.box
+    (tensor([-1.,  0.], dtype=torch.float64), tensor([1.0000, 0.5000], dtype=torch.float64))
+    >>> prop.condition([[0.0], [3.0]])
+    tensor([False,  True])
+    """
+    source = Path(path)
+    return _property(read_query(_text(source), str(source)), source.name)
+
+
+def _text(path: Path) -> str:
+    """The text of a file, which may be compressed."""
+    try:
+        with path.open("rb") as file:
+            packed = file.read(len(_GZIP)) == _GZIP
+        size = path.stat().st_size
+        most = min(_LONGEST, most_bytes(size, TEXT)) if packed else _LONGEST
+        with gzip.open(path, "rb") if packed else path.open("rb") as content:
+            found = content.read(most + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise FileError(f"{path} is damaged: it cannot be unpacked ({error}).") from error
+    except FileNotFoundError as error:
+        raise FileError(f"There is no file {path}.") from error
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {reason_of(error)}.") from error
+    if len(found) > most < _LONGEST:
+        raise refused(path, size, f"If you trust it, unpack it first: gunzip --keep {path}")
+    if len(found) > _LONGEST:
+        raise FileError(f"{path} is too large: a property may have {_LONGEST:,} characters.")
+    try:
+        return found.decode()
+    except UnicodeDecodeError as error:
+        raise FileError(
+            f"{path} is not a VNN-LIB file: byte {error.start:,} is no text (UTF-8)."
+        ) from error
+
+
+def _property(query: Query, source: str) -> Property:
+    """The boxes and conditions of a query."""
+    whole = conjunction(query.asserted)
+    outputs = [cases for cases in whole.choices if all(each.about_outputs for each in cases)]
+    others = [cases for cases in whole.choices if not all(each.about_outputs for each in cases)]
+    try:
+        unsafe = product([[Case(rows=whole.common.rows)], *outputs])
+        joint = product(others)
+    except ValueError as error:
+        raise FileError(f"{source} cannot be read: {error}.") from error
+    size = prod(query.inputs)
+    if len(joint) * size > _ENTRIES:
+        raise FileError(f"{source} has {len(joint):,} boxes of {size:,} inputs, which is too much.")
+    lo, hi = _bounds(whole.common, joint, size)
+    groups: dict[bytes, list[int]] = {}
+    for k, inside in enumerate((lo <= hi).all(1).tolist()):
+        if inside:
+            groups.setdefault(lo[k].numpy().tobytes() + hi[k].numpy().tobytes(), []).append(k)
+    conditions: dict[tuple[tuple[Row, ...], ...], OutputCondition] = {}
+    cases = []
+    for members in groups.values():
+        key = tuple(tuple(joint[k].rows) for k in members)
+        if key not in conditions:
+            rows = [[*each.rows, *more] for more in key for each in unsafe]
+            conditions[key] = _condition(rows, prod(query.outputs), size, source)
+        low, high = (each[members[0]].reshape(query.inputs) for each in (lo, hi))
+        cases.append(PropertyCase(low, high, conditions[key]))
+    return Property(tuple(cases), query.inputs, query.outputs, query.version, source)
+
+
+def _bounds(common: Case, cases: Sequence[Case], size: int) -> tuple[Tensor, Tensor]:
+    """The bounds ``(N, D)`` of the inputs of N cases, which all have common ones."""
+    found = []
+    for sides, unbounded, tighter in (
+        ([common.lower, *(case.lower for case in cases)], -torch.inf, torch.maximum),
+        ([common.upper, *(case.upper for case in cases)], torch.inf, torch.minimum),
+    ):
+        table = torch.full((len(sides), size), unbounded, dtype=torch.float64)
+        for row, side in zip(table, sides, strict=True):
+            if side:
+                row[list(side)] = torch.tensor(list(side.values()), dtype=torch.float64)
+        found.append(tighter(table[1:], table[0]) + 0.0)  # 0.0 for -0.0
+    return found[0], found[1]
+
+
+def _condition(
+    conjunctions: Sequence[Sequence[Row]], outputs: int, inputs: int, source: str
+) -> OutputCondition:
+    """The condition that one of several lists of rows holds."""
+    rows = [row for each in conjunctions for row in each]
+    about_inputs = any(variable >= 0 for row in rows for variable, _ in row.factors)
+    width = outputs + inputs * about_inputs
+    if len(rows) * width > _ENTRIES:
+        raise FileError(
+            f"{source} has a condition of {len(rows):,} constraints on {width:,} variables, which "
+            "is too much."
+        )
+    A = torch.zeros(len(rows), outputs, dtype=torch.float64)
+    C = torch.zeros(len(rows), inputs, dtype=torch.float64) if about_inputs else None
+    for k, row in enumerate(rows):
+        for variable, factor in row.factors:
+            if variable >= 0 and C is not None:
+                C[k, variable] = factor
+            else:
+                A[k, ~variable] = factor
+    b = torch.tensor([row.limit for row in rows], dtype=torch.float64)
+    strict = torch.tensor([row.strict for row in rows], dtype=torch.bool)
+    start = torch.tensor([0, *map(len, conjunctions)]).cumsum(0)
+    return OutputCondition(A, b, strict, C, start)

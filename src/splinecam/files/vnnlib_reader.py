@@ -1,0 +1,551 @@
+"""Read the text of a VNN-LIB file, of version 1 or 2, into declared variables and formulas."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from math import inf, prod
+from typing import Any, NamedTuple, NoReturn
+
+from splinecam.errors import FileError
+
+NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][-+]?\d++)?+"
+_WORD = r"""[^\s()\[\]";<>=]++(?:\[[^\]()";]*+\])?+"""
+_TOKEN = re.compile(
+    rf"""(?:\s++|;[^\n]*+)*+(?:
+    (?:(?P<asserted>\()\s*+assert\s*+)?+
+    (?P<start>\()\s*+(?P<sign><=|>=|<|>)\s++(?P<left>{_WORD})\s++
+        (?:(?P<bounded>{NUMBER})|(?P<compared>{_WORD}))\s*+\)
+        (?(asserted)\s*+\))
+    |(?P<open>\()
+    |(?P<close>\))
+    |(?P<string>"[^"]*+")
+    |(?P<index>\[[^\]()";]*+\])
+    |(?P<word>[^\s()\[\]";]++)
+    |(?P<end>\Z)
+    |(?P<unknown>.)
+    )""",
+    re.VERBOSE,
+)
+
+
+def tokens(text: str) -> Iterator[re.Match[str]]:
+    r"""Yield the tokens of a text; ``lastgroup`` tells the kind of each.
+
+    >>> [token.lastgroup for token in tokens("(assert ; bounds\n (and (<= X_0 1) (<= X_0 X_1)))")]
+    ['open', 'word', 'open', 'word', 'bounded', 'compared', 'close', 'close', 'end']
+    >>> [token["asserted"] for token in tokens("(assert (<= X_0 1))(<= X_0 1)")]
+    ['(', None, None]
+    """
+    return _TOKEN.finditer(text)
+
+
+def place_of(text: str, position: int) -> str:
+    r"""A position of a text in words.
+
+    >>> place_of("(a\n (b))", 4)
+    'line 2, column 2'
+    """
+    line = text.count("\n", 0, position) + 1
+    return f"line {line}, column {position - text.rfind(chr(10), 0, position)}"
+
+
+# Variables are whole numbers: i for the input with the flat index i, ~i for the output.
+# A term maps its variables to their factors, and None to its constant.
+Term = dict[int | None, Fraction]
+
+# A variable, a sign and a number that it is compared with. Files have millions of them.
+Bound = tuple[int, str, float]
+
+_CASES = 300_000  # that a formula may have
+_PARTS = 5_000_000  # bounds and rows that its cases may have together
+_DIGITS = 20_000  # bits of an exact number; those of float64 need 2,100
+
+
+class Row(NamedTuple):
+    """The constraint ``sum of factor * variable <= limit``, or ``<`` if it is strict."""
+
+    factors: tuple[tuple[int, float], ...]
+    limit: float
+    strict: bool
+
+
+@dataclass
+class Case:
+    """A conjunction: bounds of single inputs, and rows of linear constraints."""
+
+    lower: dict[int, float] = field(default_factory=dict)
+    upper: dict[int, float] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.lower) + len(self.upper) + len(self.rows)
+
+    def tighten(self, other: Case) -> None:
+        """Take over the constraints of another case, which keeps its own."""
+        for variable, value in other.lower.items():
+            self.lower[variable] = max(value, self.lower.get(variable, value))
+        for variable, value in other.upper.items():
+            self.upper[variable] = min(value, self.upper.get(variable, value))
+        self.rows += other.rows
+
+    @property
+    def about_outputs(self) -> bool:
+        """Whether it says nothing of inputs."""
+        variables = (variable for row in self.rows for variable, _ in row.factors)
+        return not self.lower and not self.upper and all(each < 0 for each in variables)
+
+
+@dataclass
+class Formula:
+    """What always holds, and choices: of each of them one case holds. No case is false."""
+
+    common: Case = field(default_factory=Case)
+    choices: list[list[Case]] = field(default_factory=list)
+
+
+# -- terms -----------------------------------------------------------------------------------------
+
+
+def add(terms: Sequence[Term], signs: Sequence[int]) -> Term:
+    """The sum of terms with signs; the first term is used up."""
+    total = terms[0] if signs[0] > 0 else {key: -value for key, value in terms[0].items()}
+    for term, sign in zip(terms[1:], signs[1:], strict=True):
+        for key, value in term.items():
+            total[key] = _checked(total.get(key, Fraction(0)) + sign * value)
+    return total
+
+
+def multiply(terms: Sequence[Term]) -> Term:
+    """The product of terms, of which at most one may have variables."""
+    factor, linear = Fraction(1), None
+    for term in terms:
+        if any(value and key is not None for key, value in term.items()):
+            if linear is not None:
+                raise ValueError("a product of two variables is not linear")
+            linear = term
+        else:
+            factor = _checked(factor * term.get(None, Fraction(0)))
+    if linear is None:
+        return {None: factor}
+    return {key: _checked(factor * value) for key, value in linear.items()}
+
+
+def _checked(number: Fraction) -> Fraction:
+    if max(number.numerator.bit_length(), number.denominator.bit_length()) > _DIGITS:
+        raise ValueError("an exact number grows beyond all that float64 can hold")
+    return number
+
+
+# -- formulas --------------------------------------------------------------------------------------
+
+
+def compare(sign: str, left: Term, right: Term) -> Formula:
+    """The formula ``left sign right``."""
+    if sign in ("=", "=="):
+        return conjunction([compare("<=", dict(left), right), compare(">=", left, right)])
+    if sign == "!=":
+        return disjunction([compare("<", dict(left), right), compare(">", left, right)])
+    total = add([left, right], (1, -1) if sign[0] == "<" else (-1, 1))
+    limit = -total.pop(None, Fraction(0))
+    factors = [(key, value) for key, value in total.items() if key is not None and value]
+    strict = len(sign) == 1
+    if not factors:
+        holds = limit > 0 if strict else limit >= 0
+        return Formula() if holds else Formula(choices=[[]])
+    variable, factor = factors[0]
+    if len(factors) == 1 and variable >= 0:
+        # Divided without rounding: x <= limit / factor, or >= for a negative factor.
+        return conjunction([(variable, "<=" if factor > 0 else ">=", float(limit / factor))])
+    row = Row(tuple((key, float(value)) for key, value in factors), float(limit), strict)
+    return Formula(Case(rows=[row]))
+
+
+def conjunction(formulas: Iterable[Formula | Bound]) -> Formula:
+    """The formula that holds where all of the given ones do."""
+    found = Formula()
+    lower, upper, rows = found.common.lower, found.common.upper, found.common.rows
+    for each in formulas:
+        if isinstance(each, Formula):
+            found.common.tighten(each.common)
+            found.choices += each.choices
+            continue
+        variable, sign, value = each
+        is_upper = sign[0] == "<"
+        if variable < 0:
+            factor = 1.0 if is_upper else -1.0
+            rows.append(Row(((variable, factor),), factor * value, len(sign) == 1))
+        elif is_upper:
+            if value < upper.get(variable, inf):
+                upper[variable] = value
+        elif value > lower.get(variable, -inf):
+            lower[variable] = value
+    return found
+
+
+def disjunction(formulas: Iterable[Formula | Bound]) -> Formula:
+    """The formula that holds where one of the given ones does."""
+    cases: list[Case] = []
+    for each in formulas:
+        formula = each if isinstance(each, Formula) else conjunction([each])
+        cases += product([[formula.common], *formula.choices])
+    _require_few(len(cases), 0)
+    if len(cases) == 1:
+        return Formula(cases[0])
+    return Formula(choices=[cases])
+
+
+def product(choices: Sequence[Sequence[Case]]) -> list[Case]:
+    """All ways to choose a case of each of several choices, as one case each."""
+    several = [list(cases) for cases in choices if len(cases) != 1 or len(cases[0])]
+    _require_few(prod(map(len, several)), 0)
+    found = several[0] if several else [Case()]
+    for cases in several[1:]:
+        parts = len(found) * sum(map(len, cases)) + len(cases) * sum(map(len, found))
+        _require_few(len(found), parts)
+        found = [_both(one, other) for one in found for other in cases]
+    return found
+
+
+def _both(one: Case, other: Case) -> Case:
+    case = Case(dict(one.lower), dict(one.upper), list(one.rows))
+    case.tighten(other)
+    return case
+
+
+def _require_few(cases: int, parts: int) -> None:
+    if cases > _CASES or parts > _PARTS:
+        raise ValueError(
+            f"its ands and ors have more than {_CASES:,} cases or {_PARTS:,} comparisons when they "
+            "are written out: split the property into several files"
+        )
+
+
+_DEEPEST = 10_000  # parentheses within each other
+_LARGEST = 1 << 24  # numbers of an input or output
+_NUMBER = re.compile(NUMBER)
+_CONSTANT = re.compile(r"([XY])_(\d{1,9})")
+_SIZES = r"((?:\d{1,9}(?:,\d{1,9})*)?)"
+_INDEXED = re.compile(rf"([A-Za-z]\w*)(?:\[{_SIZES}\])?")
+_TENSOR = re.compile(rf"([A-Za-z]\w*) [A-Za-z]\w* \[{_SIZES}\]")
+_IGNORED = ("set-logic", "set-info", "set-option", "check-sat", "get-model", "exit")
+_COMPARISONS = ("<=", ">=", "<", ">", "=", "==", "!=")
+_TOP = ("assert", "declare-const", "declare-fun", "vnnlib-version", "declare-network", *_IGNORED)
+
+
+@dataclass
+class Query:
+    """What a file declares and asserts."""
+
+    version: str = "1.0"
+    inputs: tuple[int, ...] = ()
+    outputs: tuple[int, ...] = ()
+    asserted: list[Formula | Bound] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Frame:
+    """An expression whose parentheses are open: its place, its first word, and what follows."""
+
+    place: int
+    head: str | None = None
+    parts: list[Any] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+
+
+def read_query(text: str, source: str) -> Query:
+    """The declarations and assertions of a file; source: its name, for messages."""
+    return _Reader(text, source).read()
+
+
+class _Reader:
+    def __init__(self, text: str, source: str) -> None:
+        self._text, self._source = text, source
+        self._query = Query()
+        self._open: list[_Frame] = []
+        self._variables: dict[str, int] = {}
+        self._shapes: dict[str, tuple[bool, tuple[int, ...]]] = {}  # is it an input, shape
+        self._counts = {"X": 0, "Y": 0}
+        self._declared: dict[str, int] = {}  # the place of each declaration
+        self._commands: dict[str, Callable[[_Frame], None]] = {
+            "assert": self._assert,
+            "declare-const": self._declare_constant,
+            "declare-fun": self._declare_constant,
+            "vnnlib-version": self._version,
+            "declare-network": self._network,
+            "declare-input": self._tensor,
+            "declare-output": self._tensor,
+        }
+
+    def read(self) -> Query:
+        for token in tokens(self._text):
+            kind = token.lastgroup or ""
+            place = token.start(kind)
+            if kind in ("bounded", "compared"):
+                self._compared(token, kind)
+            elif kind in ("word", "string", "index"):
+                self._word(token[kind], place)
+            elif kind == "open":
+                self._enter(place)
+            elif kind == "close":
+                self._close(place)
+            elif kind == "end":
+                break
+            else:
+                self._fail(place, f"{token[0].strip()[:20]!r} is not expected here")
+        if self._open:
+            self._fail(self._open[-1].place, "this parenthesis is never closed")
+        return self._finish()
+
+    # -- the structure -----------------------------------------------------------------------------
+
+    def _fail(self, place: int, problem: str) -> NoReturn:
+        raise FileError(f"{self._source}, {place_of(self._text, place)}: {problem}.")
+
+    def _enter(self, place: int) -> None:
+        if len(self._open) >= _DEEPEST:
+            self._fail(place, f"parentheses are nested more than {_DEEPEST:,} deep")
+        self._open.append(_Frame(place))
+
+    def _word(self, word: str, place: int) -> None:
+        if not self._open:
+            self._fail(place, f"{word[:40]!r} is outside of all parentheses, expected '('")
+        frame = self._open[-1]
+        if frame.head is None:
+            if frame.parts:
+                self._fail(place, "expected an operator after '('")
+            frame.head = word
+            if len(self._open) == 1 and word not in _TOP:
+                self._fail(place, f"{word[:40]!r} is no command: expected {_listed(_TOP[:5])}")
+        elif word[0] == "[" and frame.parts and not frame.head.startswith("declare"):
+            if not isinstance(frame.parts[-1], str):
+                self._fail(place, "expected the name of a variable before the index")
+            frame.parts[-1] += word
+        else:
+            self._push(word, place)
+
+    def _push(self, value: Any, place: int) -> None:
+        frame = self._open[-1]
+        frame.parts.append(value)
+        frame.places.append(place)
+
+    def _close(self, place: int) -> None:
+        if not self._open:
+            self._fail(place, "')' closes nothing")
+        frame = self._open.pop()
+        if frame.head is None and frame.parts:
+            self._fail(frame.place, "expected an operator after '('")
+        if frame.head is None and not frame.parts:
+            if not self._open or self._open[-1].head != "declare-fun":
+                self._fail(frame.place, "the parentheses are empty")
+            return
+        try:
+            value = self._value(frame)
+        except (ValueError, OverflowError) as error:
+            large = isinstance(error, OverflowError)
+            self._fail(
+                frame.place, "a number is beyond the range of float64" if large else f"{error}"
+            )
+        if value is not None:
+            self._push(value, frame.place)
+
+    def _value(self, frame: _Frame) -> Any:
+        """What an expression means: a term or a formula; None for a command."""
+        head = frame.head or ""
+        if head in self._commands:
+            self._command(head, frame)
+            return None
+        if head in ("+", "-", "*", "/"):
+            return self._arithmetic(head, frame)
+        if head in _COMPARISONS:
+            if len(frame.parts) != 2:
+                raise ValueError(f"{head!r} compares two terms, and here are {len(frame.parts)}")
+            left, right = (self._term(frame, k) for k in range(2))
+            return compare(head, left, right)
+        if head in ("and", "or"):
+            formulas = self._formulas(frame)
+            if not formulas:
+                raise ValueError(f"{head!r} joins nothing")
+            return conjunction(formulas) if head == "and" else disjunction(formulas)
+        self._command(head, frame)
+        return None
+
+    # -- terms and formulas ------------------------------------------------------------------------
+
+    def _compared(self, token: re.Match[str], kind: str) -> None:
+        """Take over a comparison of two words, which may be all that is asserted."""
+        formula = self._short(token, kind)
+        if token["asserted"]:
+            if self._open:
+                self._fail(token.start("asserted"), "'assert' belongs to the top level of a file")
+            self._query.asserted.append(formula)
+        else:
+            if not self._open:
+                self._fail(token.start("start"), f"expected (assert {token[0].strip()[:40]})")
+            self._push(formula, token.start("start"))
+
+    def _short(self, token: re.Match[str], kind: str) -> Formula | Bound:
+        """The formula of a comparison of two words."""
+        sign, left, right = token["sign"], token["left"], token[kind]
+        variable = self._variables.get(left)
+        if kind == "bounded" and variable is not None:
+            return variable, sign, self._float(right, token.start(kind))
+        places = [token.start("left"), token.start(kind)]
+        if kind == "bounded" and not _NUMBER.fullmatch(left):
+            return self._variable(left, places[0]), sign, self._float(right, places[1])
+        frame = _Frame(token.start("start"), sign, [left, right], places)
+        return compare(sign, self._term(frame, 0), self._term(frame, 1))
+
+    def _arithmetic(self, head: str, frame: _Frame) -> Term:
+        terms = [self._term(frame, k) for k in range(len(frame.parts))]
+        if not terms or (head == "/" and len(terms) != 2):
+            raise ValueError(f"{head!r} has {len(terms)} operands")
+        if head == "+":
+            return add(terms, [1] * len(terms))
+        if head == "-":
+            return add(terms, [-1] if len(terms) == 1 else [1] + [-1] * (len(terms) - 1))
+        if head == "/":
+            divisor = terms[1].pop(None, Fraction(0))
+            if any(terms[1].values()) or not divisor:
+                raise ValueError("terms can be divided by numbers other than 0 only")
+            terms[1] = {None: 1 / divisor}
+        return multiply(terms)
+
+    def _term(self, frame: _Frame, k: int) -> Term:
+        part, place = frame.parts[k], frame.places[k]
+        if isinstance(part, dict):
+            return part
+        if not isinstance(part, str):
+            self._fail(place, f"{frame.head!r} takes numbers and variables, and this is a formula")
+        if _NUMBER.fullmatch(part):
+            return {None: self._exact(part, place)}
+        return {self._variable(part, place): Fraction(1)}
+
+    def _formulas(self, frame: _Frame) -> list[Formula | Bound]:
+        for part, place in zip(frame.parts, frame.places, strict=True):
+            if not isinstance(part, (tuple, Formula)):
+                self._fail(place, f"{frame.head!r} joins comparisons, and this is none")
+        return frame.parts
+
+    def _float(self, word: str, place: int) -> float:
+        value = float(word)
+        if not math.isfinite(value):
+            self._fail(place, f"the number {word[:40]} is beyond the range of float64")
+        return value
+
+    def _exact(self, word: str, place: int) -> Fraction:
+        value = self._float(word, place)
+        exponent = re.search(r"[eE]([-+]?\d+)", word)
+        # Beyond these sizes an exact number takes more memory than it is worth.
+        if len(word) > 1000 or (exponent and (len(exponent[1]) > 4 or abs(int(exponent[1])) > 400)):
+            return Fraction(value)
+        return Fraction(Decimal(word))
+
+    def _variable(self, word: str, place: int) -> int:
+        found = self._variables.get(word)
+        if found is None:
+            found = self._variables[word] = self._look_up(word, place)
+        return found
+
+    def _look_up(self, word: str, place: int) -> int:
+        """The variable of an element of a tensor, which version 2 declares."""
+        match = _INDEXED.fullmatch(re.sub(r"\s", "", word))
+        if match is None or match[1] not in self._shapes:
+            known = _listed(sorted([*self._shapes, *self._variables])[:6]) or "none"
+            self._fail(place, f"{word[:40]!r} is not declared here; declared are {known}")
+        is_input, shape = self._shapes[match[1]]
+        index = [int(each) for each in match[2].split(",")] if match[2] else []
+        if len(index) != len(shape) or any(i >= n for i, n in zip(index, shape, strict=True)):
+            self._fail(place, f"{word[:40]!r} is no element of {match[1]}, of shape {shape}")
+        flat = 0
+        for i, n in zip(index, shape, strict=True):
+            flat = flat * n + i
+        return flat if is_input else ~flat
+
+    # -- commands ----------------------------------------------------------------------------------
+
+    def _command(self, head: str, frame: _Frame) -> None:
+        if head in _TOP and self._open:
+            raise ValueError(f"{head!r} belongs to the top level of a file")
+        if head in self._commands:
+            self._commands[head](frame)
+        elif head in ("declare-hidden", "isomorphic-to", "equal-to"):
+            raise ValueError(f"{head!r} is about more than the inputs and outputs of one network")
+        elif head not in _IGNORED:
+            raise ValueError(f"{head[:40]!r} is no operator: expected <=, >=, and, or, +, -, *")
+
+    def _assert(self, frame: _Frame) -> None:
+        if len(frame.parts) != 1:
+            raise ValueError(f"'assert' has one formula, and here are {len(frame.parts)}")
+        self._query.asserted += self._formulas(frame)
+
+    def _declare_constant(self, frame: _Frame) -> None:
+        name = frame.parts[0] if frame.parts and isinstance(frame.parts[0], str) else ""
+        found = _CONSTANT.fullmatch(name)
+        if found is None or frame.parts[1:] != ["Real"]:
+            raise ValueError("expected the declaration of X_0, X_1, ... or Y_0, Y_1, ... as Real")
+        if name in self._variables:
+            raise ValueError(f"{name} is declared twice")
+        index = int(found[2])
+        self._variables[name] = index if found[1] == "X" else ~index
+        self._counts[found[1]] += 1
+        self._declared[name] = frame.place
+
+    def _version(self, frame: _Frame) -> None:
+        word = frame.parts[0] if len(frame.parts) == 1 else None
+        found = re.fullmatch(r"<?(\d+\.\d+)>?", word) if isinstance(word, str) else None
+        if found is None or found[1].split(".")[0] not in ("1", "2"):
+            raise ValueError("expected a version such as <2.0>; versions 1 and 2 are known")
+        self._query.version = found[1]
+
+    def _tensor(self, frame: _Frame) -> None:
+        if not self._open or self._open[-1].head != "declare-network":
+            raise ValueError(f"{frame.head!r} belongs into 'declare-network'")
+        words = (re.sub(r"\s", "", part) for part in frame.parts if isinstance(part, str))
+        found = _TENSOR.fullmatch(" ".join(words))
+        if found is None:
+            raise ValueError(f"expected a tensor such as ({frame.head} X float32 [1,5])")
+        shape = tuple(int(size) for size in found[2].split(",")) if found[2] else ()
+        if not all(0 < size <= _LARGEST for size in shape) or math.prod(shape) > _LARGEST:
+            raise ValueError(f"tensors of shape {found[2]} are too large, or empty")
+        is_input = frame.head == "declare-input"
+        if found[1] in self._shapes or any(each[0] == is_input for each in self._shapes.values()):
+            raise ValueError(
+                "networks with one input and one output can be read, and here are more"
+            )
+        self._shapes[found[1]] = is_input, shape
+        if is_input:
+            self._query.inputs = shape or (1,)
+        else:
+            self._query.outputs = shape or (1,)
+
+    def _network(self, frame: _Frame) -> None:
+        if len(self._shapes) != 2 or "declare-network" in self._declared:
+            raise ValueError("expected one network, with one 'declare-input' and 'declare-output'")
+        self._declared["declare-network"] = frame.place
+
+    def _finish(self) -> Query:
+        """Check that the declarations are complete."""
+        query = self._query
+        if self._shapes:
+            return query
+        for letter, count in self._counts.items():
+            missing = [i for i in range(count) if f"{letter}_{i}" not in self._declared]
+            if missing:
+                last = next(name for name in reversed(self._declared) if name[0] == letter)
+                self._fail(
+                    self._declared[last],
+                    f"{count} variables {letter}_i are declared, but {letter}_{missing[0]} is not",
+                )
+        if not self._counts["X"]:
+            self._fail(0, "no inputs are declared")
+        query.inputs, query.outputs = (self._counts["X"],), (self._counts["Y"],)
+        return query
+
+
+def _listed(words: Any) -> str:
+    return ", ".join(words)

@@ -1,0 +1,246 @@
+"""The exact difference of two networks on a domain, also of networks with smooth functions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+from splinecam._util.options import device_of, kind_of, limit_of, memory_of
+from splinecam._util.progress import progress_bar, tell
+from splinecam._util.tolerances import SAFETY, UV_ERROR
+from splinecam.engine.overlay import Together, run_both
+from splinecam.engine.plan import Plan, first_device
+from splinecam.engine.run import Outcome, run
+from splinecam.errors import SplineCamError
+from splinecam.geometry.domain import Domain
+from splinecam.geometry.point_location import Locator, signed_distances
+from splinecam.geometry.subdivision import Mesh
+from splinecam.network.capture import Both, capture
+from splinecam.network.capture.models import Output, check_output
+from splinecam.network.capture.pairs import Pair, Shown, pair_of
+from splinecam.network.nonlinearities import SmoothScalar
+from splinecam.network.program import Program
+from splinecam.partitions.captured import Captured, model_of
+from splinecam.partitions.partition import Partition, assemble, require_module
+from splinecam.partitions.smoothed import record_of
+from splinecam.questions.difference import Difference
+from splinecam.questions.partition_data import Smoothing, names_of
+from splinecam.smooth.smoothing import Run, Smoothed, smoothed
+from splinecam.smooth.tables import Tolerance, tolerance_of
+
+
+@dataclass(frozen=True)
+class Nearby:
+    """A piecewise-linear network that stands for another.
+
+    program: the network with tables; real: the network itself; found: its own partition with
+    bounds, None if the network has no smooth functions.
+    """
+
+    program: Program
+    real: Program
+    found: Smoothed | None
+
+    def on(self, mesh: Mesh) -> Smoothing:
+        """The record with bounds on the regions of a finer mesh.
+
+        A region has the bounds of the one that it lies in. Where rounding leaves open which one
+        that is, it has the largest of all.
+        """
+        if self.found is None:
+            outputs = int(torch.Size(self.real.output_shape).numel())
+            none = mesh.uv.new_zeros((mesh.num_faces, outputs))
+            return Smoothing(none.new_zeros(outputs), none)
+        record, own = record_of(self.real, self.found), self.found.outcome.mesh
+        middle = mesh.means()
+        face = Locator(own)(middle)
+        known = (face >= 0).nonzero()[:, 0]
+        deep = signed_distances(own, middle[known], face[known]) > SAFETY * UV_ERROR
+        bounds = record.bound.expand(mesh.num_faces, -1).clone()
+        bounds[known[deep]] = record.region_bounds[face[known[deep]]]
+        return replace(record, region_bounds=bounds)
+
+
+def nearby(program: Program, domain: Domain, tolerance: Tolerance | None, run: Run) -> Nearby:
+    """The network that stands for another on a domain; the same if it has no smooth functions."""
+    if tolerance is None or not any(isinstance(layer, SmoothScalar) for layer in program.layers):
+        return Nearby(program, program, None)
+    found = smoothed(program, domain, tolerance, run)
+    return Nearby(found.program, program, found)
+
+
+def shown_record(records: Sequence[Smoothing], shown: Shown, *, equal: bool) -> Smoothing:
+    """The record of the outputs that are shown, of those of both networks.
+
+    equal: whether both networks are the same, so that their difference is zero for certain.
+    """
+    a, b = records
+    layers = tuple(
+        replace(layer, name=f"{name}.{layer.name}")
+        for name, record in zip("ab", records, strict=True)
+        for layer in record.layers
+        if shown in (name, "both", "difference")
+    )
+    if shown in ("a", "b"):
+        own = a if shown == "a" else b
+        return Smoothing(own.tolerance, own.region_bounds, layers)
+    if shown == "both":
+        tolerance = torch.cat([a.tolerance, b.tolerance])
+        return Smoothing(tolerance, torch.cat([a.region_bounds, b.region_bounds], 1), layers)
+    bounds: Tensor = a.region_bounds + b.region_bounds
+    return Smoothing(a.tolerance + b.tolerance, bounds * 0.0 if equal else bounds, layers)
+
+
+_WHERE = "model_a", "model_b"
+
+
+def difference(
+    model_a: nn.Module | Captured | str | os.PathLike[str],
+    model_b: nn.Module | Captured | str | os.PathLike[str],
+    domain: Domain,
+    *,
+    output: Output = None,
+    device: str | torch.device = "auto",
+    memory: float | str | None = None,
+    max_regions: float | None = None,
+    names: Sequence[str] | None = None,
+    progress: bool = True,
+    smooth: float | str | None = None,
+) -> Difference:
+    """Where and by how much two networks of equal shapes differ on a domain, exactly.
+
+    The domain is divided into regions on which both networks are affine. The difference of their
+    outputs is then affine too, so that its largest value is found at a vertex, and its mean by an
+    integral without sampling. Networks with the same weights have a difference of exactly zero.
+
+    Outputs are compared before a final softmax, sigmoid or tanh, which both models must have, or
+    neither.
+
+    model_a, model_b: two models, captured networks or files, as for ``partition``, with inputs and
+    outputs of the same shapes. The difference is the output of the first less that of the second.
+    output: which of several outputs of both models. device, memory, max_regions, progress: as for
+    ``partition``; the regions are those of both networks together, often four times as many as
+    those of one. names: of the classes. smooth: the error that outputs of each network may have if
+    its smooth functions are replaced, as for ``partition``; ``diff.bound`` says how far the
+    difference of the models is from that of the replaced networks at most.
+
+    >>> import copy
+    >>> a = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 3))
+    >>> b = copy.deepcopy(a)
+    >>> diff = difference(a, b, Domain.box(-1, 1), progress=False)
+    >>> diff.largest().value, diff.disagreement.area
+    (0.0, 0.0)
+    >>> _ = b[2].bias.data.add_(torch.tensor([0.0, 0.5, 0.0]))
+    >>> diff = difference(a, b, Domain.box(-1, 1), progress=False)
+    >>> [round(x, 6) for x in diff.mean.tolist()]
+    [0.0, 0.5, 0.0]
+    """
+    given = [model_of(model, output, device) for model in (model_a, model_b)]
+    networks, outputs = [network for network, _, _ in given], [chosen for _, chosen, _ in given]
+    device = next((wanted for _, _, wanted in given if wanted != "auto"), device)
+    for where, network, chosen in zip(_WHERE, networks, outputs, strict=True):
+        require_module(network, where)
+        check_output(chosen)
+    if not isinstance(domain, Domain):
+        raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")
+    memory, max_regions = memory_of(memory), limit_of("max_regions", max_regions)
+    tolerance = None if smooth is None else tolerance_of(smooth)
+    with torch.inference_mode(False):
+        both = Both(networks[0], networks[1], (outputs[0], outputs[1]), smooth=smooth is not None)
+        last = device_of(device)
+        place = last if smooth else first_device(device, both, domain.input_shape)
+        programs = _captured(both, domain, place)
+        pair = pair_of(*programs)
+        names = names_of(names, prod(pair.a.output_shape))
+        layers = len(pair.b_after_a.layers)
+        with progress_bar(layers, "layer", progress) as bar, torch.no_grad():
+
+            def report(name: str, regions: int, share: float) -> None:
+                tell(bar, name, regions)
+                bar.update(share)
+
+            def plan(program: Program) -> Plan:
+                return Plan.of(program, last, memory)
+
+            def run_one(program: Program) -> Outcome:
+                return run(program, domain, max_regions=max_regions, plan=plan(program))
+
+            near = [nearby(program, domain, tolerance, run_one) for program in programs]
+            if any(each.found is not None for each in near):
+                pair = pair_of(*(each.program for each in near))
+            found = run_both(pair, domain, plan, max_regions=max_regions, report=report)
+        return _assembled(both, pair, domain, found, names, near)
+
+
+def _captured(both: Both, domain: Domain, device: torch.device) -> tuple[Program, Program]:
+    """The programs of two networks, whose shapes and last functions agree."""
+    programs = []
+    for where, model, output in zip(_WHERE, (both.a, both.b), both.outputs, strict=True):
+        try:
+            given = model, domain.input_shape
+            program = capture(*given, device=device, output=output, smooth=both.smooth)
+        except SplineCamError as error:
+            error.args = (f"{where}: {error}", *error.args[1:])
+            raise
+        programs.append(program)
+    a, b = programs
+    if a.output_shape != b.output_shape:
+        raise SplineCamError(
+            f"model_a has outputs of the shape {a.output_shape}, and model_b of the shape "
+            f"{b.output_shape}: only networks with outputs of the same shape have a difference."
+        )
+    if a.stripped != b.stripped:
+        ends = [program.stripped or "no such function" for program in programs]
+        raise SplineCamError(
+            f"model_a ends with {ends[0]}, and model_b with {ends[1]}. Outputs are compared before "
+            "a last softmax, sigmoid or tanh: leave it out of both models, or out of neither."
+        )
+    return a, b
+
+
+def _assembled(
+    both: Both,
+    pair: Pair,
+    domain: Domain,
+    found: Together,
+    names: Sequence[str] | None,
+    near: Sequence[Nearby],
+) -> Difference:
+    """The difference from the outcome of a run, whose outputs are those of both networks."""
+    outcome = found.outcome
+    error_a, error_b = outcome.error.chunk(2)
+    rounding = error_a + error_b
+    # Outputs that are the same function have no difference, and rounding has no part in this. The
+    # models themselves round differently, unless they are equal bit by bit.
+    error = torch.where(found.same, 0.0, rounding)
+    rounding = torch.zeros_like(rounding) if pair.equal else rounding
+    errors = {"both": outcome.error, "a": error_a, "b": error_b, "difference": rounding}
+    stripped = pair.a.stripped is not None
+    records = None
+    if any(each.found is not None for each in near):
+        records = [each.on(outcome.mesh) for each in near]
+
+    def view(kind: Shown) -> Partition:
+        device = outcome.mesh.uv.device
+        program = pair.joined(kind)
+        program = program if program.device == device else program.to(device)
+        chosen = replace(outcome, output=_outputs(outcome.output, kind), error=errors[kind])
+        named = names if kind in ("a", "b") else None
+        model = both.showing(kind, stripped=stripped)
+        record = None if records is None else shown_record(records, kind, equal=pair.equal)
+        return assemble(model, program, domain, chosen, names=named, smoothing=record)
+
+    return Difference(view, error)
+
+
+def _outputs(both: Tensor, kind: Shown) -> Tensor:
+    """The outputs that are shown, of those of both networks side by side (V, 2 n)."""
+    if kind == "both":
+        return both
+    a, b = both.chunk(2, 1)
+    return a - b if kind == "difference" else (a if kind == "a" else b).contiguous()

@@ -1,0 +1,455 @@
+"""The non-linear operations: piecewise linear, maxima and sorting, smooth, and rejected ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from splinecam.network.curves import (
+    Cosine,
+    Curve,
+    Erf,
+    Exp,
+    ExponentialLinear,
+    Gelu,
+    GeluTanh,
+    Hardswish,
+    Mish,
+    Power,
+    Sigmoid,
+    Silu,
+    Sine,
+    Softplus,
+    Tanh,
+)
+from splinecam.network.ops.affine import NORM, STATISTICS, TRAINING
+from splinecam.network.ops.registry import (
+    Call,
+    Comparison,
+    Knots,
+    Maximum,
+    Piecewise,
+    Rejected,
+    Scatter,
+    Smooth,
+    Sort,
+    Terminal,
+    register,
+)
+
+
+def _fixed(*levels: float, slopes: tuple[float, ...]) -> Any:
+    def knots(call: Call) -> Knots:
+        return Knots(levels, slopes)
+
+    return knots
+
+
+def _leaky_relu(call: Call) -> Knots:
+    return Knots((0.0,), (call.get("negative_slope", 0.01), 1.0))
+
+
+def _prelu(call: Call) -> Knots:
+    z, weight = call["self"], call["weight"]
+    if weight.numel() > 1 and z.dim() > 1 and weight.dim() == 1:
+        weight = weight.view(1, -1, *([1] * (z.dim() - 2)))
+    return Knots((0.0,), (weight, 1.0))
+
+
+def _rrelu(call: Call) -> Knots | str:
+    if call.get("training"):
+        return TRAINING
+    return Knots((0.0,), ((call.get("lower", 1 / 8) + call.get("upper", 1 / 3)) / 2, 1.0))
+
+
+def _between(low: Any, high: Any, slope: float = 1.0) -> Knots:
+    """The identity cut off below ``low`` and above ``high``; constant if they leave no room."""
+    middle: Any = slope
+    if isinstance(low, Tensor) or isinstance(high, Tensor):
+        middle = torch.where(torch.as_tensor(low < high), slope, 0.0).to(torch.float64)
+    elif low >= high:
+        middle = 0.0
+    return Knots((low, high), (0.0, middle, 0.0))
+
+
+def _clamp(call: Call) -> Knots:
+    low, high = call.get("min"), call.get("max")
+    return _between(-inf if low is None else low, inf if high is None else high)
+
+
+def _hardtanh(call: Call) -> Knots:
+    return _between(call.get("min_val", -1.0), call.get("max_val", 1.0))
+
+
+def _softshrink(call: Call) -> Knots:
+    width = call.get("lambd", 0.5)
+    return Knots((-width, width), (1.0, 0.0, 1.0))
+
+
+def _threshold(call: Call) -> Knots | str:
+    if call["threshold"] != call["value"]:
+        return "it jumps at its threshold: discontinuous unless threshold equals value"
+    return Knots((float(call["threshold"]),), (0.0, 1.0))
+
+
+def _maximum(call: Call) -> Knots:
+    return Knots((call["constant"],), (0.0, 1.0))
+
+
+def _minimum(call: Call) -> Knots:
+    return Knots((call["constant"],), (1.0, 0.0))
+
+
+register("relu", Piecewise(_fixed(0.0, slopes=(0.0, 1.0)), notes="knot 0"))
+register("relu6", Piecewise(_fixed(0.0, 6.0, slopes=(0.0, 1.0, 0.0)), notes="knots 0 and 6"))
+register("abs absolute", Piecewise(_fixed(0.0, slopes=(-1.0, 1.0)), notes="knot 0"))
+register("leaky_relu", Piecewise(_leaky_relu, exact=False, notes="knot 0"))
+register("prelu _prelu_kernel", Piecewise(_prelu, exact=False, notes="knot 0, slope per channel"))
+register("rrelu", Piecewise(_rrelu, exact=False, notes="knot 0; eval mode"))
+register("hardtanh", Piecewise(_hardtanh, notes="knots at both ends"))
+register(
+    "clamp clip clamp_min clamp_max",
+    Piecewise(
+        _clamp,
+        pairs=(("min", False), ("max", True)),
+        notes="knots at the given ends; or ends that are activations",
+    ),
+)
+
+
+def _hardsigmoid(x: Tensor) -> Tensor:
+    """The derivative in torch's own version is rounded to float32, also in float64."""
+    return (x + 3).clamp(0, 6) / 6
+
+
+register(
+    "hardsigmoid",
+    Piecewise(
+        _fixed(-3.0, 3.0, slopes=(0.0, 1 / 6, 0.0)),
+        exact=False,
+        run=_hardsigmoid,
+        notes="knots -3 and 3",
+    ),
+)
+register("softshrink", Piecewise(_softshrink, exact=False, notes="knots at plus and minus lambda"))
+register("threshold", Piecewise(_threshold, notes="only where threshold equals value"))
+register(
+    "maximum fmax max.other",
+    Piecewise(
+        _maximum,
+        source=("self", "other"),
+        pairs=(("other", False),),
+        notes="with a constant, or of two activations",
+    ),
+)
+register(
+    "minimum fmin min.other",
+    Piecewise(
+        _minimum,
+        source=("self", "other"),
+        pairs=(("other", True),),
+        notes="with a constant, or of two activations",
+    ),
+)
+
+register("gt ge greater greater_equal", Comparison(("self", "other")))
+register("lt le less less_equal", Comparison(("other", "self")))
+register("logical_not bitwise_not", Comparison(None, notes="of a mask"))
+register(
+    "sign sgn",
+    Comparison(None, signed=True, notes="times a value that is zero where the sign changes"),
+)
+
+
+SELECTS = "it picks units by their rank: sort them, and pick from the result"
+
+Windows = Callable[[Call, int, int, int], Tensor]
+"""A function of a call, a dimension, its size and its number of windows O.
+
+It returns the places (O, K) in that dimension that each window covers, -1 for none.
+"""
+
+
+def _entry(value: Any, i: int) -> int:
+    """The i-th of numbers that may be given as one for all."""
+    if isinstance(value, int):
+        return value
+    return int(value[i] if len(value) > 1 else value[0])
+
+
+def _fixed_windows(call: Call, i: int, size: int, count: int) -> Tensor:
+    kernel = _entry(call["kernel_size"], i)
+    stride = _entry(call.get("stride") or call["kernel_size"], i)
+    first = torch.arange(count) * stride - _entry(call.get("padding", 0), i)
+    places = first[:, None] + torch.arange(kernel) * _entry(call.get("dilation", 1), i)
+    return torch.where((places >= 0) & (places < size), places, -1)
+
+
+def _adaptive_windows(call: Call, i: int, size: int, count: int) -> Tensor:
+    window = torch.arange(count)
+    first, end = window * size // count, -((window + 1) * -size // count)
+    places = first[:, None] + torch.arange(int((end - first).max()))
+    return torch.where(places < end[:, None], places, -1)
+
+
+def _pool(windows: Windows, dims: int) -> Callable[[Call, Tensor, list[int]], Tensor | str]:
+    """The groups of a pooling: windows over the last dimensions, each a product of places."""
+
+    def members(call: Call, index: Tensor, shape: list[int]) -> Tensor | str:
+        sizes = index.shape[-dims:]
+        plane = torch.arange(sizes.numel()).view(sizes)
+        for i in range(dims):
+            places = windows(call, i, sizes[i], shape[i - dims])
+            last = places.amax(1, keepdim=True)
+            if bool((last < 0).any()):
+                return "one of its windows holds nothing but padding"
+            # Padding never wins: it is replaced by a place that the window covers.
+            places = torch.where(places < 0, last, places)
+            picked = torch.unflatten(plane.index_select(i, places.flatten()), i, places.shape)
+            plane = picked.movedim(i + 1, -1)
+        flat = plane.flatten(-dims).to(index.device)
+        return index.flatten(-dims)[..., flat]
+
+    return members
+
+
+def _reduced(call: Call, index: Tensor, shape: list[int]) -> Tensor:
+    """All units in the given dimensions, or all units."""
+    dims = call.get("dim")
+    dims = [dims] if isinstance(dims, int) else list(dims or range(index.dim()))
+    last = list(range(-len(dims), 0))
+    return index.movedim(dims, last).reshape(*shape, -1)
+
+
+def _largest_of_all(call: Call, index: Tensor, shape: list[int]) -> Tensor | str:
+    if call["k"] != 1:
+        return SELECTS
+    if call.get("largest") is False:
+        return "of the smallest unit: use amin"
+    return _reduced(call, index, shape)
+
+
+def _prefixes(call: Call, index: Tensor, shape: list[int]) -> Tensor:
+    """All units up to each one; the places of later ones are filled with the unit itself."""
+    place = torch.arange(index.shape[call["dim"]], device=index.device)
+    upto = torch.minimum(place[:, None], place)
+    return index.movedim(call["dim"], -1)[..., upto].movedim(-2, call["dim"] % index.dim())
+
+
+def _sorted(call: Call, index: Tensor) -> Tensor:
+    return index.movedim(call.get("dim", -1), -1)
+
+
+def _sorted_first(call: Call, index: Tensor) -> Tensor:
+    return index.movedim(0, -1)
+
+
+for _dims in (1, 2, 3):
+    register(
+        f"max_pool{_dims}d max_pool{_dims}d_with_indices",
+        Maximum(_pool(_fixed_windows, _dims), notes="strided, padded, dilated; the values only"),
+    )
+    register(
+        f"adaptive_max_pool{_dims}d",
+        Maximum(_pool(_adaptive_windows, _dims), notes="the values only"),
+    )
+register("amax", Maximum(_reduced, notes="over features"))
+register("amin", Maximum(_reduced, smallest=True, notes="over features"))
+register("max.dim", Maximum(_reduced, notes="over features; the values only"))
+register("min.dim", Maximum(_reduced, smallest=True, notes="over features; the values only"))
+register("topk", Maximum(_largest_of_all, notes="the largest only, over features; its value only"))
+register("cummax", Maximum(_prefixes, notes="over features; the values only"))
+register("cummin", Maximum(_prefixes, smallest=True, notes="over features; the values only"))
+register("sort", Sort(_sorted, notes="over features; the values only"))
+register("msort", Sort(_sorted_first, notes="where the batch is not the first dimension"))
+register("scatter_reduce", Scatter("src", whole=False))
+register("index_reduce", Scatter("source", whole=True))
+
+
+SMOOTH = "it is not piecewise linear"
+PLACES = "it moves values to the places of maxima, which are discontinuous"
+UNPOOLED = (
+    "max_unpool moves values to the places of its maxima, which are discontinuous: "
+    "use interpolate or a transposed convolution instead"
+)
+CONSTANT_PLACES = "with constant indices it is affine: write it with scatter, which is supported"
+SOFT = "it is not piecewise linear: the maximum that it smooths is (amax, maximum)"
+LENGTH = "it is not piecewise linear: only norms of order 1 and infinity are"
+JUMP = "it is discontinuous, also with a straight-through gradient, which changes backward only"
+ROUNDED = "it rounds, which is discontinuous: partition the float model, before it is quantised"
+WINNER = "it is discontinuous: return the values that it compares"
+MASK = (
+    "a mask computed from activations is discontinuous: "
+    "write the function with relu, leaky_relu, clamp or maximum"
+)
+INDICES = "its indices are discontinuous"
+CHOICE = (
+    "it jumps where its mask changes, or cannot be shown not to: its two values must agree there, "
+    "as in where(x > 0, x, 0.1 * x)"
+)
+RANDOM = "it is random"
+COMPLEX = "complex numbers are not supported: write a transform as a product with real matrices"
+ATTENTION = (
+    "attention multiplies activations with each other: splinecam.freeze holds it at one input"
+)
+MIXES = "it mixes the points of the batch"
+PRODUCT = (
+    "it multiplies activations with each other: at best piecewise quadratic, not piecewise linear"
+)
+POWER = "it is not piecewise linear: a square, for one, is piecewise quadratic"
+QUADRATIC = "it is piecewise quadratic, not piecewise linear"
+UNKNOWN = "there is no rule for this operation; splinecam.register_op adds one"
+DATA = "its result depends on the data in a way that is not piecewise linear"
+
+register("softmax _softmax", Terminal("softmax", elementwise=False))
+register("log_softmax _log_softmax", Terminal("log_softmax", elementwise=False))
+_ALSO_SMOOTH = "stripped when it makes the output; elsewhere replaced with `smooth=`"
+register(
+    "sigmoid special_expit",
+    Terminal("sigmoid", True, lambda call: Sigmoid(), notes=_ALSO_SMOOTH),
+)
+register(
+    "log_sigmoid log_sigmoid_forward",
+    Terminal("logsigmoid", True, lambda call: Softplus(-1.0), notes=_ALSO_SMOOTH),
+)
+register("tanh", Terminal("tanh", True, lambda call: Tanh(), notes=_ALSO_SMOOTH))
+
+register(
+    "exp2 expm1 atan atan2 sinh cosh asinh erfc glu sinc special_log_softmax cosine_similarity",
+    Rejected(SMOOTH),
+)
+register(
+    "log log2 log10 log1p sqrt rsqrt reciprocal tan asin acos acosh atanh logit",
+    Rejected(f"{SMOOTH}, and its second derivative has no bound"),
+)
+register("logsumexp logaddexp", Rejected(SOFT))
+register("smooth_l1_loss huber_loss mse_loss", Rejected(QUADRATIC))
+register("std var var_mean std_mean prod cumprod", Rejected(SMOOTH))
+register(
+    "layer_norm native_layer_norm group_norm native_group_norm rms_norm",
+    Rejected(NORM),
+)
+register("_native_batch_norm_legit_functional _native_batch_norm_legit", Rejected(STATISTICS))
+register("native_dropout", Rejected(TRAINING))
+register("pow float_power", Rejected(POWER))
+register("det linalg_det linalg_inv inverse", Rejected(PRODUCT))
+register(
+    "scaled_dot_product_attention _native_multi_head_attention _transformer_encoder_layer_fwd "
+    "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_efficient_attention",
+    Rejected(ATTENTION),
+)
+register(
+    "floor ceil round trunc fix frac fmod remainder floor_divide hardshrink heaviside "
+    "bucketize searchsorted",
+    Rejected(JUMP),
+)
+register(
+    "fake_quantize_per_tensor_affine fake_quantize_per_channel_affine quantize_per_tensor "
+    "fake_quantize_per_tensor_affine_cachemask fake_quantize_per_channel_affine_cachemask "
+    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams "
+    "fused_moving_avg_obs_fake_quant _fused_moving_avg_obs_fq_helper "
+    "_fused_moving_avg_obs_fq_helper_functional quantize_per_channel quantize_per_tensor_dynamic",
+    Rejected(ROUNDED),
+)
+register(
+    "eq ne not_equal logical_and logical_or logical_xor isnan isinf isfinite signbit bitwise_and "
+    "bitwise_or any all isclose",
+    Rejected(MASK),
+)
+register("argmax argmin argsort mode", Rejected(WINNER))
+register(
+    "fft_fft fft_fft2 fft_fftn fft_ifft fft_ifft2 fft_ifftn fft_rfft fft_rfft2 fft_rfftn "
+    "view_as_complex complex polar stft istft",
+    Rejected(COMPLEX),
+)
+register("max.default min.default", Rejected(MIXES))
+register("aminmax", Rejected("it has two results: use amin and amax"))
+register("kthvalue median nanmedian quantile nanquantile", Rejected(SELECTS))
+register("fractional_max_pool2d fractional_max_pool3d", Rejected(RANDOM))
+register("max_unpool2d max_unpool3d", Rejected(PLACES))
+register("bernoulli rand_like randn_like randint_like multinomial normal poisson", Rejected(RANDOM))
+register("nonzero item _local_scalar_dense _unique2 bincount", Rejected(DATA))
+register("lstm gru rnn_tanh lstm_cell gru_cell rnn_tanh_cell", Rejected(SMOOTH))
+register("rnn_relu.data", Rejected("it takes packed sequences: give it a tensor"))
+
+SPELLINGS = {
+    "aten._native_batch_norm_legit_functional": "aten.batch_norm",
+    "aten.native_dropout": "aten.dropout",
+}
+"""What the user wrote where functionalisation left another name in the graph."""
+
+
+__all__: list[str] = []
+
+_LARGEST_JUMP = 1e-6  # of torch's softplus at its threshold, relative to its value
+_SELU_ALPHA = 1.6732632423543772848170429916717
+_SELU_SCALE = 1.0507009873554804934193349852946
+
+
+def _gelu(call: Call) -> Curve:
+    return GeluTanh() if call.get("approximate") == "tanh" else Gelu()
+
+
+def _softplus(call: Call) -> Curve | str:
+    beta, threshold = float(call.get("beta", 1)), float(call.get("threshold", 20))
+    if beta == 0 or threshold <= 0:
+        return "it jumps at its threshold: give it a positive threshold, and a beta that is not 0"
+    curve = Softplus(beta, threshold)
+    if curve.jump > _LARGEST_JUMP:
+        return (
+            f"it jumps at its threshold of {threshold:g} by {curve.jump:.1g} of its value: give it "
+            "the threshold 20, as torch does by default"
+        )
+    return curve
+
+
+def _exponential_linear(below: float, rate: float, above: float, kind: str) -> Curve | str:
+    if not rate > 0:
+        return f"the rate of its exponential, {rate:g}, is not positive"
+    return ExponentialLinear(below, rate, above, kind)
+
+
+def _elu(call: Call) -> Curve | str:
+    alpha, scale = float(call.get("alpha", 1)), float(call.get("scale", 1))
+    rate = float(call.get("input_scale", 1))
+    return _exponential_linear(scale * alpha, rate, scale, "elu")
+
+
+def _celu(call: Call) -> Curve | str:
+    alpha = float(call.get("alpha", 1))
+    rate = 1 / alpha if alpha else 0.0
+    return _exponential_linear(alpha, rate, 1.0, "celu")
+
+
+def _selu(call: Call) -> Curve | str:
+    return _exponential_linear(_SELU_SCALE * _SELU_ALPHA, 1.0, _SELU_SCALE, "selu")
+
+
+def _power(call: Call) -> Curve | str:
+    exponent = call["exponent"]
+    if isinstance(exponent, (int, float)) and exponent >= 2 and exponent == int(exponent):
+        return Power(int(exponent))
+    return (
+        f"its exponent is {exponent}: only powers with a whole exponent of at least 2 have a "
+        "second derivative that is bounded on every range"
+    )
+
+
+register("gelu", Smooth(_gelu, notes="exact, or by tanh"))
+register("silu", Smooth(lambda call: Silu()))
+register("mish", Smooth(lambda call: Mish()))
+register("softplus", Smooth(_softplus, notes="beta; with a threshold of at least 12"))
+register("elu", Smooth(_elu, notes="with a kink at 0, unless alpha is 1"))
+register("celu", Smooth(_celu))
+register("selu", Smooth(_selu, notes="with a kink at 0"))
+register("hardswish", Smooth(lambda call: Hardswish(), QUADRATIC, notes="with kinks at -3 and 3"))
+register("erf special_erf", Smooth(lambda call: Erf()))
+register("sin", Smooth(lambda call: Sine()))
+register("cos", Smooth(lambda call: Cosine()))
+register("exp", Smooth(lambda call: Exp(), notes="where it is finite"))
+register("square", Smooth(lambda call: Power(2), QUADRATIC))
+register("pow.Tensor_Scalar", Smooth(_power, POWER, notes="whole exponents of at least 2"))

@@ -1,0 +1,183 @@
+"""A captured network: its operations in float64, and a copy of its model's weights."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, TypedDict
+
+import torch
+from torch import Tensor, nn
+
+from splinecam._util.deprecation import renamed
+from splinecam._util.options import device_of
+from splinecam.files.loading import loaded
+from splinecam.network.capture import capture as _capture
+from splinecam.network.capture import naming_option
+from splinecam.network.capture.models import Output, check_output
+from splinecam.network.model_files import instead_of
+from splinecam.network.program import Program
+from splinecam.parallel.flat import Block, join, load, parts_of
+
+_OPTION = "capture(..., smooth=True) takes it"
+
+
+class Captured:
+    """A model as :func:`capture` found it: affine stages and layers, with a copy of its weights.
+
+    ``captured(x)`` runs it in float64 on inputs (B, ...), without a final softmax, sigmoid or tanh.
+    The copy stays as it is when the model changes, until ``update()``.
+
+    model, input_shape, output, smooth: as they were given. device: where the copy is; wanted: the
+    device that was asked for, which a partition takes over. program: the stages. layers: the names
+    of the non-linearities, in order.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        input_shape: tuple[int, ...],
+        output: Output,
+        device: str | torch.device,
+        smooth: bool = False,
+    ) -> None:
+        self.model = model
+        self.input_shape = _shape_of(input_shape)
+        self.output = output
+        self.smooth = smooth
+        self.device = device_of(device)
+        self.wanted = device
+        self.program: Program = self.update().program
+
+    def update(self) -> Captured:
+        """Take over what the model is now, and return this object.
+
+        New weights alone take about a millisecond. If more has changed (a layer, the code of
+        forward, an attribute that it reads), the model is captured anew.
+        """
+        with torch.inference_mode(False), naming_option(_OPTION):
+            self.program = _capture(
+                self.model,
+                self.input_shape,
+                device=self.device,
+                output=self.output,
+                smooth=self.smooth,
+            )
+        return self
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        return tuple(layer.name for layer in self.program.layers)
+
+    cuts = renamed("captured.cuts", "captured.layers")
+
+    def __call__(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            return self.program(x)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the stages as they are, and the model by its own rules."""
+        parts = parts_of(self.program.to("cpu"))
+        about = self.model, self.input_shape, self.output, self.wanted
+        return _unpickled, (*about, join(parts), self.smooth)
+
+    def __repr__(self) -> str:
+        shapes = f"{self.input_shape} -> {self.program.output_shape}"
+        left_out = f", final {self.program.stripped} left out" if self.program.stripped else ""
+        kind = type(self.model).__name__
+        return f"Captured({kind}, {shapes}, layers {self.layers}{left_out}, on {self.device})"
+
+
+def _unpickled(
+    model: nn.Module,
+    input_shape: tuple[int, ...],
+    output: Output,
+    device: str | torch.device,
+    block: Block,
+    smooth: bool = False,
+) -> Captured:
+    captured = object.__new__(Captured)
+    captured.model, captured.input_shape, captured.output = model, input_shape, output
+    captured.smooth = smooth
+    captured.device, captured.wanted = device_of(device), device
+    captured.program = load(block).to(captured.device)
+    return captured
+
+
+def _shape_of(input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    try:
+        return tuple(int(size) for size in input_shape)
+    except (TypeError, ValueError):
+        raise TypeError(
+            "input_shape must be the shape of one input without the batch, such as (2,) or "
+            f"(1, 28, 28), not {input_shape!r}"
+        ) from None
+
+
+def capture(
+    model: nn.Module | str | os.PathLike[str],
+    input_shape: tuple[int, ...],
+    *,
+    output: Output = None,
+    device: str | torch.device = "auto",
+    smooth: bool = False,
+) -> Captured:
+    """A network as ``partition`` sees it: its operations, and a copy of its weights in float64.
+
+    Capturing a model shows whether it can be partitioned before there is a domain, which
+    non-linearities it has, and what it computes in float64. ``partition`` and ``sweep`` take a
+    captured network in place of its model, and use the model as it is at that moment, never as it
+    was when it was captured. Capturing a model first saves no time: captures are cached as long as
+    the model lives, so that a second partition only reads its weights.
+
+    model: any ``nn.Module`` of continuous piecewise-linear operations, in eval mode, which is not
+    changed; or the path of a file for ``load_model``. input_shape: of one input, without the batch.
+    output, device: as for ``partition``. smooth: whether the model may have smooth functions such
+    as GELU, which ``partition(captured, domain, smooth=1e-3)`` and ``sweep`` replace.
+
+    >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
+    >>> captured = capture(model, (2,), device="cpu")
+    >>> captured
+    Captured(Sequential, (2,) -> (1,), layers ('1',), on cpu)
+    >>> _ = model[0].weight.data.mul_(2)
+    >>> captured(torch.ones(1, 2)).equal(captured.update()(torch.ones(1, 2)))
+    False
+    """
+    network = loaded(model)
+    if not isinstance(network, nn.Module):
+        raise TypeError(f"model must be an nn.Module, not {instead_of(model)}")
+    check_output(output)
+    if not isinstance(smooth, bool):
+        raise TypeError(
+            f"smooth is {smooth!r}: give True to allow smooth functions; the error that outputs "
+            "may have is for partition(captured, domain, smooth=1e-3)"
+        )
+    return Captured(network, input_shape, output, device, smooth)
+
+
+def model_of(
+    model: Any, output: Output, device: str | torch.device
+) -> tuple[Any, Output, str | torch.device]:
+    """The model of a captured network, with the output and the device for which it was captured.
+
+    A model may also be given as the path of the file that it is loaded from.
+    """
+    if not isinstance(model, Captured):
+        return loaded(model), output, device
+    if output is not None:
+        raise TypeError("output= is for a model: a captured network has its own")
+    return model.model, model.output, model.wanted if device == "auto" else device
+
+
+Model = nn.Module | Captured | str | os.PathLike[str]
+
+
+class Options(TypedDict, total=False):
+    """What ``partition`` and ``sweep`` take, whatever they return."""
+
+    output: Output
+    device: str | torch.device
+    memory: float | str | None
+    max_regions: float | None
+    names: Sequence[str] | None
+    progress: bool

@@ -1,0 +1,603 @@
+"""Regions in files for other programs: GeoJSON, PLY, VTK and Parquet."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from operator import itemgetter
+from pathlib import PurePath
+from typing import IO, Any, BinaryIO, Literal
+from xml.sax.saxutils import quoteattr
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from tqdm import tqdm
+
+from splinecam._util.files import opened
+from splinecam._util.progress import progress_bar
+from splinecam._util.text import optional
+from splinecam.errors import FileError, SplineCamError
+from splinecam.questions.boundary import output_of
+from splinecam.questions.measures import (
+    MOST_OUTPUTS,
+    centroid_values,
+    largest_outputs,
+    last_layers,
+    measures,
+)
+from splinecam.questions.partition_data import PartitionData
+
+Columns = Sequence[str] | Literal["all"]
+
+_USUAL = ("class", "area", "layer")
+_MEASURES = ("perimeter", "diameter", "eccentricity", "slope_spectral", "slope_frobenius")
+
+
+def region_columns(part: PartitionData, columns: Columns | None) -> dict[str, NDArray[Any]]:
+    """The chosen columns by name, (F,) each; only what they need is computed.
+
+    columns: names of columns of ``part.table()``, and ``"layer"``, the last layer that bounds a
+    region, and ``"piece"``, its piece of ``part.merged()``. By default ``class``, ``area`` and
+    ``layer``; ``"all"`` for all of them.
+
+    >>> import splinecam as sc
+    >>> part = sc.partition(torch.nn.ReLU(), sc.Domain.box(-1, 1), progress=False)
+    >>> region_columns(part, ["vertices", "layer"])
+    {'vertices': array([4, 4, 4, 4]), 'layer': array([0, 0, 0, 0])}
+    """
+    known = column_names(part)
+    names = _USUAL if columns is None else known if columns == "all" else columns
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f'columns must be a list of names, or "all", not {columns!r}')
+    wrong = next((name for name in names if name not in known), None)
+    if wrong is not None:
+        raise ValueError(f"there is no column {wrong!r}; the columns are {', '.join(known)}")
+    source = _Source(part)
+    with torch.no_grad():
+        return {name: to_numpy(source.column(name)) for name in names}
+
+
+def column_names(part: PartitionData) -> tuple[str, ...]:
+    """The names of all columns."""
+    count = int(part.values.shape[1])
+    kinds = ("output",) if part.smoothing is None else ("output", "bound")
+    shown = range(count if count <= MOST_OUTPUTS else 0)
+    outputs = (f"{kind}_{k}" for kind in kinds for k in shown)
+    return (*_USUAL, "vertices", *_MEASURES, "centroid_u", "centroid_v", "piece", *outputs)
+
+
+@dataclass
+class _Source:
+    """Where columns come from; what several of them need is computed once."""
+
+    part: PartitionData
+
+    @cached_property
+    def values(self) -> Tensor:
+        return centroid_values(self.part)
+
+    @cached_property
+    def measures(self) -> dict[str, Tensor]:
+        return measures(self.part)
+
+    def column(self, name: str) -> Tensor:
+        """One column, (F,)."""
+        part = self.part
+        if name.startswith("output_"):
+            return self.values[:, int(name.removeprefix("output_"))]
+        if name.startswith("bound_"):
+            return part.region_bounds[:, int(name.removeprefix("bound_"))]
+        match name:
+            case "class":
+                return largest_outputs(self.values)
+            case "area":
+                return part.areas
+            case "layer":
+                return last_layers(part)
+            case "vertices":
+                return part.num_corners
+            case "centroid_u":
+                return part.centroids[:, 0]
+            case "centroid_v":
+                return part.centroids[:, 1]
+            case "piece":
+                return part.merged().labels
+        return self.measures[name]
+
+
+def class_names(part: PartitionData) -> list[str] | None:
+    """The names of the classes as a list, if there are any."""
+    return None if part.names is None else list(part.names)
+
+
+def to_numpy(tensor: Tensor) -> NDArray[Any]:
+    """A tensor of any device as a contiguous array."""
+    return np.ascontiguousarray(tensor.detach().cpu().numpy())
+
+
+Heights = int | Sequence[int] | None
+Space = Literal["plane", "input"]
+
+
+@dataclass(frozen=True)
+class Surface:
+    """V points in space and F polygons between them.
+
+    points: (V, 3) float64; offsets: (F + 1,) the place in ``corners`` where each polygon begins;
+    corners: (H,) indices of points, counter-clockwise seen from above; point_data: columns with V
+    rows, the layer of each vertex and the outputs there; cell_data: columns with F rows.
+    """
+
+    points: NDArray[np.float64]
+    offsets: NDArray[np.int64]
+    corners: NDArray[np.int64]
+    point_data: dict[str, NDArray[Any]]
+    cell_data: dict[str, NDArray[Any]]
+
+
+def surface_of(
+    part: PartitionData, output: Heights, space: Space, columns: Columns | None
+) -> Surface:
+    """The surface of a partition.
+
+    output: the output that is the height, None for a flat surface, or three outputs that are the
+    coordinates. space: the coordinates below the heights. columns: of the regions.
+    """
+    values = to_numpy(part.values)
+    outputs = {f"output_{k}": values[:, k] for k in range(values.shape[1])}
+    if len(outputs) > MOST_OUTPUTS:
+        outputs = {"outputs": values}
+    regions = np.arange(len(part))
+    return Surface(
+        points=_points(part, output, space),
+        offsets=to_numpy(part.face_offsets),
+        corners=to_numpy(part.face_vertices),
+        point_data={"layer": to_numpy(part.vertex_layer), **outputs},
+        cell_data={"region": regions, **region_columns(part, columns)},
+    )
+
+
+def _points(part: PartitionData, output: Heights, space: Space) -> NDArray[np.float64]:
+    """Where the vertices are in space, (V, 3)."""
+    if space not in ("plane", "input"):
+        raise ValueError(f"space is {space!r}; choose 'plane' or 'input'")
+    if output is not None and not isinstance(output, int | np.integer):
+        return _image(part, output)
+    points = np.zeros((part.mesh.num_vertices, 3))
+    if space == "plane":
+        points[:, :2] = to_numpy(part.vertices)
+    else:
+        dim = part.domain.dim
+        if dim > 3:
+            raise SplineCamError(
+                f"The model has {dim} inputs, and points of a file have three coordinates. Leave "
+                "space='input' out, for plane coordinates."
+            )
+        if dim == 3 and output is not None:
+            raise SplineCamError(
+                "The points of a network with 3 inputs have no room for a height: leave output= or "
+                "space='input' out."
+            )
+        points[:, :dim] = to_numpy(part.domain.embed(part.vertices).reshape(-1, dim))
+    if output is not None:
+        points[:, 2] = to_numpy(part.values[:, output_of(part, int(output))])
+    return points
+
+
+def _image(part: PartitionData, output: Any) -> NDArray[np.float64]:
+    """Three outputs as coordinates."""
+    try:
+        which = [output_of(part, k) for k in output]
+    except TypeError:
+        raise TypeError(f"output must be a number, three of them or None, not {output!r}") from None
+    if len(which) != 3:
+        raise ValueError(f"output must be one output or three, not {len(which)} of them")
+    return to_numpy(part.values[:, which])
+
+
+_BLOCK = 1 << 15  # regions that are written at a time
+
+
+def to_geojson(
+    part: PartitionData,
+    path: str | os.PathLike[str] | BinaryIO,
+    *,
+    columns: Columns | None = None,
+    progress: bool = True,
+) -> None:
+    """Write the regions as polygons to a GeoJSON file, which appears when it is complete.
+
+    Each region is a feature: its number is ``id`` and the property ``region``, its outline is
+    closed and counter-clockwise. Coordinates are plane coordinates of the domain, not longitude and
+    latitude, which programs for maps expect: tell them that there is no coordinate system. All
+    numbers read back as the same float64. A number that is not finite becomes ``null``. The member
+    ``splinecam`` of the collection has the names of the layers and of the classes.
+
+    path: the file, conventionally ``.geojson``. columns: the properties, by default ``class``,
+    ``area`` and ``layer`` (the last layer that bounds the region, as an index); names of columns of
+    ``part.table()``, ``layer``, ``piece`` (of ``part.merged()``), or ``"all"``. If the classes have
+    names, ``class_name`` goes with ``class``. progress: show a progress bar in interactive use.
+
+    >>> import io, splinecam as sc, torch
+    >>> part = sc.partition(torch.nn.ReLU(), sc.Domain.box(0, 1), progress=False)
+    >>> file = io.BytesIO()
+    >>> part.to_geojson(file, columns=["area"])
+    >>> collection = json.loads(file.getvalue())
+    >>> collection["features"][0]["properties"]
+    {'region': 0, 'area': 1.0}
+    >>> collection["features"][0]["geometry"]["coordinates"]
+    [[[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.0, 0.0]]]
+    """
+    found = region_columns(part, columns)
+    names = class_names(part)
+    about = {"coordinates": "plane", "layers": part.layers, "names": names}
+    vertex, offsets = to_numpy(part.face_vertices), to_numpy(part.face_offsets)
+    template = _template(found, names)
+    total = part.mesh.num_vertices + len(part)
+    with opened(path) as file, progress_bar(total, " rows", progress) as bar:
+        head = f'{{"type":"FeatureCollection","splinecam":{json.dumps(about)},"features":['
+        file.write(head.encode())
+        texts = _vertex_texts(to_numpy(part.vertices), bar)
+        for first in range(0, len(part), _BLOCK):
+            last = min(first + _BLOCK, len(part))
+            heads = _heads(template, found, names, first, last)
+            text = _features(heads, texts, vertex, offsets[first : last + 1])
+            file.write(text.encode() if first else text[1:].encode())  # no comma before the first
+            bar.update(last - first)
+        file.write(b"\n]}\n")
+
+
+def _vertex_texts(uv: NDArray[Any], bar: tqdm[Any]) -> NDArray[Any]:
+    """The coordinates of each vertex as text with a comma, (V,); each one is written only once."""
+    texts = np.empty(len(uv), dtype=object)
+    for first in range(0, len(uv), _BLOCK):
+        u, v = uv[first : first + _BLOCK].T.tolist()
+        texts[first : first + _BLOCK] = [*map("[%r,%r],".__mod__, zip(u, v, strict=True))]
+        bar.update(len(u))
+    return texts
+
+
+def _template(columns: dict[str, NDArray[Any]], names: list[str] | None) -> str:
+    """What stands before the coordinates of a region, with places for its numbers."""
+    keys = ["region"]
+    for name in columns:
+        keys += ["class", "class_name"] if name == "class" and names else [name]
+    properties = ",".join(f"{json.dumps(key)}:%s" for key in keys)
+    return (
+        f',\n{{"type":"Feature","id":%s,"properties":{{{properties}}},'
+        '"geometry":{"type":"Polygon","coordinates":[['
+    )
+
+
+def _heads(
+    template: str,
+    columns: dict[str, NDArray[Any]],
+    names: list[str] | None,
+    first: int,
+    last: int,
+) -> list[str]:
+    """The template with the numbers of the regions first, ..., last - 1."""
+    numbers = range(first, last)
+    cells: list[Any] = [numbers, numbers]
+    for name, column in columns.items():
+        block = column[first:last]
+        cells.append(_json_numbers(block))
+        if name == "class" and names:
+            quoted = np.array([json.dumps(each) for each in names], dtype=object)
+            cells.append(quoted[block].tolist())
+    return list(map(template.__mod__, zip(*cells, strict=True)))
+
+
+def _json_numbers(column: NDArray[Any]) -> list[Any]:
+    """The numbers of a column, ``null`` where they are not finite; %s writes floats exactly."""
+    if column.dtype.kind != "f" or np.isfinite(column).all():
+        return column.tolist()  # type: ignore[no-any-return]
+    return np.where(np.isfinite(column), column.astype(object), "null").tolist()  # type: ignore[no-any-return]
+
+
+def _features(
+    heads: list[str], texts: NDArray[Any], vertex: NDArray[Any], offsets: NDArray[Any]
+) -> str:
+    """The features of a block of regions.
+
+    heads: the text before the coordinates of each region; texts: of all vertices; vertex: the
+    vertices of all regions; offsets: where those of each region of the block begin.
+
+    A region is a row of texts: its head, its vertices, the first vertex again without a comma, and
+    what closes the feature. All rows are put together by index, and joined at once.
+    """
+    counts, start = np.diff(offsets), offsets[:-1] - offsets[0]
+    corners = texts[vertex[offsets[0] : offsets[-1]]]
+    ends = np.cumsum(counts + 3)
+    row = np.full(ends[-1], "]]}}", dtype=object)
+    row[ends - 3 - counts] = heads
+    row[np.arange(len(corners)) + np.repeat(3 * np.arange(len(counts)) + 1, counts)] = corners
+    row[ends - 2] = [*map(itemgetter(slice(-1)), corners[start].tolist())]
+    return "".join(row.tolist())
+
+
+_RECORDS = 1 << 17  # regions or vertices that are written at a time
+_MOST = 255  # corners of a polygon whose number fits into a byte
+
+# The types of a PLY file, by those of numpy.
+_TYPES = {"f8": "double", "i4": "int", "u1": "uchar"}
+
+
+def to_ply(
+    part: PartitionData,
+    path: str | os.PathLike[str] | BinaryIO,
+    *,
+    output: Heights = None,
+    space: Space = "plane",
+    columns: Columns | None = None,
+    progress: bool = True,
+) -> None:
+    """Write the regions as polygons in space to a binary PLY file, which appears when complete.
+
+    Coordinates and other fractions are float64. Vertices have ``layer`` and, of up to 16 outputs,
+    ``output_0``, ...; faces have ``region`` and the chosen columns.
+
+    path: the file, conventionally ``.ply``. output: the output that is the height z, by default
+    none: z = 0; or three outputs that are the coordinates x, y and z. space: ``"plane"`` for the
+    plane coordinates of the domain as x and y, or ``"input"`` for the inputs themselves, of a
+    network with two or three of them. columns: the numbers of each region, as for ``to_geojson``.
+    progress: show a progress bar in interactive use.
+
+    >>> import io, splinecam as sc, torch
+    >>> part = sc.partition(torch.nn.ReLU(), sc.Domain.box(-1, 1), progress=False)
+    >>> file = io.BytesIO()
+    >>> part.to_ply(file, output=0)
+    >>> file.getvalue().splitlines()[2]
+    b'element vertex 9'
+    """
+    found = surface_of(part, output, space, columns)
+    # A property of a vertex is one number: an array of more than 16 outputs is left out.
+    point_data = {name: x for name, x in found.point_data.items() if x.ndim == 1}
+    vertices = _fields(dict(zip("xyz", found.points.T, strict=True)) | point_data)
+    faces = _fields(found.cell_data)
+    count_type = "u1" if int(np.diff(found.offsets).max()) <= _MOST else "i4"
+    header = [
+        "ply",
+        "format binary_little_endian 1.0",
+        f"element vertex {len(found.points)}",
+        *(f"property {_TYPES[kind]} {name}" for name, (kind, _) in vertices.items()),
+        f"element face {len(part)}",
+        f"property list {_TYPES[count_type]} int vertex_indices",
+        *(f"property {_TYPES[kind]} {name}" for name, (kind, _) in faces.items()),
+        "end_header",
+    ]
+    total = len(found.points) + len(part)
+    with opened(path) as file, progress_bar(total, " rows", progress) as bar:
+        file.write("\n".join([*header, ""]).encode())
+        for rows, content in _vertex_blocks(vertices):
+            file.write(content)
+            bar.update(rows)
+        for rows, content in _face_blocks(found, faces, count_type):
+            file.write(content)
+            bar.update(rows)
+
+
+Fields = dict[str, tuple[str, NDArray[Any]]]
+
+
+def _fields(columns: dict[str, NDArray[Any]]) -> Fields:
+    """The type of each column in the file, and its numbers; a PLY file has no int64."""
+    return {
+        name: ("f8" if column.dtype.kind == "f" or _is_wide(column) else "i4", column)
+        for name, column in columns.items()
+    }
+
+
+def _is_wide(column: NDArray[Any]) -> bool:
+    return bool(len(column)) and not -(2**31) <= int(column.min()) <= int(column.max()) < 2**31
+
+
+def _vertex_blocks(fields: Fields) -> Iterator[tuple[int, bytes]]:
+    """The number of vertices and the bytes of each block."""
+    kind = np.dtype([(name, f"<{kind}") for name, (kind, _) in fields.items()])
+    total = len(next(iter(fields.values()))[1])
+    for first in range(0, total, _RECORDS):
+        records = np.empty(min(_RECORDS, total - first), kind)
+        for name, (_, column) in fields.items():
+            records[name] = column[first : first + _RECORDS]
+        yield len(records), records.tobytes()
+
+
+def _face_blocks(found: Surface, fields: Fields, count_type: str) -> Iterator[tuple[int, bytes]]:
+    """The number of polygons and the bytes of each block."""
+    for first in range(0, len(found.offsets) - 1, _RECORDS):
+        offsets = found.offsets[first : first + _RECORDS + 1]
+        block = {name: (kind, x[first : first + _RECORDS]) for name, (kind, x) in fields.items()}
+        yield len(offsets) - 1, _records(offsets, found.corners, block, count_type)
+
+
+def _records(
+    offsets: NDArray[Any], corners: NDArray[Any], fields: Fields, count_type: str
+) -> bytes:
+    """The records of polygons, which have different lengths.
+
+    The polygons of each number of corners are an array of records of one length, whose bytes are
+    then put in the places of these polygons.
+    """
+    counts = np.diff(offsets)
+    after = [(name, f"<{kind}") for name, (kind, _) in fields.items()]
+    kinds = {
+        k: np.dtype([("", f"<{count_type}"), ("corners", "<i4", (k,)), *after])
+        for k in np.unique(counts).tolist()
+    }
+    sizes = np.zeros(max(kinds) + 1, np.int64)
+    sizes[[*kinds]] = [kind.itemsize for kind in kinds.values()]
+    ends = np.cumsum(sizes[counts])
+    content = np.empty(ends[-1], np.uint8)
+    for k, kind in kinds.items():
+        chosen = np.flatnonzero(counts == k)
+        records = np.empty(len(chosen), kind)
+        records[kind.names[0]] = k  # type: ignore[index]
+        records["corners"] = corners[offsets[chosen, None] + np.arange(k)]
+        for name, (_, column) in fields.items():
+            records[name] = column[chosen]
+        begin = ends[chosen] - kind.itemsize
+        content[begin[:, None] + np.arange(kind.itemsize)] = records.view(np.uint8).reshape(
+            len(chosen), -1
+        )
+    return content.tobytes()
+
+
+_MOST_BYTES = 1 << 24  # that are written at a time
+
+
+def to_vtk(
+    part: PartitionData,
+    path: str | os.PathLike[str] | BinaryIO,
+    *,
+    output: Heights = None,
+    space: Space = "plane",
+    columns: Columns | None = None,
+    progress: bool = True,
+) -> None:
+    """Write the regions as polygons in space to a VTK file, which appears when it is complete.
+
+    Points have ``layer`` and the outputs: ``output_0``, ..., or of more than 16 one array
+    ``outputs``; cells have ``region`` and the chosen columns.
+
+    path: the file. ``.vtp`` is VTK's XML format for polygons, with binary arrays, which is also
+    written to an open file; ``.vtk`` is its older format, for programs that read no other.
+    output, space, columns, progress: as for ``to_ply``.
+
+    >>> import io, splinecam as sc, torch
+    >>> part = sc.partition(torch.nn.ReLU(), sc.Domain.box(-1, 1), progress=False)
+    >>> file = io.BytesIO()
+    >>> part.to_vtk(file, output=0, columns=["area", "slope_spectral"])
+    >>> b'NumberOfPolys="4"' in file.getvalue()
+    True
+    """
+    suffix = PurePath(path).suffix if isinstance(path, str | os.PathLike) else ".vtp"
+    if suffix.lower() not in _FORMATS:
+        raise FileError(f"{path} ends in neither .vtp nor .vtk, which VTK reads as polygons.")
+    found = surface_of(part, output, space, columns)
+    pieces = list(_FORMATS[suffix.lower()](found))
+    total = sum(len(each) if isinstance(each, bytes) else each.nbytes for each in pieces)
+    with opened(path) as file, progress_bar(total, "B", progress) as bar:
+        for each in pieces:
+            for size in _written(file, each):
+                bar.update(size)
+
+
+def _written(file: IO[bytes], piece: bytes | NDArray[Any]) -> Iterator[int]:
+    """Write text or an array, and yield the number of bytes of each step."""
+    flat = piece if isinstance(piece, bytes) else piece.reshape(-1).view(np.uint8).data
+    for first in range(0, len(flat), _MOST_BYTES):
+        block = flat[first : first + _MOST_BYTES]
+        file.write(block)
+        yield len(block)
+
+
+# -- the XML format -------------------------------------------------------------------------------
+
+
+def _xml(found: Surface) -> Iterator[bytes | NDArray[Any]]:
+    """A .vtp file: a description in XML, and then the arrays, each after its number of bytes."""
+    arrays: list[NDArray[Any]] = []
+    place = 0
+
+    def described(columns: Mapping[str, NDArray[Any]]) -> str:
+        nonlocal place
+        lines = []
+        for name, column in columns.items():
+            kind, title = ("Float64", "<f8") if column.dtype.kind == "f" else ("Int64", "<i8")
+            width = f' NumberOfComponents="{column.shape[1]}"' if column.ndim > 1 else ""
+            lines.append(
+                f'<DataArray type="{kind}" Name={quoteattr(name)}{width} format="appended" '
+                f'offset="{place}"/>'
+            )
+            arrays.append(np.ascontiguousarray(column, title))
+            place += 8 + arrays[-1].nbytes
+        return "\n".join(lines)
+
+    sections = [
+        ("PointData", found.point_data),
+        ("CellData", found.cell_data),
+        ("Points", {"Points": found.points}),
+        ("Polys", {"connectivity": found.corners, "offsets": found.offsets[1:]}),
+    ]
+    body = "\n".join(f"<{name}>\n{described(columns)}\n</{name}>" for name, columns in sections)
+    yield (
+        '<?xml version="1.0"?>\n<VTKFile type="PolyData" version="1.0" byte_order="LittleEndian" '
+        f'header_type="UInt64">\n<PolyData>\n<Piece NumberOfPoints="{len(found.points)}" '
+        f'NumberOfVerts="0" NumberOfLines="0" NumberOfStrips="0" '
+        f'NumberOfPolys="{len(found.offsets) - 1}">\n{body}\n</Piece>\n</PolyData>\n'
+        '<AppendedData encoding="raw">\n_'
+    ).encode()
+    for array in arrays:
+        yield np.array([array.nbytes], "<u8")
+        yield array
+    yield b"\n</AppendedData>\n</VTKFile>\n"
+
+
+# -- the older format -----------------------------------------------------------------------------
+
+
+def _legacy(found: Surface) -> Iterator[bytes | NDArray[Any]]:
+    """A .vtk file: lines of text, each followed by an array in the order of bytes of a network."""
+    faces = len(found.offsets) - 1
+    yield b"# vtk DataFile Version 3.0\nregions by SplineCam\nBINARY\nDATASET POLYDATA\n"
+    yield f"POINTS {len(found.points)} double\n".encode()
+    yield found.points.astype(">f8")
+    # Each polygon is the number of its corners, and then the corners.
+    cells = np.empty(faces + len(found.corners), ">i4")
+    begin = found.offsets[:-1] + np.arange(faces)
+    counts = np.diff(found.offsets)
+    cells[begin] = counts
+    cells[np.arange(len(found.corners)) + np.repeat(np.arange(1, faces + 1), counts)] = (
+        found.corners
+    )
+    yield f"\nPOLYGONS {faces} {len(cells)}\n".encode()
+    yield cells
+    for title, columns in (("POINT_DATA", found.point_data), ("CELL_DATA", found.cell_data)):
+        rows = len(next(iter(columns.values())))
+        yield f"\n{title} {rows}\nFIELD FieldData {len(columns)}\n".encode()
+        for name, column in columns.items():
+            kind, title_of = (">f8", "double") if column.dtype.kind == "f" else (">i4", "int")
+            width = column.shape[1] if column.ndim > 1 else 1
+            yield f"{name} {width} {rows} {title_of}\n".encode()
+            yield column.astype(kind)
+            yield b"\n"
+
+
+_FORMATS = {".vtp": _xml, ".vtk": _legacy}
+
+
+def to_parquet(
+    part: PartitionData, path: str | os.PathLike[str] | BinaryIO, *, columns: Columns = "all"
+) -> None:
+    """Write one row per region to a Parquet file, which appears when it is complete.
+
+    The number of the region is a column of its own, ``region``, for programs that know no index;
+    if the classes have names, ``class_name`` is a categorical column.
+
+    path: the file, conventionally ``.parquet``. columns: as for ``to_geojson``, by default all.
+
+    >>> import io, pandas, splinecam as sc, torch
+    >>> part = sc.partition(torch.nn.ReLU(), sc.Domain.box(-1, 1), progress=False)
+    >>> file = io.BytesIO()
+    >>> part.to_parquet(file, columns=["area", "layer"])
+    >>> pandas.read_parquet(file).columns.tolist()
+    ['region', 'area', 'layer']
+    """
+    pyarrow = optional("pyarrow", "A Parquet file", "parquet")
+    parquet = optional("pyarrow.parquet", "A Parquet file", "parquet")
+    rows = {"region": np.arange(len(part)), **region_columns(part, columns)}
+    table = pyarrow.table(rows)
+    names = class_names(part)
+    if names is not None and "class" in rows:
+        named = pyarrow.DictionaryArray.from_arrays(
+            rows["class"].astype(np.int32), pyarrow.array(names)
+        )
+        table = table.add_column(table.column_names.index("class") + 1, "class_name", named)
+    with opened(path) as file:
+        parquet.write_table(table, file)

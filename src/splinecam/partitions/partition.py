@@ -1,0 +1,277 @@
+"""The class ``Partition``, which binds the questions about one as methods; load partitions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import torch
+from torch import nn
+
+from splinecam import plot as _plot
+from splinecam._util.arrays import Views
+from splinecam._util.deprecation import renamed
+from splinecam._util.options import device_of
+from splinecam.engine.run import Outcome, run
+from splinecam.errors import SplineCamError
+from splinecam.geometry.domain import Domain, Frame
+from splinecam.network.capture import FirstLayers
+from splinecam.network.capture.models import Output, dtype_of
+from splinecam.network.capture.reading.stages import first_layers
+from splinecam.network.model_files import instead_of
+from splinecam.network.program import Program
+from splinecam.partitions import partition_files as _files
+from splinecam.partitions.exports import to_geojson, to_parquet, to_ply, to_vtk
+from splinecam.partitions.objects import to_networkx, to_shapely
+from splinecam.questions import boundary, measures
+from splinecam.questions import class_regions as classes
+from splinecam.questions import comparison as _counts
+from splinecam.questions import neurons as _neurons
+from splinecam.questions import partition_data as attaching
+from splinecam.questions import preimage as _preimage
+from splinecam.questions import property_check as _property_check
+from splinecam.questions import sampling as _density
+from splinecam.questions import stats as _stats
+from splinecam.questions import topology as _topology
+from splinecam.questions import validate as _validate
+from splinecam.questions.measures import layer_count, regions_by_layer
+from splinecam.questions.partition_data import PartitionData, Smoothing, Unresolved
+from splinecam.questions.regions import Region
+from splinecam.questions.sampling import sample_regions
+
+if TYPE_CHECKING:
+    from splinecam.tiles.atlas import Atlas
+    from splinecam.viewer.viewer import Viewer
+
+# long: a signature is written once for each kind of result.
+
+
+def require_module(model: object, name: str = "model") -> None:
+    """Raise a ``TypeError`` unless the model, an argument of this name, is a module."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"{name} must be an nn.Module, not {instead_of(model)}")
+
+
+def assemble(
+    model: nn.Module | None,
+    program: Program,
+    domain: Domain,
+    outcome: Outcome,
+    *,
+    output: Output = None,
+    names: Sequence[str] | None = None,
+    dtype: torch.dtype = torch.float32,
+    smoothing: Smoothing | None = None,
+) -> Partition:
+    """The partition from the outcome of a run of the engine.
+
+    dtype: that of the model, which is needed where the model itself is missing. smoothing: what was
+    replaced in the model, whose smooth functions the program does not have.
+    """
+    part = Partition(
+        domain=domain,
+        mesh=outcome.mesh,
+        values=outcome.output,
+        value_error=outcome.error,
+        layer_errors=outcome.layer_errors,
+        unresolved=tuple(
+            Unresolved((u, v), name, ambiguity.reason)
+            for name, ambiguity in outcome.ambiguities
+            for u, v in Frame.of(domain).to_plane(ambiguity.uv).tolist()
+        ),
+        layers=tuple(layer.name for layer in program.layers),
+        stripped=program.stripped,
+        dtype=dtype if model is None else dtype_of(model),
+        output=output,
+        smoothing=smoothing,
+    )
+    part.names = names
+    part._model, part._program = model, program
+    return part
+
+
+def load(
+    path: str | os.PathLike[str] | BinaryIO,
+    *,
+    model: nn.Module | str | os.PathLike[str] | None = None,
+    output: Output = None,
+    device: str | torch.device = "cpu",
+    verify: bool = True,
+) -> Partition | Any:  # for an atlas: a union of both would ask every caller which one it is
+    """The partition in a file that ``part.save`` wrote, or the atlas in a folder.
+
+    A folder that ``sc.partition(..., store=folder)`` has made gives an ``Atlas``, of which nothing
+    is read before it is asked for. Neither holds the network. A ``FileError`` says what is wrong
+    with a file or a folder that cannot be read.
+
+    path: the name of the file, or an open file. model: the network that was partitioned, or the
+    path of its file, for the methods that need it (``patterns``, ``neurons``, ``fixed_units``,
+    ``jacobian``, ``validate``, statistics in input space); it is compared with the file. output:
+    needed again if it was a function, which a file does not hold. device: where the tensors are
+    stored. verify: check that the regions are convex, fit together and cover the domain; without
+    this check, loading takes a fraction of the time. Of an atlas, compare the checksum of every
+    array when it is first read; ``verify=False`` is for folders that nobody else writes to. Types,
+    shapes and the range of indices are always checked, and the checksums of files.
+    """
+    part: Partition | Atlas
+    if isinstance(path, str | os.PathLike) and FilePath(path).is_dir():
+        from splinecam.tiles.atlas import open_atlas
+
+        part = open_atlas(path, device_of(device), verify=verify)
+    else:
+        part = _files.read(path, Partition, device=device_of(device), verify=verify)
+    if model is not None:
+        part.attach(model, output=output)
+    return part
+
+
+def _unpickled(
+    content: bytes, model: nn.Module | None, device: str, output: Output = None
+) -> Partition:
+    part: Partition = load(
+        BytesIO(content), model=model, output=output, device=device, verify=False
+    )
+    return part
+
+
+class Partition(PartitionData, Views[Region]):
+    """A convex polygon divided into V vertices, E edges and F regions, as flat tensors.
+
+    Coordinates are plane coordinates of ``domain``. A region is a convex cell on which every unit
+    keeps one linear piece; ``merged()`` unites neighbours with equal maps. A partition is a
+    sequence of its regions: ``part[i]``, ``part[:10]``, ``for region in part``.
+
+    domain: the polygon; mesh: the subdivision, in the local coordinates of ``frame``; values:
+    (V, n_out) the output at the vertices; value_error: (n_out,) the rounding error of the output;
+    layer_errors: the rounding errors of the units of each layer; unresolved: places that float64
+    could not settle (usually none); layers: names of the non-linearities, in the order of
+    evaluation; stripped: the final softmax, sigmoid or tanh that was left out, if any; dtype: the
+    model's floating-point type; output: which of several outputs of the model this is, None if
+    there is one; smoothing: what was replaced in a model with smooth functions, None if there are
+    none.
+    """
+
+    _noun = "region"
+
+    @property
+    def regions(self) -> Partition:
+        """The partition itself, which is the sequence of its regions."""
+        return self
+
+    def _view(self, index: int) -> Region:
+        return Region(self, index)
+
+    def __contains__(self, region: object) -> bool:
+        return isinstance(region, Region) and region.partition is self
+
+    def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
+        """The number of a region; a ``ValueError`` if it belongs to another partition."""
+        if value not in self or value.index not in range(*slice(start, stop).indices(len(self))):
+            raise ValueError(f"{value!r} is not among these regions")
+        return int(value.index)
+
+    def count(self, value: Any) -> int:
+        """1 if a region belongs to this partition, else 0."""
+        return int(value in self)
+
+    def at_layer(self, layer: int | str) -> Partition:
+        """The partition after the first layers, in the order of ``layers``, exact like this one.
+
+        Its regions are those that the first layers make together, before later layers divide them.
+        Its outputs are the results of the last of these layers, as one vector; before the first
+        layer they are the inputs. It is a partition in every other respect too: it has maps,
+        statistics, pictures and files, and ``validate()`` compares it with what the model computes
+        up to that layer. Its ``model`` is the module of the first layers.
+
+        This needs the network, which is run again up to the layer. Where a network branches, layers
+        that come earlier in ``layers`` count as earlier, also those of another branch.
+
+        layer: how many layers, from 0 for the undivided domain to ``len(part.layers)``; or the name
+        of the last one. A partition of a model with smooth functions has none but the last.
+
+        >>> import splinecam as sc
+        >>> model = nn.Sequential(nn.Identity(), nn.ReLU(), nn.Hardtanh(-9, 1))
+        >>> part = sc.partition(model, Domain.box(-2, 2), progress=False)
+        >>> [len(part.at_layer(k)) for k in range(3)], len(part.at_layer("1"))
+        ([1, 4, 9], 4)
+        """
+        if self.smoothing is not None:
+            raise SplineCamError(
+                "The bounds of a model with smooth functions are about its outputs, not about its "
+                "layers. Partition the first layers as a module of their own, with smooth=..."
+            )
+        count = layer_count(self, layer)
+        model = FirstLayers(self.model, count, self.output)
+        with torch.inference_mode(False), torch.no_grad():
+            program = first_layers(self.program, count)
+            return assemble(model, program, self.domain, run(program, self.domain))
+
+    # Each of these questions is a function of a partition, in a module of its own.
+
+    attach = attaching.attach
+    decision_boundary = boundary.decision_boundary
+    level_set = boundary.level_set
+    class_regions = classes.class_regions
+    preimage = _preimage.preimage
+    check = _property_check.check
+    neurons = _neurons.neurons
+    fixed_units = _neurons.fixed_units
+    sample = sample_regions
+    density = _density.density
+    regions_by_layer = regions_by_layer
+    counts = _counts.counts
+    topology = _topology.topology
+    stats = _stats.stats
+    table = measures.table
+    validate = _validate.validate
+    plot = _plot.plot
+    plot_surface = _plot.plot_surface
+    plot_layers = _plot.plot_layers
+    plot_histograms = _plot.plot_histograms
+    save = _files.save
+    to_networkx = to_networkx
+    to_shapely = to_shapely
+    to_geojson = to_geojson
+    to_ply = to_ply
+    to_vtk = to_vtk
+    to_parquet = to_parquet
+
+    def view(self, **options: Any) -> Viewer:
+        """Open a viewer in which one points at regions and zooms without end.
+
+        options: those of ``sc.view``.
+        """
+        from splinecam.viewer.viewer import view
+
+        return view(self, **options)
+
+    def to_html(self, path: str | os.PathLike[str] | BinaryIO, **options: Any) -> None:
+        """Write a viewer as one HTML file, which opens offline.
+
+        path: the file. options: those of ``sc.to_html``.
+        """
+        from splinecam.viewer.page import to_html
+
+        to_html(self, path, **options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy in the file format; the model is pickled by its own rules."""
+        file = BytesIO()
+        self.save(file)
+        output = None if self._model is None else self.output  # else the file holds it
+        return _unpickled, (file.getvalue(), self._model, str(self.mesh.uv.device), output)
+
+    def _repr_html_(self) -> str:
+        from splinecam.plot.notebook import partition_card
+
+        return partition_card(self)
+
+    # -- earlier names ------------------------------------------------------------------------
+
+    cuts = renamed("part.cuts", "part.layers")
+    cut_errors = renamed("part.cut_errors", "part.layer_errors")
+    edge_op = renamed("part.edge_op", "part.edge_layer")
+    vertex_op = renamed("part.vertex_op", "part.vertex_layer")

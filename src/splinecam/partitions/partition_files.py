@@ -1,0 +1,361 @@
+"""The record of replaced smooth functions in the file of a partition.
+
+``about``               ``smoothing``: the layers that were replaced, each with its name, function,
+                        units and pieces, and whether regions were refined
+``smooth_tolerance``    (n_out,)
+``smooth_bounds``       (F, n_out)
+``smooth_table_0_*``    the fields of ``Tables`` of each layer that was replaced
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import astuple, fields
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from splinecam._util.files import opened, reason_of
+from splinecam._util.unpacking import PackedArrays
+from splinecam.engine.affine_maps import AffineMaps
+from splinecam.errors import FileError, SplineCamError
+from splinecam.geometry.checks import check_field, check_mesh
+from splinecam.geometry.domain import Domain
+from splinecam.geometry.subdivision import Mesh
+from splinecam.network.capture.models import Lost, Output
+from splinecam.questions.partition_data import PartitionData, Smoothing, SmoothLayer, Unresolved
+from splinecam.smooth.tables import Tables
+
+
+def smoothing_written(part: PartitionData) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What ``about`` says of the record, and its tensors; nothing if the partition is exact."""
+    record = part.smoothing
+    if record is None:
+        return {}, {}
+    layers = [astuple(layer) for layer in record.layers]
+    about = {
+        "smoothing": {"layers": layers, "refined": record.refined, "tables": list(record.tables)}
+    }
+    tensors = {"smooth_tolerance": record.tolerance, "smooth_bounds": record.region_bounds}
+    for k, table in enumerate(record.tables.values()):
+        tensors |= {_key(k, name): tensor for name, tensor in vars(table).items()}
+    return about, tensors
+
+
+def _key(table: int, name: str) -> str:
+    return f"smooth_table_{table}_{name}"
+
+
+def smoothing_read(
+    about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], floats: Callable[[str], Tensor]
+) -> Smoothing | None:
+    """The record that ``about`` and the arrays of a file describe, if there is one.
+
+    floats: gives an array of finite numbers by its name.
+    """
+    found = about.get("smoothing")
+    if found is None:
+        return None
+    layers = tuple(
+        SmoothLayer(str(name), str(function), int(units), int(pieces))
+        for name, function, units, pieces in found["layers"]
+    )
+    tensors = floats("smooth_tolerance"), floats("smooth_bounds")
+    tables = {
+        str(name): Tables(**{f.name: _array(arrays, _key(k, f.name)) for f in fields(Tables)})
+        for k, name in enumerate(found["tables"])
+    }
+    return Smoothing(*tensors, layers, bool(found["refined"]), tables)
+
+
+def _array(arrays: Mapping[str, NDArray[Any]], name: str) -> Tensor:
+    """A tensor of a table, whose levels may be infinite; numbers of pieces are whole."""
+    array = arrays[name]
+    if array.dtype.kind == "i":
+        array = array.astype(np.int64)
+    elif array.dtype != np.float64 or np.isnan(array).any():
+        raise ValueError(f"{name} is no array of numbers")
+    return torch.from_numpy(array)
+
+
+def check_smoothing(part: PartitionData) -> None:
+    """Raise an error unless the record has the shapes of the partition, and bounds."""
+    record, n = part.smoothing, int(part.values.shape[-1])
+    if record is None:
+        return
+    bounds = {"smooth_tolerance": record.tolerance, "smooth_bounds": record.region_bounds}
+    shapes: dict[str, tuple[Tensor, tuple[int, ...]]] = {
+        "smooth_tolerance": (record.tolerance, (n,)),
+        "smooth_bounds": (record.region_bounds, (part.mesh.num_faces, n)),
+    }
+    for k, table in enumerate(record.tables.values()):
+        pieces, units = table.slope.shape
+        shapes[_key(k, "levels")] = table.levels, (pieces - 1, units)
+        shapes |= {_key(k, x): (getattr(table, x), (pieces, units)) for x in ("start", "value")}
+    for name, (tensor, shape) in shapes.items():
+        if tuple(tensor.shape) != shape:
+            raise ValueError(f"{name} has shape {tuple(tensor.shape)}, not {shape}")
+    for name, tensor in bounds.items():
+        if bool((tensor < 0).any()):
+            raise ValueError(f"{name} has negative entries")
+
+
+_FORMAT = "splinecam partition"
+# Files of exact partitions are of the first version, which earlier releases read.
+_VERSION, _SMOOTH_VERSION = 1, 2
+
+Arrays = Mapping[str, NDArray[Any]]
+P = TypeVar("P", bound=PartitionData)
+
+
+def _mesh_key(name: str) -> str:
+    """The name in files of a field of ``Mesh``, which the format calls by an earlier word."""
+    return f"mesh_{name.replace('layer', 'op')}"
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+def save(part: PartitionData, path: str | os.PathLike[str] | BinaryIO) -> None:
+    """Write everything but the network to a file (conventionally .npz) that ``sc.load`` reads.
+
+    The file holds plain arrays (``numpy.load`` reads them) and appears only when it is complete.
+
+    >>> import splinecam as sc, tempfile
+    >>> net = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+    >>> part = sc.partition(net, sc.Domain.box(-1, 1), progress=False)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     part.save(f"{folder}/regions.npz")
+    ...     again = sc.load(f"{folder}/regions.npz")
+    >>> len(again) == len(part)
+    True
+    """
+    arrays = _arrays(part)
+    with opened(path) as file:
+        np.savez(file, **arrays)
+
+
+def _arrays(part: PartitionData) -> dict[str, Any]:
+    domain = part.domain
+    smooth, smooth_tensors = smoothing_written(part)
+    about = {
+        "format": _FORMAT,
+        "version": _SMOOTH_VERSION if smooth else _VERSION,
+        "input_shape": domain.input_shape,
+        "cuts": part.layers,
+        "stripped": part.stripped,
+        "dtype": str(part.dtype).removeprefix("torch."),
+        "unresolved": part.unresolved,
+        "output": output_written(part.output),
+        "names": part.names,
+        **smooth,
+    }
+    tensors = {f"domain_{name}": getattr(domain, name) for name in ("origin", "basis", "corners")}
+    tensors |= {_mesh_key(name): tensor for name, tensor in vars(part.mesh).items()}
+    tensors |= {f"maps_{name}": tensor for name, tensor in vars(part.maps).items()}
+    tensors |= {"values": part.values, "value_error": part.value_error}
+    tensors |= {f"cut_error_{k}": part.layer_errors[name] for k, name in enumerate(part.layers)}
+    tensors |= smooth_tensors
+    arrays = {name: narrow(tensor.cpu().numpy()) for name, tensor in tensors.items()}
+    return {"about": np.frombuffer(json.dumps(about).encode(), np.uint8), **arrays}
+
+
+def output_written(output: Output) -> Any:
+    """The selected output as JSON; only the name of a function is written."""
+    if isinstance(output, Lost) or callable(output):
+        return {"function": str(getattr(output, "name", getattr(output, "__name__", output)))}
+    return output
+
+
+def narrow(array: NDArray[Any]) -> NDArray[Any]:
+    """Integers in the smallest type that holds them all."""
+    if array.dtype.kind != "i":
+        return array
+    low, high = int(array.min(initial=0)), int(array.max(initial=0))
+    return array.astype(np.result_type(np.min_scalar_type(low), np.min_scalar_type(-high - 1)))
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def read(
+    path: str | os.PathLike[str] | BinaryIO,
+    kind: type[P],
+    *,
+    device: torch.device,
+    verify: bool = True,
+) -> P:
+    """The partition in a file; a ``FileError`` says what is wrong with a file that holds none.
+
+    kind: the class of the result. device: where its tensors are stored. verify: also check that the
+    regions fit together and cover the domain. Checksums, types, shapes and the range of indices are
+    always checked, so that no index is out of bounds.
+    """
+    if not isinstance(path, str | os.PathLike):
+        return _moved(_read(path, "The file", kind, verify), device)
+    try:
+        with Path(path).open("rb") as file:
+            return _moved(_read(file, str(path), kind, verify), device)
+    except FileNotFoundError:
+        raise FileError(f"There is no file {path}.") from None
+    except FileError:
+        raise
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {reason_of(error)}.") from None
+
+
+def _moved(part: P, device: torch.device) -> P:
+    """The partition with its tensors moved to a device; the domain stays where it is."""
+    part.mesh = part.mesh.to(device)
+    part.values, part.value_error = part.values.to(device), part.value_error.to(device)
+    part.layer_errors = {name: error.to(device) for name, error in part.layer_errors.items()}
+    part.maps = AffineMaps(*(tensor.to(device) for tensor in vars(part.maps).values()))
+    part.smoothing = part.smoothing and part.smoothing.to(device)
+    return part
+
+
+def _read(file: BinaryIO, name: str, kind: type[P], verify: bool) -> P:
+    try:
+        arrays, about = _contents(file, name)
+        part = _assembled(arrays, about, kind)
+        check_arrays(part)
+        _check_maps(part)
+        if verify:
+            _check_mesh(part)
+        return part
+    except FileError:
+        raise
+    except (EOFError, zipfile.BadZipFile, OSError, RuntimeError) as error:
+        raise FileError(
+            f"{name} is truncated or damaged ({error}). Save the partition again."
+        ) from error
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, SplineCamError) as error:
+        what = f"there is no {error}" if isinstance(error, KeyError) else str(error)
+        raise FileError(f"{name} is damaged: {what}. Compute the partition again.") from error
+
+
+def _contents(file: BinaryIO, name: str) -> tuple[Arrays, dict[str, Any]]:
+    """The arrays of a file, each read when it is used, and the description in ``about``."""
+    foreign = FileError(f"{name} is not a partition saved by SplineCam (part.save).")
+    if file.read(4) != b"PK\x03\x04":
+        raise foreign
+    arrays = PackedArrays(file, name)
+    about = json.loads(arrays.text("about")) if "about" in arrays else None
+    if not isinstance(about, dict) or about.get("format") != _FORMAT:
+        raise foreign
+    if about.get("version") not in (_VERSION, _SMOOTH_VERSION):
+        raise FileError(
+            f"{name} has version {about.get('version')} of the format; this SplineCam reads "
+            f"versions {_VERSION} and {_SMOOTH_VERSION}. Install a newer splinecam to read it."
+        )
+    return arrays, about
+
+
+def _assembled(arrays: Arrays, about: Mapping[str, Any], kind: type[P]) -> P:
+    """The partition that consists of the given arrays."""
+    layers = tuple(map(str, about["cuts"]))
+    domain = Domain(
+        origin=_floats(arrays, "domain_origin"),
+        basis=_floats(arrays, "domain_basis"),
+        corners=_floats(arrays, "domain_corners"),
+        input_shape=tuple(about["input_shape"]),
+    )
+    mesh = Mesh(
+        uv=_floats(arrays, "mesh_uv"),
+        **{f.name: _whole(arrays, _mesh_key(f.name)) for f in fields(Mesh) if f.name != "uv"},
+    )
+    part = kind(
+        domain=domain,
+        mesh=mesh,
+        values=_floats(arrays, "values"),
+        value_error=_floats(arrays, "value_error"),
+        layer_errors={name: _floats(arrays, f"cut_error_{k}") for k, name in enumerate(layers)},
+        unresolved=tuple(
+            Unresolved((u, v), layer, why) for (u, v), layer, why in about["unresolved"]
+        ),
+        layers=layers,
+        stripped=about["stripped"],
+        dtype=dtype_named(about["dtype"]),
+        output=output_read(about.get("output")),
+        smoothing=smoothing_read(about, arrays, lambda name: _floats(arrays, name)),
+    )
+    part.maps = AffineMaps(*(_floats(arrays, f"maps_{f.name}") for f in fields(AffineMaps)))
+    part.names = about.get("names")
+    return part
+
+
+def output_read(written: Any) -> Output:
+    """The selected output that JSON stands for."""
+    if isinstance(written, dict):
+        return Lost(str(written["function"]))
+    if written is None or (isinstance(written, (int, str)) and not isinstance(written, bool)):
+        return written
+    raise ValueError(f"{written!r} does not name an output")
+
+
+def _floats(arrays: Arrays, name: str) -> Tensor:
+    array = arrays[name]
+    if array.dtype != np.float64:
+        raise ValueError(f"{name} is {array.dtype}, not float64")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} has entries that are not finite")
+    return torch.from_numpy(array)
+
+
+def _whole(arrays: Arrays, name: str) -> Tensor:
+    array = arrays[name]
+    if array.dtype.kind != "i":
+        raise ValueError(f"{name} is {array.dtype}, not whole numbers")
+    return torch.from_numpy(array.astype(np.int64))
+
+
+def dtype_named(name: str) -> torch.dtype:
+    """A floating-point type by its name."""
+    dtype = getattr(torch, name)
+    if not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise ValueError(f"{name} is not a floating-point type")
+    return dtype
+
+
+def check_arrays(part: PartitionData) -> None:
+    """Raise an error unless the arrays but the maps have matching shapes, and indices in range."""
+    mesh, n = part.mesh, part.values.shape[-1]
+    units = [int(part.layer_errors[name].shape[0]) for name in part.layers]
+    for name, tensor in vars(mesh).items():
+        try:
+            check_field(mesh, name, tensor, units)
+        except ValueError as error:
+            raise ValueError(f"{_mesh_key(name)} {error}") from None
+    _check_shape("values", part.values, (mesh.num_vertices, n))
+    _check_shape("value_error", part.value_error, (n,))
+    if not bool(torch.stack(part.values.aminmax()).isfinite().all()):
+        raise ValueError("values has entries that are not finite")
+    check_smoothing(part)
+
+
+def _check_maps(part: PartitionData) -> None:
+    F, n = part.mesh.num_faces, part.values.shape[-1]
+    shapes = {"anchor": (F, 2), "value": (F, n), "weight": (F, n, 2), "error": (F,)}
+    for name, shape in shapes.items():
+        _check_shape(f"maps_{name}", getattr(part.maps, name), shape)
+
+
+def _check_shape(name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
+    if tuple(tensor.shape) != shape:
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)}, not {shape}")
+
+
+def _check_mesh(part: PartitionData) -> None:
+    """Raise an error unless the regions cover the domain once; unresolved places are excused."""
+    trusted = torch.full((part.mesh.num_faces,), not part.unresolved)
+    area = part.domain.area / part.frame.scale**2
+    for check in check_mesh(part.mesh, area, trusted):
+        if not check.ok:
+            raise ValueError(f"the mesh fails a check: {str(check).removeprefix('FAIL ')}")

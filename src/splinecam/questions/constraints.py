@@ -1,0 +1,453 @@
+"""Linear constraints on outputs, and the cells of regions on which they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from splinecam._util.arrays import blocks_of, following, lengths, take
+from splinecam._util.backend import backend_of
+from splinecam._util.options import as_float64
+from splinecam._util.tolerances import EPS, SAFETY
+from splinecam.arrangement.crossings import Functions
+from splinecam.arrangement.refine import refine
+from splinecam.arrangement.refinement import Refinement, unrefined
+from splinecam.arrangement.zero_sets import Overlay, overlay
+from splinecam.errors import SplineCamError
+from splinecam.files.properties import Conjunction, OutputCondition, Property
+from splinecam.geometry.convex import ConvexPolygons, joined
+from splinecam.geometry.subdivision import Mesh
+from splinecam.questions.certainty import Band, band_of
+from splinecam.questions.partition_data import PartitionData
+
+OUTSIDE, UNDECIDED, INSIDE = -1, 0, 1
+
+_BLOCK = 1 << 22  # numbers in a block
+
+
+def condition_of(A: Any, b: Any) -> OutputCondition:
+    """The condition that arguments ``A, b`` of ``part.preimage`` describe."""
+    if isinstance(A, Property):
+        raise TypeError("a Property has boxes of inputs, too: use part.check, or its .condition")
+    if b is not None:
+        if isinstance(A, OutputCondition | Conjunction):
+            raise TypeError("a condition has its own limits: leave out b")
+        rows, limits = as_float64(A, "A"), as_float64(b, "b")
+        return disjunction([_conjunction(rows, limits)])
+    if isinstance(A, OutputCondition):
+        return A
+    if isinstance(A, Conjunction):
+        return disjunction([A])
+    try:
+        pairs = [x if isinstance(x, Conjunction) else _conjunction(*_pair(x)) for x in A]
+    except (TypeError, ValueError):
+        raise TypeError(
+            "give A and b, an OutputCondition, or a list of pairs (A, b) of which one must hold"
+        ) from None
+    if not pairs:
+        raise ValueError("the list of pairs (A, b) is empty")
+    return disjunction(pairs)
+
+
+def _pair(given: Any) -> tuple[Tensor, Tensor]:
+    A, b = given
+    return as_float64(A, "A"), as_float64(b, "b")
+
+
+def _conjunction(A: Tensor, b: Tensor) -> Conjunction:
+    A = A[None] if A.dim() == 1 else A
+    if A.dim() != 2:
+        raise SplineCamError(
+            f"A has shape {tuple(A.shape)}; give (m, n_out), a row for each limit."
+        )
+    b = b.reshape(1).expand(A.shape[0]) if b.numel() == 1 else b.reshape(-1)
+    if b.shape[0] != A.shape[0]:
+        raise SplineCamError(f"A has {A.shape[0]} rows, but b has {b.shape[0]} limits.")
+    return Conjunction(A, b, torch.zeros(b.shape, dtype=torch.bool), None)
+
+
+def disjunction(parts: Sequence[Conjunction]) -> OutputCondition:
+    """The condition that one of several conjunctions holds."""
+    start = torch.tensor([0, *(len(part.b) for part in parts)]).cumsum(0)
+    inputs = [part.C for part in parts if part.C is not None]
+    C = None
+    if inputs:
+        none = inputs[0][:0]
+        C = torch.cat([_rows_on_inputs(part, none) for part in parts]).cpu()
+    A, b, strict = (
+        torch.cat(each).cpu() for each in zip(*((p.A, p.b, p.strict) for p in parts), strict=True)
+    )
+    return OutputCondition(A, b, strict, C, start)
+
+
+def _rows_on_inputs(part: Conjunction, none: Tensor) -> Tensor:
+    """The coefficients of inputs, zeros if there are none; none: (0, n_in)."""
+    return none.new_zeros(len(part.b), none.shape[1]) if part.C is None else part.C
+
+
+@dataclass(frozen=True, eq=False)
+class Constraints:
+    """The K different functions of a condition's m rows, which k conjunctions have.
+
+    A: (K, n_out), slope: (K, 2) by plane coordinates, offset: (K,): a function is
+    ``A y + slope uv + offset``. error: (K,) its rounding error at vertices. function, sign: (m,) a
+    row demands that ``sign * function <= 0``, or ``< 0`` if it is strict: (m,); conjunction: (m,)
+    the one it belongs to; count: k.
+    """
+
+    A: Tensor
+    slope: Tensor
+    offset: Tensor
+    error: Tensor
+    function: Tensor
+    sign: Tensor
+    strict: Tensor
+    conjunction: Tensor
+    count: int
+
+    @classmethod
+    def of(cls, part: PartitionData, condition: OutputCondition) -> Constraints:
+        """The constraints of a condition on the outputs of a partition."""
+        n, D = int(part.values.shape[1]), part.domain.dim
+        if condition.A.shape[1] != n:
+            raise SplineCamError(
+                f"The condition is about {condition.A.shape[1]} outputs; the network has {n}."
+            )
+        if condition.C is not None and condition.C.shape[1] != D:
+            raise SplineCamError(
+                f"The condition is about {condition.C.shape[1]} inputs; the network has {D}."
+            )
+        C = condition.A.new_zeros(len(condition.b), D) if condition.C is None else condition.C
+        rows = torch.cat([condition.A, C, condition.b[:, None]], 1)
+        if not bool(rows.isfinite().all()):
+            raise SplineCamError("The condition has coefficients or limits that are not finite.")
+        member = torch.repeat_interleave(torch.arange(len(condition)), condition.start.diff())
+        # Rows without coefficients are true or false on their own.
+        bare = ~rows[:, :-1].ne(0).any(1)
+        false = bare & torch.where(condition.strict, condition.b <= 0, condition.b < 0)
+        dead = torch.zeros(len(condition), dtype=torch.bool)
+        dead[member[false]] = True
+        number = torch.cumsum(~dead, 0) - 1
+        kept = ~bare & ~dead[member]
+        rows, member = rows[kept], number[member[kept]]
+        first = rows[:, :-1].gather(1, rows[:, :-1].ne(0).int().argmax(1, keepdim=True))
+        sign = first[:, 0].sign()
+        unique, function = torch.unique(rows * sign[:, None] + 0.0, dim=0, return_inverse=True)
+        A, C, b = unique[:, :n], unique[:, n : n + D], unique[:, -1]
+        strict = condition.strict[kept]
+        return cls._placed(part, A, C, b, (function, sign, strict, member, int((~dead).sum())))
+
+    @classmethod
+    def _placed(
+        cls, part: PartitionData, A: Tensor, C: Tensor, b: Tensor, rows: tuple[Any, ...]
+    ) -> Constraints:
+        """With the functions in plane coordinates, and their rounding errors."""
+        domain, like = part.domain, part.values
+        A, C, b = A.to(like), C.to(like), b.to(like)
+        origin, basis = domain.origin.reshape(-1).to(like), domain.basis.reshape(2, -1).to(like)
+        slope, start = C @ basis.T, C @ origin
+        reach = part.vertices.abs().amax(0)
+        terms = A.ne(0).sum(1) + C.ne(0).sum(1) + 4
+        size = A.abs() @ like.abs().amax(0) + b.abs() + C.abs() @ (basis.abs().T @ reach)
+        size = size + C.abs() @ origin.abs()
+        error = A.abs() @ part.value_error.to(like) + EPS * terms * size
+        function, sign, strict, member, count = rows
+        device = like.device
+        moved = (function.to(device), sign.to(like), strict.to(device), member.to(device))
+        return cls(A, slope, start - b, error, *moved, count)
+
+    @property
+    def tolerance(self) -> Tensor:
+        """Values of functions up to which they count as zero, (K,)."""
+        return SAFETY * self.error
+
+    def at_vertices(self, part: PartitionData) -> Tensor:
+        """The functions at the vertices of the partition, (V, K)."""
+        return part.values @ self.A.T + part.vertices @ self.slope.T + self.offset
+
+    def within(self, z: Tensor) -> Constraints:
+        """Without conjunctions that nothing satisfies, from functions z (V, K) at all vertices."""
+        low, high = z.amin(0), z.amax(0)
+        least = torch.where(self.sign > 0, low[self.function], -high[self.function])
+        dead = torch.zeros(self.count, dtype=torch.bool, device=z.device)
+        dead[self.conjunction[least > self.tolerance[self.function]]] = True
+        if not bool(dead.any()):
+            return self
+        kept = (~dead[self.conjunction]).nonzero()[:, 0]
+        member = (torch.cumsum(~dead, 0) - 1)[self.conjunction[kept]]
+        used, function = torch.unique(self.function[kept], return_inverse=True)
+        return Constraints(
+            self.A[used],
+            self.slope[used],
+            self.offset[used],
+            self.error[used],
+            function,
+            self.sign[kept],
+            self.strict[kept],
+            member,
+            int((~dead).sum()),
+        )
+
+    def undivided_sides(self, mesh: Mesh, z: Tensor) -> Tensor:
+        """Signs of functions z (V, K) that all corners of a face have clearly, else 0, (F, K)."""
+        corner, counts = mesh.corner_vertices(), mesh.counts()[:, None]
+        tolerance, found = self.tolerance, []
+        for columns in self._blocks(corner.shape[0]):
+            block = z[:, columns]
+            clear = (block > tolerance[columns]).to(z) - (block < -tolerance[columns]).to(z)
+            total = mesh.sums(clear[corner])
+            found.append((total == counts).to(torch.int8) - (total == -counts).to(torch.int8))
+        return torch.cat(found, 1)
+
+    def cell_sides(self, mesh: Mesh, z: Tensor) -> Tensor:
+        """Signs of functions z (V, K) on faces that they do not cut, 0 within rounding, (F, K)."""
+        corner, owner = mesh.corner_vertices(), mesh.owners()
+        tolerance, found = self.tolerance, []
+        for columns in self._blocks(corner.shape[0]):
+            values = z[:, columns][corner]
+            index = owner[:, None].expand_as(values)
+            zero = values.new_zeros(mesh.num_faces, values.shape[1])
+            high = zero.scatter_reduce(0, index, values, "amax")
+            low = zero.scatter_reduce(0, index, values, "amin")
+            clear = torch.maximum(high, -low) > tolerance[columns]
+            side = torch.where(high > -low, 1, -1).to(torch.int8)
+            found.append(torch.where(clear, side, 0))
+        return torch.cat(found, 1)
+
+    def status(self, sides: Tensor) -> Tensor:
+        """INSIDE, OUTSIDE or UNDECIDED for each row of sides (N, K), (N,)."""
+
+        def judge(demanded: Tensor) -> Tensor:
+            inside = (self._count(demanded >= 0) == 0).any(1)
+            outside = (self._count(demanded > 0) > 0).all(1)
+            return inside.to(torch.int8) - (outside & ~inside).to(torch.int8)
+
+        return self._in_blocks(sides, judge)
+
+    def holds(self, sides: Tensor) -> Tensor:
+        """Which conjunctions hold for each row of sides (N, K) if 0 stands for zero, (N, k)."""
+
+        def judge(demanded: Tensor) -> Tensor:
+            broken = torch.where(self.strict, demanded >= 0, demanded > 0)
+            return self._count(broken) == 0
+
+        return self._in_blocks(sides, judge)
+
+    def point_sides(self, z: Tensor) -> Tensor:
+        """Signs of functions z (N, K) at points, 0 within rounding."""
+        tolerance = self.tolerance
+        return (z > tolerance).to(torch.int8) - (z < -tolerance).to(torch.int8)
+
+    def _in_blocks(self, sides: Tensor, judge: Callable[[Tensor], Tensor]) -> Tensor:
+        """A judgement of which rows hold (-1) and which do not (1), (N, m), in blocks."""
+        sign = self.sign.to(torch.int8)
+        blocks = torch.split(sides, self._rows())  # at least one
+        return torch.cat([judge(block[:, self.function] * sign) for block in blocks])
+
+    def _count(self, rows: Tensor) -> Tensor:
+        """How many of the rows of each conjunction a mask (N, m) chooses, (N, k)."""
+        none = rows.new_zeros((rows.shape[0], self.count), dtype=torch.int32)
+        return none.index_add(1, self.conjunction, rows.to(torch.int32))
+
+    def _rows(self) -> int:
+        return max(1, _BLOCK // max(1, len(self.function), self.count))
+
+    def _blocks(self, rows: int) -> list[slice]:
+        """Blocks of functions, at least one, for so many rows."""
+        step, count = max(1, _BLOCK // max(1, rows)), len(self.error)
+        return [slice(k, k + step) for k in range(0, max(1, count), step)]
+
+
+@dataclass(frozen=True)
+class CertainCells:
+    """Convex cells on which a condition holds for certain, fails for certain, or is undecided.
+
+    partition: what was asked; settled: (F,) the status of regions that are not divided, UNDECIDED
+    for the others; polygons: the cells of these, whose sources are their regions; status: (P,) of
+    each cell.
+    """
+
+    partition: PartitionData
+    settled: Tensor
+    polygons: ConvexPolygons
+    status: Tensor
+
+    def area(self, status: int) -> float:
+        """The area of everything with a status."""
+        part = self.partition
+        cells = self.polygons.areas()[self.status == status].sum() * part.frame.scale**2
+        whole = part.areas[self.settled == status].sum() if status != UNDECIDED else 0.0
+        return float(cells + whole)
+
+    def any(self, status: int) -> bool:
+        """Whether anything has a status; regions that are divided count by their cells."""
+        whole = status != UNDECIDED and bool((self.settled == status).any())
+        return whole or bool((self.status == status).any())
+
+    @cached_property
+    def band(self) -> Band:
+        """The undecided cells."""
+        found = self.polygons.select((self.status == UNDECIDED).nonzero()[:, 0])
+        return band_of(self.partition, [(found.offsets, found.uv, found.source)])
+
+    def widest(self, status: int, n: int) -> Tensor:
+        """Points in the middle of the widest cells with a status, at most n, in the plane."""
+        mesh = self.partition.mesh
+        cells = self.polygons.select((self.status == status).nonzero()[:, 0])
+        if status != UNDECIDED:
+            whole = (self.settled == status).nonzero()[:, 0]
+            values = cells.values.new_zeros((mesh.num_vertices, cells.values.shape[1]))
+            cells = joined([cells, ConvexPolygons.of_faces(mesh, whole, values)])
+        owner = cells.owners
+        around = lengths(take(cells.uv, following(cells.offsets, len(owner))) - cells.uv)
+        zero = cells.uv.new_zeros(len(cells))
+        width = cells.areas() / zero.index_add(0, owner, around)
+        best = cells.select(width.argsort(descending=True)[:n])
+        total = best.uv.new_zeros((len(best), 2)).index_add_(0, best.owners, best.uv)
+        return self.partition.frame.to_plane(total / best.counts[:, None])
+
+
+def certain_cells(part: PartitionData, condition: OutputCondition) -> CertainCells:
+    """Divide the regions in which it is not the same everywhere whether a condition is certain."""
+    constraints = Constraints.of(part, condition)
+    z = constraints.at_vertices(part)
+    slack = part.region_bounds @ constraints.A.abs().T + constraints.tolerance
+    mesh = part.mesh
+    corner, owner, counts = mesh.corner_vertices(), mesh.owners(), mesh.counts()
+    limit = max(1, backend_of(z.device).numbers // max(1, z.shape[1]))
+    settled = constraints.status(_sides(z, corner, owner, slack, counts))
+    open_ = (settled == UNDECIDED).nonzero()[:, 0]
+    found = [ConvexPolygons.of_faces(mesh, open_[:0], z[:, :0])]
+    status = [settled[:0]]
+    for first, last in blocks_of(take(counts, open_), limit) if len(open_) else []:
+        cells = ConvexPolygons.of_faces(mesh, open_[first:last], z)
+        for k in range(z.shape[1]):
+            cells = _divided(cells, k, slack[:, k])
+        middle = cells.values.new_zeros((len(cells), z.shape[1]))
+        middle.index_add_(0, cells.owners, cells.values).div_(cells.counts[:, None])
+        near = take(slack, cells.source)
+        sides = (middle > near).to(torch.int8) - (middle < -near).to(torch.int8)
+        status.append(constraints.status(sides))
+        found.append(ConvexPolygons(cells.offsets, cells.uv, cells.values[:, :0], cells.source))
+    return CertainCells(part, settled, joined(found), torch.cat(status))
+
+
+def _sides(z: Tensor, corner: Tensor, owner: Tensor, slack: Tensor, counts: Tensor) -> Tensor:
+    """Signs of functions z (V, K) that are beyond the slack (F, K) at all corners, else 0."""
+    found = []
+    for k in range(z.shape[1]):
+        values, near = take(z[:, k], corner), take(slack[:, k], owner)
+        clear = (values > near).long() - (values < -near).long()
+        total = torch.zeros_like(counts).index_add_(0, owner, clear)
+        found.append((total == counts).to(torch.int8) - (total == -counts).to(torch.int8))
+    none = torch.zeros((len(counts), 0), dtype=torch.int8, device=z.device)
+    return torch.stack(found, 1) if found else none
+
+
+def _divided(cells: ConvexPolygons, k: int, slack: Tensor) -> ConvexPolygons:
+    """Cells divided where the k-th function is as far from zero as the slack (F,) of a region."""
+    parts, rest = [], cells
+    for sign in (1, -1):
+        near = take(slack, rest.source)[rest.owners]
+        clear, rest = rest.split(sign * rest.values[:, k] - near)
+        parts.append(clear)
+    return joined([*parts, rest])
+
+
+_FEW = 1 << 12  # faces whose areas are computed one by one, which rounds less if they are tiny
+
+
+@dataclass(frozen=True, eq=False)
+class PreimageCells:
+    """Convex cells on which a condition holds everywhere, nowhere, or to within rounding.
+
+    overlay: the cells, with the functions of ``constraints`` at its vertices; status: (C,) of each
+    cell, INSIDE, OUTSIDE or UNDECIDED; member: (C,) whether a cell belongs to the preimage, where
+    functions that vanish to within rounding count as zero; settled: (F,) the status of regions that
+    the overlay leaves out, UNDECIDED for the others.
+    """
+
+    constraints: Constraints
+    overlay: Overlay
+    status: Tensor
+    member: Tensor
+    settled: Tensor
+
+    @property
+    def mesh(self) -> Mesh:
+        return self.overlay.mesh
+
+    def touches(self) -> bool:
+        """Whether the condition holds anywhere, to within rounding."""
+        sides = self.constraints.point_sides(self.overlay.z)
+        return bool((self.settled == INSIDE).any()) or bool(
+            (self.constraints.status(sides) != OUTSIDE).any()
+        )
+
+    def thin(self) -> tuple[Tensor, Tensor]:
+        """Edges (N,) and vertices (M,) on which the condition holds without an area beside them.
+
+        Functions that vanish to within rounding count as zero. The cells have to be those of all
+        regions.
+        """
+        mesh = self.mesh
+        holds = self.constraints.holds(self.constraints.point_sides(self.overlay.z))
+        somewhere = holds.any(1)
+        beside = mesh.halfedge_face().view(-1, 2)
+        at_area = ((beside >= 0) & self.member[beside.clamp(min=0)]).any(1)
+        a, b = mesh.edges.unbind(1)
+        maybe = (somewhere[a] & somewhere[b] & ~at_area).nonzero()[:, 0]
+        edge = maybe[(holds[a[maybe]] & holds[b[maybe]]).any(1)]
+        somewhere[mesh.edges[edge].view(-1)] = False
+        somewhere[mesh.edges[at_area].view(-1)] = False
+        return edge, somewhere.nonzero()[:, 0]
+
+
+def preimage_cells(
+    part: PartitionData, condition: OutputCondition, *, whole: bool
+) -> PreimageCells:
+    """The cells of the regions in which a condition changes, or of all if ``whole``."""
+    constraints = Constraints.of(part, condition)
+    z = constraints.at_vertices(part)
+    live = constraints.within(z)
+    if live is not constraints:
+        constraints, z = live, live.at_vertices(part)
+    settled = constraints.status(constraints.undivided_sides(part.mesh, z))
+    faces = None
+    if whole:
+        settled = torch.zeros_like(settled)
+    else:
+        faces = (settled == UNDECIDED).nonzero()[:, 0]
+    error = constraints.error
+    wanted = (z.amin(0) < -error) & (z.amax(0) > error)
+
+    def cut(mesh: Mesh, values: Tensor, layer: int) -> Refinement:
+        unit = torch.arange(values.shape[1], device=values.device)
+        zero = torch.zeros_like(error)
+        if not mesh.num_faces:
+            return unrefined(mesh, [])
+        return refine(mesh, Functions(values, unit, zero, error, wanted, unit), layer)
+
+    found = overlay(part.mesh, z, cut, faces)
+    sides = constraints.cell_sides(found.mesh, found.z)
+    status, member = constraints.status(sides), constraints.holds(sides).any(1)
+    return PreimageCells(constraints, found, status, member, settled)
+
+
+def area_of(mesh: Mesh, chosen: Tensor) -> float:
+    """The area of the faces that a mask (F,) chooses; of many, it follows from their border."""
+    number = int(chosen.sum())
+    if number <= _FEW:
+        some = mesh.select(chosen.nonzero()[:, 0])[0] if number else None
+        return 0.0 if some is None else float(some.areas_and_centroids()[0].sum())
+    beside = mesh.halfedge_face().view(-1, 2)
+    left, right = ((beside[:, k] >= 0) & chosen[beside[:, k].clamp(min=0)] for k in (0, 1))
+    edge = (left != right).nonzero()[:, 0]
+    p, q = mesh.uv[mesh.edges[edge]].unbind(1)
+    cross = p[:, 0] * q[:, 1] - p[:, 1] * q[:, 0]
+    return float(torch.where(left[edge], cross, -cross).sum()) / 2

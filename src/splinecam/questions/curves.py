@@ -1,0 +1,372 @@
+"""Curves in the plane: the polylines that segments form, and the closest points to inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from splinecam._util.arrays import (
+    Views,
+    lengths,
+    line_strings,
+    offsets_of,
+    owners_of,
+    places_of,
+    take,
+)
+from splinecam._util.bvh import BoxTree
+from splinecam._util.graphs import chains
+from splinecam.geometry.point_location import closest
+from splinecam.questions.partition_data import PartitionData
+from splinecam.questions.sampling import Segments, sample_segments
+
+
+def polylines(curves: Segments) -> Polylines:
+    """The longest chains of segments of one label through points where just two of them meet.
+
+    They are ordered by label and then by lowest segment, and have the direction of that segment;
+    closed ones begin with it.
+    """
+    ends = curves.segments
+    found = chains(ends, curves.label)
+    counts = found.offsets[1:] - found.offsets[:-1]
+    offsets = offsets_of(counts + (~found.closed).long())
+    # Each segment contributes its first point, and the last one of an open line both points.
+    along = take(ends, found.members)
+    along = torch.where(found.backward[:, None], along.flip(1), along)
+    points = ends.new_empty(int(offsets[-1]))
+    shift = take(offsets[:-1] - found.offsets[:-1], owners_of(counts, len(curves)))
+    points[torch.arange(len(curves), device=ends.device) + shift] = along[:, 0]
+    points[offsets[1:][~found.closed] - 1] = along[found.offsets[1:][~found.closed] - 1, 1]
+    label = take(curves.label, take(found.members, found.offsets[:-1]))
+    return Polylines(curves, offsets, points, found.members, found.closed, label)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Polylines(Views["Polyline"]):
+    """The polylines of curves, as a sequence of views.
+
+    curves: the segments; offsets: (L + 1,) the place in ``points`` where each line begins; points:
+    the indices of the points in order, without the first one again at the end of a closed line;
+    segments: (S,) the segments in order along the lines, which begin at ``segment_offsets``;
+    closed: (L,) whether each line is; label: (L,) the curve that it belongs to.
+    """
+
+    curves: Segments
+    offsets: Tensor
+    points: Tensor
+    segments: Tensor
+    closed: Tensor
+    label: Tensor
+
+    _noun: ClassVar[str] = "polyline"
+
+    def __len__(self) -> int:
+        return int(self.label.shape[0])
+
+    def _view(self, index: int) -> Polyline:
+        return Polyline(self, index)
+
+    @cached_property
+    def segment_offsets(self) -> Tensor:
+        """The place in ``segments`` where each line begins, (L + 1,)."""
+        return self.offsets - offsets_of((~self.closed).long())
+
+    @cached_property
+    def lengths(self) -> Tensor:
+        """Length of each line, (L,)."""
+        line = owners_of(self.segment_offsets[1:] - self.segment_offsets[:-1])
+        each = take(self.curves.lengths, self.segments)
+        return each.new_zeros(len(self)).index_add_(0, line, each)
+
+    def __repr__(self) -> str:
+        return f"Polylines({len(self):,}, {int(self.closed.sum()):,} of them closed)"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Polyline:
+    """One polyline; the last point of a closed one is joined to the first."""
+
+    lines: Polylines
+    index: int
+
+    @property
+    def points(self) -> Tensor:
+        """Plane coordinates of the points in order, (k, 2); the first is not repeated."""
+        start, end = self.lines.offsets[self.index : self.index + 2].tolist()
+        return self.lines.curves.points[self.lines.points[start:end]]
+
+    @property
+    def path(self) -> Tensor:
+        """The points, and for a closed line the first one again at the end, for drawing."""
+        return torch.cat([self.points, self.points[:1]]) if self.closed else self.points
+
+    @property
+    def segments(self) -> Tensor:
+        """The segments in order, as indices into the curves."""
+        start, end = self.lines.segment_offsets[self.index : self.index + 2].tolist()
+        return self.lines.segments[start:end]
+
+    @property
+    def closed(self) -> bool:
+        """Whether the line ends where it begins."""
+        return bool(self.lines.closed[self.index])
+
+    @property
+    def length(self) -> float:
+        """Length of the line."""
+        return float(self.lines.lengths[self.index])
+
+    @property
+    def label(self) -> int:
+        """The label of the curve that the line belongs to."""
+        return int(self.lines.label[self.index])
+
+    @property
+    def key(self) -> Any:
+        """What the label stands for, such as a pair of classes."""
+        return self.lines.curves.key(self.label)
+
+    def __repr__(self) -> str:
+        kind, count = "closed" if self.closed else "open", len(self.segments)
+        segments = f"{count:,} segment{'s' * (count != 1)}"
+        return f"Polyline({self.key}, {kind}, {segments}, length {self.length:.4g})"
+
+
+_BLOCK = 1 << 15  # points in a block
+_GUESSES = 4  # segments that each point is compared with first
+_NONE = torch.iinfo(torch.int64).max
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Nearest:
+    """The closest point of the curves to each of N inputs.
+
+    curves: what was searched; uv: (N, 2) plane coordinates of the closest points; distance: (N,)
+    from the inputs, which may lie off the plane; segment: (N,) the segment with the closest point,
+    of several the lowest; certain: (N,) whether the input's projection is no farther from the
+    closest point than from the outside of the domain, so that no curve out there can be closer.
+
+    Without a closest point these are nan, inf (nan for inputs that are not finite), -1 and False.
+    """
+
+    curves: Segments
+    uv: Tensor
+    distance: Tensor
+    segment: Tensor
+    certain: Tensor
+
+    def __len__(self) -> int:
+        return int(self.segment.shape[0])
+
+    @cached_property
+    def x(self) -> Tensor:
+        """The closest points as inputs for the model, (N, ...)."""
+        return self.curves.partition.inputs(self.uv)
+
+    @property
+    def label(self) -> Tensor:
+        """The curve on which each closest point lies, -1 where there is none, (N,)."""
+        return self._of_segments(self.curves.label)
+
+    @property
+    def keys(self) -> list[Any]:
+        """What the labels mean, such as pairs of classes; None where there is no closest point."""
+        found = zip(self.label.tolist(), self.segment.tolist(), strict=True)
+        return [None if segment < 0 else self.curves.key(label) for label, segment in found]
+
+    @property
+    def classes(self) -> Tensor:
+        """The two classes between which each closest point lies, -1 where there is none, (N, 2)."""
+        classes = getattr(self.curves, "classes", None)
+        if not isinstance(classes, Tensor):
+            raise AttributeError(
+                f"{type(self.curves).__name__} has no classes, only a decision boundary between "
+                "several outputs does; see label and keys"
+            )
+        return self._of_segments(classes)
+
+    def _of_segments(self, values: Tensor) -> Tensor:
+        """The values of the closest points' segments, -1 where there is none."""
+        out = values.new_full((len(self), *values.shape[1:]), -1)
+        found = self.segment >= 0
+        out[found] = values[self.segment[found]]
+        return out
+
+    def __repr__(self) -> str:
+        found = self.distance[self.segment >= 0]
+        reach = f"distances {found.min():.4g} to {found.max():.4g}" if len(found) else "none found"
+        inputs = f"{len(self):,} input{'s' * (len(self) != 1)}"
+        return f"Nearest({inputs}, {reach}, {int(self.certain.sum()):,} certain)"
+
+
+def nearest(curves: Segments, x: Any) -> Nearest:
+    """The closest point of the curves to each input.
+
+    The distance to the decision boundary is the robustness radius within the plane where it is
+    ``certain``.
+
+    x: a batch (N, ...), a flat batch, or one input, on the plane or off it.
+
+    >>> import splinecam as sc
+    >>> from splinecam.questions.curves import Curves
+    >>> net = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.ReLU())
+    >>> part = sc.partition(net, sc.Domain.box(-1, 1), progress=False)
+    >>> border = Curves(part, part.vertices, part.edges, part.edge_faces, part.edge_layer)
+    >>> nearest(border.select(part.edge_layer < 0), [[0.75, 0.0]]).distance
+    tensor([0.2500], dtype=torch.float64)
+    """
+    part = curves.partition
+    uv, off = part.domain.project(x)
+    points = part.frame.to_local(uv.to(curves.points))
+    segment, distance = _search(curves, points)
+    found = segment >= 0
+    t = closest(points[found], take(curves.local_ends, segment[found]))[0]
+    ends = take(curves.ends, segment[found])
+    near = torch.full_like(points, torch.nan)
+    near[found] = torch.lerp(ends[:, 0], ends[:, 1], t[:, None])
+    certain = found & (distance <= _depth(part, points))
+    full = torch.hypot(part.frame.scale * distance, off.to(distance))
+    return Nearest(curves, near, full, segment, certain)
+
+
+def _search(curves: Segments, points: Tensor) -> tuple[Tensor, Tensor]:
+    """Segment and distance of the closest points, (N,) each, in local coordinates."""
+    # A point without a finite square would search everywhere; nan searches nowhere.
+    squares = points.square().sum(1)
+    best = torch.where(squares.isfinite(), torch.inf, torch.nan).to(squares)
+    found = torch.full_like(best, _NONE, dtype=torch.int64)
+    tree, ends = curves.tree, curves.local_ends
+    if len(tree):
+        for block in torch.split(tree.sorted(points), _BLOCK):
+            found[block], best[block] = _search_block(ends, tree, points[block], best[block])
+    return torch.where(found == _NONE, -1, found), best.sqrt()
+
+
+def _search_block(
+    ends: Tensor, tree: BoxTree, points: Tensor, best: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Segment and squared distance of the closest points, (N,) each."""
+    found, reach = torch.full_like(best, _NONE, dtype=torch.int64), best.clone()
+
+    def compare(point: Tensor, segment: Tensor) -> None:
+        square = closest(take(points, point), take(ends, segment))[1]
+        lower = best.scatter_reduce(0, point, square, "amin")
+        found[lower < best] = _NONE
+        best.copy_(lower)
+        reach.copy_(reach.minimum(best))
+        hit = (square == take(best, point)).nonzero()[:, 0]
+        found.scatter_reduce_(0, take(point, hit), take(segment, hit), "amin")
+
+    finite = best.isinf().nonzero()[:, 0]
+    guesses = tree.guesses(take(points, finite), _GUESSES)
+    compare(finite.repeat_interleave(_GUESSES), guesses.view(-1))
+    for point, segment in tree.walk(points, reach, nearest=True):
+        compare(point, segment)
+    return found, best
+
+
+def _depth(part: PartitionData, points: Tensor) -> Tensor:
+    """Distance of local points (N, 2) from the domain's border, negative outside, (N,)."""
+    corners = part.frame.to_local(part.domain.corners.to(points))
+    side = corners.roll(-1, 0) - corners
+    inward = torch.stack([-side[:, 1], side[:, 0]], 1) / lengths(side)[:, None]
+    depth = torch.full_like(points[:, 0], torch.inf)
+    for corner, normal in zip(corners, inward, strict=True):
+        depth = torch.minimum(depth, (points - corner) @ normal)
+    return depth
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Curves(Segments):
+    """Segments that form curves, with the questions that can be asked about them.
+
+    >>> import splinecam as sc
+    >>> net = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.ReLU())
+    >>> part = sc.partition(net, sc.Domain.box(-1, 1), progress=False)
+    >>> points = torch.tensor([[-0.5, 0.0], [0.0, 0.0], [0.0, 0.5]], dtype=torch.float64)
+    >>> segments = torch.tensor([[0, 1], [1, 2]])
+    >>> curves = Curves(part, points, segments, torch.zeros_like(segments), segments[:, 0] * 0)
+    >>> curves
+    Curves(2 segments, 1 polyline, length 1)
+    >>> curves.nearest([[0.25, 0.125]]).distance
+    tensor([0.2500], dtype=torch.float64)
+    """
+
+    nearest = nearest
+
+    @cached_property
+    def polylines(self) -> Polylines:
+        """The segments in order, as lines that end where not just two of one label meet."""
+        return polylines(self)
+
+    def sample(
+        self,
+        n: int,
+        *,
+        generator: torch.Generator | None = None,
+        dtype: torch.dtype | None = None,
+        device: str | torch.device | None = None,
+    ) -> Tensor:
+        """Random inputs on the curves, uniform by length, (n, ...), ready for the model.
+
+        By default they have the model's floating-point type and are on the domain's device.
+        """
+        uv = self.sample_uv(n, generator=generator)
+        return self.partition.inputs(uv, dtype=dtype, device=device)
+
+    def sample_uv(self, n: int, *, generator: torch.Generator | None = None) -> Tensor:
+        """Plane coordinates (n, 2) of random points on the curves, uniform by length."""
+        return sample_segments(self, n, generator)[0]
+
+    def to_shapely(self) -> NDArray[Any]:
+        """The polylines as an array of shapely's LineStrings in plane coordinates, (L,).
+
+        They have the order of ``polylines``; closed ones end with their first point.
+
+        >>> import splinecam as sc
+        >>> part = sc.partition(torch.nn.ReLU(), sc.Domain.box(-1, 1), progress=False)
+        >>> [line.length for line in part.neurons().to_shapely()]
+        [2.0, 2.0]
+        """
+        lines = self.polylines
+        counts = lines.offsets.diff()
+        offsets = offsets_of(counts + lines.closed.long())
+        line = owners_of(offsets.diff(), int(offsets[-1]))
+        place = (
+            places_of(counts, line, offsets) % counts[line]
+        )  # a closed line returns to its start
+        return line_strings(offsets, self.points[lines.points[lines.offsets[line] + place]])
+
+    def plot(self, ax: Any = None, **style: Any) -> Any:
+        """Draw the curves; see ``splinecam.plot.plot_curves``."""
+        from splinecam.plot import plot_curves
+
+        return plot_curves(self, ax=ax, **style)
+
+    def plot_samples(self, n: int = 25, **style: Any) -> Any:
+        """Show n inputs on the curves as images; see ``splinecam.plot.plot_samples``."""
+        from splinecam.plot import plot_samples
+
+        return plot_samples(self, n, **style)
+
+    def _repr_html_(self) -> str:
+        from splinecam.plot.notebook import curves_card
+
+        return curves_card(self)
+
+    def _summary(self) -> str:
+        """The first words of the representation: what the curves are."""
+        return f"{len(self):,} segment{'s' * (len(self) != 1)}"
+
+    def __repr__(self) -> str:
+        lines = len(self.polylines)
+        return (
+            f"{type(self).__name__}({self._summary()}, {lines:,} polyline{'s' * (lines != 1)}, "
+            f"length {self.length:.4g})"
+        )

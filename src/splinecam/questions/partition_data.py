@@ -1,0 +1,586 @@
+"""The data of a partition: a mesh with the network's output on it, and what follows from both."""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, Context, Decimal, localcontext
+from functools import cached_property
+from math import prod
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from splinecam._util.backend import backend_of
+from splinecam._util.deprecation import warn_renamed
+from splinecam._util.tolerances import EPS, PLANAR, SAFETY, VALUE_PRECISION
+from splinecam.engine.affine_maps import AffineMaps, Merged, affine_maps, gradients, merge
+from splinecam.errors import SplineCamError
+from splinecam.files.loading import loaded
+from splinecam.geometry.domain import Domain, Frame
+from splinecam.geometry.point_location import Locator
+from splinecam.geometry.subdivision import Mesh
+from splinecam.network.capture import capture
+from splinecam.network.capture.models import Lost, Output, check_output
+from splinecam.network.model_files import instead_of
+from splinecam.network.nonlinearities import SmoothScalar
+from splinecam.network.program import Program
+from splinecam.smooth.tables import Tables, replaced
+
+_MOST = 8  # names in a message
+
+
+def names_of(names: Iterable[Any] | None, outputs: int) -> tuple[str, ...] | None:
+    """The names of the classes, in the order of the outputs, after checks; two for one output.
+
+    >>> names_of(["cat", "dog"], outputs=1)
+    ('cat', 'dog')
+    """
+    if names is None:
+        return None
+    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+        raise TypeError(f"names must be a list of names, one for each class, not {names!r}")
+    given, classes = tuple(map(str, names)), max(outputs, 2)
+    if len(given) != classes:
+        why = ": the class at or below the level, and that above it" if outputs == 1 else ""
+        raise ValueError(f"names has {len(given)} entries, but there are {classes} classes{why}")
+    again = next((name for k, name in enumerate(given) if name in given[:k]), None)
+    if again is not None:
+        raise ValueError(f"names has {again!r} twice: each class needs a name of its own")
+    return given
+
+
+def few(names: Sequence[str]) -> str:
+    """The first names, as text for a message.
+
+    >>> few(["cat", "dog"]), few("abcdefghij")
+    ("'cat', 'dog'", "'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', ...")
+    """
+    return ", ".join(map(repr, names[:_MOST])) + ", ..." * (len(names) > _MOST)
+
+
+def class_number(which: Any, names: tuple[str, ...] | None, classes: int) -> int:
+    """The number of a class that is given by number or name.
+
+    >>> class_number("dog", ("cat", "dog"), 2), class_number(-1, None, 10)
+    (1, 9)
+    """
+    if isinstance(which, str):
+        if names is not None and which in names:
+            return names.index(which)
+        known = (
+            f"the names are {few(names)}" if names else "the partition has no names: set part.names"
+        )
+        raise ValueError(f"there is no class {which!r}; {known}")
+    try:
+        number = operator.index(which)
+    except TypeError:
+        raise TypeError(f"a class is given by its number or its name, not by {which!r}") from None
+    if not -classes <= number < classes:
+        raise IndexError(f"class {number} of {classes} classes, numbered from 0")
+    return number % classes
+
+
+class Attached:
+    """A result with its model and the captured network; both are None until they are given."""
+
+    _model: nn.Module | None
+    _program: Program | None
+    _absent: ClassVar[str]  # the message where they are missing
+
+    @property
+    def model(self) -> nn.Module:
+        """The model that was partitioned; an error if the result was loaded without a model."""
+        if self._model is None:
+            raise SplineCamError(self._absent)
+        return self._model
+
+    @property
+    def program(self) -> Program:
+        """The captured network; an error if the result was loaded without a model."""
+        if self._program is None:
+            raise SplineCamError(self._absent)
+        return self._program
+
+
+@dataclass(frozen=True)
+class SmoothLayer:
+    """A layer whose smooth function was replaced by tables, one for each of its units.
+
+    name: of the layer; function: what was replaced, such as ``"gelu"``; units: how many it has;
+    pieces: the number of linear pieces of all units together.
+    """
+
+    name: str
+    function: str
+    units: int
+    pieces: int
+
+    @property
+    def pieces_per_unit(self) -> float:
+        """The number of pieces that a unit has on average."""
+        return self.pieces / max(1, self.units)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Smoothing:
+    """The smooth functions that were replaced, and bounds on what this changes.
+
+    tolerance: (n_out,) the error that each output was allowed; region_bounds: (F, n_out) how far
+    the outputs of the model are from the map of each region, at most; layers: the layers that were
+    replaced; refined: whether regions at the decision boundary were divided further, into triangles
+    that have the model's own outputs at their corners; tables: what replaces the functions of each
+    layer, by its name.
+
+    >>> bounds = torch.tensor([[0.0005], [0.001]], dtype=torch.float64)
+    >>> Smoothing(bounds[1], bounds, (SmoothLayer("1", "gelu", 64, 1984),))
+    Smoothing(1 layer replaced: gelu, 31 pieces per unit on average; outputs within 0.001)
+    """
+
+    tolerance: Tensor
+    region_bounds: Tensor
+    layers: tuple[SmoothLayer, ...] = ()
+    refined: bool = False
+    tables: Mapping[str, Tables] = field(default_factory=dict)
+
+    @cached_property
+    def bound(self) -> Tensor:
+        """The largest distance of each output from the model's on any region, (n_out,)."""
+        return self.region_bounds.amax(0)
+
+    def to(self, device: torch.device) -> Smoothing:
+        """The same on a device."""
+        tables = {name: table.to(device) for name, table in self.tables.items()}
+        bounds = self.region_bounds.to(device)
+        return Smoothing(self.tolerance.to(device), bounds, self.layers, self.refined, tables)
+
+    @property
+    def within(self) -> str:
+        """How near the model is, in words."""
+        return f"within {_upwards(float(self.bound.max()))} of the model"
+
+    def __repr__(self) -> str:
+        count, units = len(self.layers), sum(layer.units for layer in self.layers)
+        functions = ", ".join(dict.fromkeys(layer.function for layer in self.layers))
+        pieces = sum(layer.pieces for layer in self.layers) / max(1, units)
+        replaced = f"{count} layer{'s' * (count != 1)} replaced"
+        if count:
+            replaced += f": {functions}, {pieces:.3g} pieces per unit on average"
+        return f"Smoothing({replaced}; outputs within {_upwards(float(self.bound.max()))})"
+
+
+def _upwards(number: float) -> str:
+    """A number in three digits, of which the last is rounded up, so that bounds stay bounds.
+
+    >>> _upwards(0.0009951), _upwards(0.001), _upwards(0.0)
+    ('0.000996', '0.001', '0')
+    """
+    if not number > 0 or not math.isfinite(number):
+        return f"{number:.3g}"
+    with localcontext(Context(prec=3, rounding=ROUND_CEILING)):
+        return f"{float(+Decimal(repr(number))):.3g}"
+
+
+T = TypeVar("T")
+
+
+class Unresolved(NamedTuple):
+    """A place (u, v) of the plane that float64 could not settle, the layer, and the reason."""
+
+    place: tuple[float, float]
+    layer: str
+    reason: str
+
+    @property
+    def cut(self) -> str:
+        """The earlier name of ``layer``; deprecated."""
+        warn_renamed("unresolved.cut", "unresolved.layer")
+        return self.layer
+
+
+@dataclass(eq=False, repr=False)
+class PartitionData(Attached):
+    """A convex polygon divided into V vertices, E edges and F regions, as flat tensors.
+
+    domain: the polygon; mesh: its subdivision, in the coordinates of ``frame``; values: (V, n_out)
+    the network's output at the vertices; value_error: (n_out,) the rounding error of the output;
+    layer_errors: by the name of a layer, the rounding errors of its units, (n,) each; unresolved:
+    places that float64 could not settle, usually none; layers: the names of the non-linearities, in
+    the order of evaluation; stripped: the final softmax, sigmoid or tanh that was left out, if any;
+    dtype: the model's floating-point type; output: the selected output of a model with several;
+    smoothing: what was replaced in a model with smooth functions, None if it has none.
+    """
+
+    domain: Domain
+    mesh: Mesh
+    values: Tensor
+    value_error: Tensor
+    layer_errors: dict[str, Tensor]
+    unresolved: tuple[Unresolved, ...]
+    layers: tuple[str, ...]
+    stripped: str | None
+    dtype: torch.dtype
+    output: Output = None
+    smoothing: Smoothing | None = None
+    _names: tuple[str, ...] | None = field(default=None, init=False)
+    _model: nn.Module | None = field(default=None, init=False)
+    _program: Program | None = field(default=None, init=False)
+    _results: dict[str, tuple[Any, Any]] = field(default_factory=dict, init=False)
+    _absent: ClassVar[str] = (
+        "This needs the network, and the partition was loaded without it. Give the same model: "
+        "sc.load(path, model=model), or part.attach(model)."
+    )
+
+    def __len__(self) -> int:
+        return self.mesh.num_faces
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The names of the classes, or None; assign a list of names, or None, to change them.
+
+        A model with one output has two names: of the class at or below the level, and above it.
+
+        >>> import splinecam as sc
+        >>> part = sc.partition(nn.Linear(2, 3), Domain.box(-1, 1), names=["cat", "dog", "bird"])
+        >>> part.names = ["a", "b", "c"]
+        >>> part.names
+        ('a', 'b', 'c')
+        """
+        return self._names
+
+    @names.setter
+    def names(self, names: Sequence[str] | None) -> None:
+        self._names = names_of(names, self.values.shape[1])
+
+    @cached_property
+    def frame(self) -> Frame:
+        """The local coordinates of ``mesh`` and ``maps``, which are centred and of unit size."""
+        return Frame.of(self.domain)
+
+    # -- how far the model may be from the maps -----------------------------------------------
+
+    @property
+    def smooth(self) -> Smoothing | None:
+        """What was replaced in a model with smooth functions; None if the partition is exact."""
+        return self.smoothing
+
+    @property
+    def region_bounds(self) -> Tensor:
+        """How far the model's outputs are at most from the map of each region, (F, n_out).
+
+        They are zero if the partition is exact.
+        """
+        if self.smoothing is None:
+            return self.values.new_zeros((len(self), self.values.shape[1]))
+        return self.smoothing.region_bounds
+
+    @property
+    def bound(self) -> Tensor:
+        """How far each output of the model is at most from the maps, (n_out,)."""
+        if self.smoothing is None:
+            return self.values.new_zeros(self.values.shape[1])
+        return self.smoothing.bound
+
+    # -- arrays -------------------------------------------------------------------------------
+
+    @cached_property
+    def vertices(self) -> Tensor:
+        """Plane coordinates of the vertices, (V, 2)."""
+        return self.frame.to_plane(self.mesh.uv)
+
+    @property
+    def edges(self) -> Tensor:
+        """End vertices of each edge, (E, 2)."""
+        return self.mesh.edges
+
+    @property
+    def edge_layer(self) -> Tensor:
+        """Index into ``layers`` of the layer that drew each edge, -1 on the border, (E,)."""
+        return self.mesh.edge_layer
+
+    @property
+    def edge_unit(self) -> Tensor:
+        """Unit (flat index) of that layer which switches on each edge, -1 on the border, (E,).
+
+        The unit of a maximum is the group, which is a unit of the result; the unit of two sorted
+        ones is the first.
+        """
+        return self.mesh.edge_unit
+
+    @property
+    def vertex_layer(self) -> Tensor:
+        """Index into ``layers`` of the layer that made each vertex, -1 at the corners, (V,)."""
+        return self.mesh.vertex_layer
+
+    @property
+    def face_offsets(self) -> Tensor:
+        """The place in ``face_vertices`` where each region's vertices begin, (F + 1,)."""
+        return self.mesh.offsets
+
+    @cached_property
+    def face_vertices(self) -> Tensor:
+        """Vertices of all regions, counter-clockwise, region after region, (H,)."""
+        return self.mesh.corner_vertices()
+
+    @property
+    def num_corners(self) -> Tensor:
+        """Number of vertices of each region, (F,)."""
+        return self.mesh.counts()
+
+    @cached_property
+    def areas(self) -> Tensor:
+        """Area of each region, (F,)."""
+        return self._areas_and_centroids[0] * self.frame.scale**2
+
+    @cached_property
+    def centroids(self) -> Tensor:
+        """Centroid of each region, (F, 2)."""
+        return self.frame.to_plane(self._areas_and_centroids[1])
+
+    @cached_property
+    def _areas_and_centroids(self) -> tuple[Tensor, Tensor]:
+        return self.mesh.areas_and_centroids()
+
+    @cached_property
+    def maps(self) -> AffineMaps:
+        """The affine maps in local coordinates, each relative to a point inside its region."""
+        # Triangles of a refinement have other maps than the network.
+        refined = self.smoothing is not None and self.smoothing.refined
+        network = None if refined else self.program
+        with torch.no_grad():
+            return affine_maps(
+                self.mesh, self.values, self.value_error, network, self.domain, self.frame
+            )
+
+    @cached_property
+    def weight(self) -> Tensor:
+        """Slope of each region's affine map in plane coordinates, (F, n_out, 2)."""
+        return self.maps.weight / self.frame.scale
+
+    @cached_property
+    def bias(self) -> Tensor:
+        """Offset of each region's affine map: output = weight @ uv + bias, (F, n_out)."""
+        anchor = self.frame.to_plane(self.maps.anchor)
+        return self.maps.value - (self.weight @ anchor[:, :, None])[:, :, 0]
+
+    @cached_property
+    def edge_faces(self) -> Tensor:
+        """Regions left and right of each edge, -1 outside the domain, (E, 2)."""
+        return self.mesh.halfedge_face().view(-1, 2)
+
+    # -- regions ------------------------------------------------------------------------------
+
+    def locate(self, x: Tensor) -> Tensor:
+        """The region of each input (N, ...), (N,); -1 outside the domain or off its plane.
+
+        An input on an edge or at a vertex belongs to the adjacent region in which it lies deepest,
+        and of equals to the one with the lowest number. The domain includes its border. Inputs in
+        single precision may be off the plane by their rounding. Check for -1 before indexing with
+        the result: Python takes -1 for the last element.
+
+        x: a batch of inputs (N, ...), a flat batch, or one input.
+        """
+        local, off = in_plane(self.domain, self.frame, x, self.mesh.uv)
+        return torch.where(off, -1, self._locator(local))
+
+    @cached_property
+    def _locator(self) -> Locator:
+        return Locator(self.mesh)
+
+    def neighbours(self, region: int) -> Tensor:
+        """The numbers of the regions that share an edge with the given one, ascending."""
+        index = int(self._indices(region)[0])
+        start, end = self.mesh.offsets[index], self.mesh.offsets[index + 1]
+        twins = self.mesh.corners[start:end] ^ 1
+        found: Tensor = torch.unique(self.edge_faces.view(-1)[twins])
+        return found[found >= 0]
+
+    def _indices(self, regions: Tensor | Sequence[int] | int) -> Tensor:
+        """The numbers (N,) of regions that are given by number, from the end too, or by mask."""
+        return region_numbers(regions, len(self), self.mesh.uv.device)
+
+    def patterns(self, regions: Tensor | Sequence[int] | int | None = None) -> dict[str, Tensor]:
+        """The piece that each unit is on, by the name of the layer, (N, units) each.
+
+        The piece of a function of one variable is the number of breakpoints below the unit's value
+        (counted from the table's first, if it is periodic); of a maximum, the flat index of the
+        unit of the layer's input that wins the group; of a sorting, whether the first of two units
+        is the larger one, for the pairs 01, 02, ..., 12, ... of each group; of a registered
+        operation, whether each function is positive.
+
+        regions: numbers of regions, or a mask (F,), by default all.
+        """
+        chosen = slice(None) if regions is None else self._indices(regions)
+        return self._patterns_at(self.mesh.means()[chosen])
+
+    def _patterns_at(self, local: Tensor, errors: float = 1.0) -> dict[str, Tensor]:
+        """Patterns at points (N, 2) in local coordinates.
+
+        errors: a unit beyond a breakpoint by this many rounding errors counts as on it.
+        """
+        slack = {name: errors * error for name, error in self.layer_errors.items()}
+        widest = max([self.domain.dim, *(len(error) for error in slack.values())])
+        with torch.no_grad():
+            blocks = [
+                self.program.patterns(self.domain.embed(self.frame.to_plane(block)), slack)
+                for block in torch.split(local, max(1, backend_of(local.device).numbers // widest))
+            ]
+        return {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
+
+    def jacobian(self, regions: Tensor | Sequence[int] | int) -> Tensor:
+        """The derivative of the output in input space on some regions, (N, n_out, ...).
+
+        regions: numbers of regions, or a mask (F,).
+        """
+        chosen = self._indices(regions)
+        if not chosen.shape[0]:
+            return self.values.new_zeros((0, self.values.shape[1], *self.domain.input_shape))
+        return gradients(
+            self.program, self.domain.embed(self.frame.to_plane(self.mesh.means()[chosen]))
+        )
+
+    def merged(self) -> Merged:
+        """The pieces that neighbouring regions with the same affine map form together."""
+        return merge(self.mesh, self.maps, self.areas)
+
+    def inputs(
+        self,
+        uv: Tensor,
+        *,
+        dtype: torch.dtype | None = None,
+        device: str | torch.device | None = None,
+    ) -> Tensor:
+        """The inputs (N, ...) at plane coordinates (N, 2), ready for the model.
+
+        uv: plane coordinates. dtype, device: by default the model's floating-point type, and the
+        device of the domain.
+        """
+        if dtype is not None and not dtype.is_floating_point:
+            raise TypeError(f"dtype must be a floating-point type, not {dtype}")
+        return self.domain.embed(uv).to(device or self.domain.origin.device, dtype or self.dtype)
+
+    def _remembered(self, name: str, options: Any, compute: Callable[[], T]) -> T:
+        """The result of a computation, which is kept until other options are asked for."""
+        if name not in self._results or self._results[name][0] != options:
+            self._results[name] = options, compute()
+        found: T = self._results[name][1]
+        return found
+
+    def __repr__(self) -> str:
+        parts = [
+            f"{len(self):,} region{'s' * (len(self) != 1)}",
+            f"{self.mesh.num_edges:,} edges",
+            f"{self.values.shape[1]} output{'s' * (self.values.shape[1] != 1)}",
+            f"{len(self.layers)} layer{'s' * (len(self.layers) != 1)}",
+        ]
+        if self.stripped:
+            parts.append(f"final {self.stripped} left out")
+        if self.smoothing is not None:
+            parts.append(self.smoothing.within)
+        if self.unresolved:
+            parts.append(f"{len(self.unresolved):,} unresolved places")
+        if self.names is not None:
+            parts.append(f"classes {few(self.names)}")
+        if self._model is None:
+            parts.append("without its model")
+        return f"{type(self).__name__}({', '.join(parts)}, on {self.mesh.uv.device})"
+
+
+def in_plane(domain: Domain, frame: Frame, x: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Local coordinates (N, 2) of inputs (N, ...), and whether each is off the plane, (N,).
+
+    like: a tensor of the type and on the device of the results.
+    """
+    uv, distance = domain.project(x)
+    local = frame.to_local(uv.to(like))
+    reach = float(domain.origin.abs().max()) + domain.diameter
+    coarse = isinstance(x, Tensor) and x.is_floating_point()
+    rounding = torch.finfo(x.dtype).eps * domain.dim**0.5 if coarse else 0.0
+    return local, distance.to(local.device) > max(PLANAR, rounding) * reach
+
+
+def region_numbers(
+    regions: Tensor | Sequence[int] | int, count: int, device: torch.device
+) -> Tensor:
+    """The numbers (N,) of regions, of which there are ``count``, as ``_indices`` takes them."""
+    index = torch.as_tensor(regions, device=device).reshape(-1)
+    if index.dtype == torch.bool:
+        if index.shape[0] != count:
+            raise IndexError(f"a mask of {index.shape[0]} for {count:,} regions")
+        return index.nonzero()[:, 0]
+    if index.is_floating_point() and index.numel():
+        raise TypeError("regions are numbered by whole numbers")
+    index = index.long()
+    index = torch.where(index < 0, index + count, index)
+    if bool(((index < 0) | (index >= count)).any()):
+        raise IndexError(f"there are {count:,} regions, numbered from 0")
+    return index
+
+
+_COMPARED = 1000  # vertices at which a model is compared with a partition from a file
+
+
+def attach(
+    part: PartitionData, model: nn.Module | str | os.PathLike[str], *, output: Output = None
+) -> None:
+    """Give a loaded partition its model back; an error if the model is another one.
+
+    model: the module, or the path of its file for ``load_model``. output: which of several
+    outputs, by default the one that was partitioned.
+    """
+    check_output(output)
+    output = part.output if output is None else output
+    if isinstance(output, Lost):
+        raise SplineCamError(
+            f"The partition is of an output that the function {output.name} selects, and files "
+            "hold no functions. Give the function again: output=..., along with the model."
+        )
+    network = loaded(model)
+    if not isinstance(network, nn.Module):
+        raise TypeError(f"model must be an nn.Module, not {instead_of(model)}")
+    with torch.inference_mode(False), torch.no_grad():
+        real, program = _captured(part, network, output)
+        some = slice(None, None, max(1, part.mesh.num_vertices // _COMPARED))
+        refined = part.smoothing is not None and part.smoothing.refined
+        compared = real if refined else program  # refined regions have values of the model itself
+        found = compared(part.domain.embed(part.vertices[some])).flatten(1)
+    off = (found - part.values[some]).abs()
+    spread = part.values.amax(0) - part.values.amin(0) + EPS * part.values.abs().amax(0)
+    limit = VALUE_PRECISION * spread.max() + SAFETY * part.value_error
+    if refined:
+        limit = limit + part.bound
+    if bool((off > limit).any()):
+        raise SplineCamError(
+            "The model is not the one that was partitioned: its outputs at the vertices differ "
+            f"by up to {float(off.max()):.3g}. Were its weights changed since?"
+        )
+    part._model, part._program, part.output = network, program, output
+
+
+def _captured(part: PartitionData, network: nn.Module, output: Output) -> tuple[Program, Program]:
+    """The network, and as it was partitioned: with tables in place of smooth functions."""
+    record, shape = part.smoothing, part.domain.input_shape
+    how: dict[str, Any] = {"device": part.mesh.uv.device, "output": output}
+    program = capture(network, shape, smooth=record is not None, **how)
+    layers = tuple(layer.name for layer in program.layers)
+    refinement = part.layers[len(layers) :] if record is not None and record.refined else ()
+    outputs = prod(program.output_shape)
+    if layers + refinement != part.layers or outputs != part.values.shape[1]:
+        raise SplineCamError(
+            f"The model is not the one that was partitioned: it has {outputs} outputs "
+            f"and the layers {layers}; the partition has {part.values.shape[1]} and "
+            f"{part.layers}."
+        )
+    if record is None:
+        return program, program
+    found = {x.name: prod(x.shape) for x in program.layers if isinstance(x, SmoothScalar)}
+    if found != {name: int(table.slope.shape[1]) for name, table in record.tables.items()}:
+        raise SplineCamError(
+            "The model is not the one that was partitioned: it has the smooth layers "
+            f"{tuple(found)}; those that were replaced are {tuple(record.tables)}."
+        )
+    return program, replaced(program, record.tables)

@@ -1,0 +1,603 @@
+"""The partition of a path: breakpoints, pieces, and the questions that can be asked about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from splinecam._util.arrays import Views, take
+from splinecam._util.options import as_float64
+from splinecam._util.text import pandas_if_installed
+from splinecam._util.tolerances import (
+    EPS,
+    JACOBIAN_PRECISION,
+    SAFETY,
+    SLOPE_PRECISION,
+    VALUE_PRECISION,
+)
+from splinecam.engine.affine_maps import directional_derivative
+from splinecam.errors import ValidationError
+from splinecam.geometry.checks import Check
+from splinecam.geometry.paths import Path
+from splinecam.network.program import Program
+from splinecam.questions.measures import MOST_OUTPUTS, largest_outputs
+from splinecam.questions.model_checks import CannotRun, Forward, run_real
+from splinecam.questions.partition_data import names_of
+from splinecam.questions.pieces import (
+    Decisions,
+    Pieces,
+    decisions,
+    mean_gradients,
+    output_number,
+    piece_inputs,
+    rows_in_pass,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class UnresolvedPosition(NamedTuple):
+    """A position on a path that float64 could not settle, the layer, and the reason."""
+
+    t: float
+    layer: str
+    reason: str
+
+
+class PathData:
+    """A path divided at the points where a unit of the network switches; see ``PathPartition``."""
+
+    def __init__(self, path: Path, pieces: Pieces, names: Sequence[str] | None = None) -> None:
+        self.path, self.pieces = path, pieces
+        breaks = pieces.breaks
+        corners = path.corners.to(breaks.t.device)
+        segment = pieces.segment
+        t = torch.lerp(take(corners, segment), take(corners[1:], segment), breaks.t)
+        # The last point of a segment is the first one of the next.
+        kept = torch.ones_like(t, dtype=torch.bool)
+        kept[breaks.offsets[1:-1]] = False
+        self.t, self.values = t[kept], breaks.values[kept]
+        self._corner = (breaks.t == 1)[kept]
+        self.layers = tuple(layer.name for layer in pieces.program.layers)
+        self.stripped = pieces.program.stripped
+        self.unresolved = tuple(
+            UnresolvedPosition(at, doubt.layer, doubt.reason)
+            for doubt in breaks.doubts
+            for at in torch.lerp(
+                corners[doubt.segment], corners[doubt.segment + 1], doubt.t
+            ).tolist()
+        )
+        self.names = names
+
+    def __len__(self) -> int:
+        return int(self.t.shape[0]) - 1
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The names of the classes, or None; assign a list of names, or None, to change them."""
+        return self._names
+
+    @names.setter
+    def names(self, names: Sequence[str] | None) -> None:
+        self._names = names_of(names, self.values.shape[1])
+
+    @property
+    def model(self) -> nn.Module:
+        """The model."""
+        return self.pieces.model
+
+    @property
+    def program(self) -> Program:
+        """The captured network."""
+        return self.pieces.program
+
+    @property
+    def value_error(self) -> Tensor:
+        """The rounding error of the outputs, (n_out,)."""
+        return self.pieces.errors[0].amax(0)
+
+    @property
+    def layer_errors(self) -> dict[str, Tensor]:
+        """The rounding errors of the units of each layer, (n,)."""
+        return {name: error.amax(0) for name, error in self.pieces.errors[1].items()}
+
+    # -- points and pieces ----------------------------------------------------------------------
+
+    @cached_property
+    def breakpoints(self) -> Tensor:
+        """The positions at which a unit switches, (B,), without the ends of the path."""
+        inner = torch.ones_like(self.t, dtype=torch.bool)
+        inner[0] = inner[-1] = False
+        if len(self.path.points) > 2:  # a unit may switch at a corner of the path, or none
+            inner &= ~self._corner
+            inner[self.switches.point] = True
+        return self.t[inner]
+
+    @property
+    def lengths(self) -> Tensor:
+        """The length of each piece in input space, (M,)."""
+        size = self.path.lengths.to(self.t.device)
+        part = self.pieces
+        return part.breaks.t.diff()[part.before] * size[take(part.segment, part.before)]
+
+    @cached_property
+    def slopes(self) -> Tensor:
+        """The derivative of the outputs per unit of length on each piece, (M, n_out)."""
+        length = self.lengths
+        slopes = self.values.diff(dim=0) / length[:, None]
+        noise = float(self.value_error.max()) / length
+        size = slopes.abs().amax(1)
+        known = size[size > SAFETY * noise]
+        steepest = float(known.max()) if known.shape[0] else 0.0
+        short = (noise > SLOPE_PRECISION * steepest).nonzero()[:, 0]
+        if short.shape[0] and steepest > 0:  # differences of values say too little
+            pieces, (segment, t) = self.pieces, piece_inputs(self.pieces)
+            way = (pieces.ends - pieces.starts) / self.path.lengths.to(self.t.device)[:, None]
+            x = pieces.inputs(segment[short], t[short])
+            slopes[short] = directional_derivative(self.program, x, way[segment[short]])
+        return slopes
+
+    def at(self, t: Any) -> Tensor:
+        """The outputs at positions t (N,), from the affine maps of the pieces: (N, n_out).
+
+        >>> import splinecam as sc
+        >>> line = sc.Domain.segment([-1.0], [1.0])
+        >>> sc.partition(nn.ReLU(), line, progress=False).at([0.25, 0.75]).tolist()
+        [[0.0], [0.5]]
+        """
+        at = as_float64(t, "t").to(self.t.device)
+        if at.ndim != 1 or not bool(((at >= 0) & (at <= 1)).all()):
+            raise ValueError("t must be positions (N,) from 0 to 1")
+        piece = torch.searchsorted(self.t[1:-1].contiguous(), at, right=True)
+        begin, end = self.t[piece], self.t[piece + 1]
+        share = (at - begin) / (end - begin)
+        return torch.lerp(self.values[piece], self.values[piece + 1], share[:, None])
+
+    def inputs(self, t: Any = None) -> Tensor:
+        """The inputs at positions t (N,), by default at all points: ``(N, *input_shape)``."""
+        return self.path.embed(self.t if t is None else t)
+
+    @cached_property
+    def switches(self) -> Switches:
+        """The units that switch, and the points at which they do; see ``Switches``."""
+        return find_switches(self.pieces)
+
+
+def table(part: PathData) -> Any:
+    """One row per piece: a pandas DataFrame, or without pandas a dict of numpy arrays (M,).
+
+    Columns: ``begin`` and ``end`` (positions), ``length``, ``units`` (how many switch where the
+    piece begins), ``class`` (the largest output in the middle; of one output 1 above 0, else 0)
+    and, of up to 16 outputs, the values at the begin and the slopes per unit of length:
+    ``output_0``, ``slope_0``, ...
+
+    >>> import splinecam as sc
+    >>> line = sc.Domain.segment([-1.0], [3.0])
+    >>> rows = sc.partition(torch.nn.ReLU(), line, progress=False).table()
+    >>> [float(slope) for slope in rows["slope_0"]]
+    [0.0, 1.0]
+    """
+    switched = torch.bincount(part.switches.point, minlength=len(part) + 1)
+    columns = {
+        "begin": part.t[:-1],
+        "end": part.t[1:],
+        "length": part.lengths,
+        "units": switched[:-1],
+        "class": largest_outputs((part.values[1:] + part.values[:-1]) / 2),
+    }
+    if part.values.shape[1] <= MOST_OUTPUTS:
+        columns |= {f"output_{k}": x for k, x in enumerate(part.values[:-1].unbind(1))}
+        columns |= {f"slope_{k}": x for k, x in enumerate(part.slopes.unbind(1))}
+    arrays = {name: column.cpu().numpy().copy() for name, column in columns.items()}
+    pandas = pandas_if_installed()
+    return arrays if pandas is None else pandas.DataFrame(arrays).rename_axis("piece")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Switches:
+    """Units that are on other pieces before and after a point of a path, (N,) each, in order.
+
+    point: the number of the point; layer: the number of the layer; unit: the flat index of the
+    unit, or the group of a maximum; before, after: the pieces of the unit, or the winners of the
+    group, see ``part.patterns``. layers: the names of the layers.
+    """
+
+    point: Tensor
+    layer: Tensor
+    unit: Tensor
+    before: Tensor
+    after: Tensor
+    layers: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return int(self.point.shape[0])
+
+    def at(self, point: int) -> list[tuple[str, int]]:
+        """The units that switch at a point, each as the name of its layer and its index.
+
+        point: its number among the points of the path.
+        """
+        chosen = (self.point == point).nonzero()[:, 0]
+        rows = zip(self.layer[chosen].tolist(), self.unit[chosen].tolist(), strict=True)
+        return [(self.layers[layer], unit) for layer, unit in rows]
+
+    def __repr__(self) -> str:
+        count = len(self)
+        return f"Switches({count:,} unit{'s' * (count != 1)} in {len(self.layers)} layers)"
+
+
+def find_switches(pieces: Pieces) -> Switches:
+    """Compare the patterns of neighbouring pieces, which are found in the middle of each.
+
+    The segments must form a path.
+    """
+    segment, t = piece_inputs(pieces)
+    program, errors = pieces.program, pieces.errors[1]
+    names = tuple(layer.name for layer in program.layers)
+    found = []
+    step = max(2, rows_in_pass(program))
+    with torch.no_grad():
+        for start in range(0, max(1, t.shape[0] - 1), step):
+            rows = slice(start, start + step + 1)  # blocks share a piece
+            x = pieces.inputs(segment[rows], t[rows])
+            for number, (layer, z) in enumerate(program.walk(x)):
+                state = layer.pieces(z, take(errors[layer.name], segment[rows]))
+                point, unit = (state[1:] != state[:-1]).nonzero(as_tuple=True)
+                sides = (state[point + side, unit].long() for side in (0, 1))
+                found.append((point + start + 1, torch.full_like(point, number), unit, *sides))
+    if not found:
+        none = segment[:0]
+        return Switches(none, none, none, none, none, names)
+    point, layer_number, unit, before, after = (torch.cat(x) for x in zip(*found, strict=True))
+    order = torch.sort(point, stable=True).indices
+    return Switches(
+        point=take(point, order),
+        layer=take(layer_number, order),
+        unit=take(unit, order),
+        before=take(before, order),
+        after=take(after, order),
+        layers=names,
+    )
+
+
+def piece_gradients(pieces: Pieces, output: int) -> Tensor:
+    """The gradient of an output on each piece, (M, *input_shape)."""
+    segment, t = piece_inputs(pieces)
+    rows, made = rows_in_pass(pieces.program), []
+    with torch.inference_mode(False), torch.enable_grad():
+        for own, at in zip(torch.split(segment, rows), torch.split(t, rows), strict=True):
+            x = pieces.inputs(own, at).requires_grad_()
+            y = pieces.program(x).reshape(x.shape[0], -1)[:, output]
+            made.append(torch.autograd.grad(y.sum(), x, materialize_grads=True)[0])
+    return torch.cat(made)
+
+
+_SLOPES = 64  # pieces on which slopes are compared with autograd
+
+
+@dataclass(frozen=True, repr=False)
+class PathReport:
+    """All checks of a path, and how many pieces were compared with the real model."""
+
+    checks: tuple[Check, ...]
+    pieces: int
+    sampled: int
+
+    @property
+    def ok(self) -> bool:
+        return all(check.ok for check in self.checks)
+
+    def __repr__(self) -> str:
+        passed = sum(check.ok for check in self.checks)
+        return f"PathReport({passed} of {len(self.checks)} checks passed, {self._extent()})"
+
+    def __str__(self) -> str:
+        return "\n".join([self._extent(), *map(str, self.checks)])
+
+    def _extent(self) -> str:
+        return f"{self.sampled:,} of {self.pieces:,} pieces compared with the model"
+
+
+def validate(part: PathData, *, samples: int = 1000, seed: int = 0) -> PathReport:
+    """Check the order of the points, and the pieces against the real model.
+
+    Returns a report of the checks, or raises a ``ValidationError`` with those that failed. Outputs
+    are compared with the model in float64 at the points and inside the pieces, slopes with its
+    gradients; and no unit may switch inside a piece.
+
+    samples: how many pieces are compared at most; seed: determines which.
+
+    >>> import splinecam as sc
+    >>> line = sc.Domain.segment([-1.0, -2.0], [3.0, 1.0])
+    >>> sc.partition(torch.nn.ReLU(), line, progress=False).validate()
+    PathReport(5 of 5 checks passed, 3 of 3 pieces compared with the model)
+    """
+    if samples < 1:
+        raise ValueError(f"samples must be at least 1, not {samples}")
+    generator = torch.Generator().manual_seed(seed)
+    order = float((part.t.diff() <= 0).sum()) + abs(float(part.t[0])) + abs(1 - float(part.t[-1]))
+    checks = [Check("points that are out of order", order, 0)]
+    chosen = torch.randperm(len(part), generator=generator)[:samples].sort().values
+    chosen = chosen.to(part.t.device)
+    with torch.inference_mode(False):
+        checks += [_check_switches(part.pieces, chosen), *_check_model(part, chosen)]
+    report = PathReport(tuple(checks), len(part), int(chosen.shape[0]))
+    if not report.ok and not part.unresolved:
+        listed = "\n".join(f"  {check}" for check in checks if not check.ok)
+        raise ValidationError(
+            f"{part!r} is not valid:\n{listed}\n"
+            "If the model was changed since (weights, train mode), partition the path again."
+        )
+    return report
+
+
+def _check_switches(pieces: Pieces, chosen: Tensor) -> Check:
+    """A check that no unit is on different pieces at two points inside one piece of the path."""
+    switched, rows = 0, rows_in_pass(pieces.program)
+    ends = [piece_inputs(pieces, share) for share in (0.25, 0.75)]
+    with torch.no_grad():
+        for some in torch.split(chosen, rows):
+            walks = [
+                pieces.program.walk(pieces.inputs(segment[some], t[some])) for segment, t in ends
+            ]
+            apart = torch.zeros(some.shape[0], dtype=torch.bool, device=some.device)
+            for (layer, a), (_, b) in zip(*walks, strict=True):
+                error = SAFETY * take(pieces.errors[1][layer.name], ends[0][0][some])
+                apart |= layer.apart(a, b, error).any(1)
+            switched += int(apart.sum())
+    return Check("pieces inside which a unit switches", switched, 0)
+
+
+def _check_model(part: PathData, chosen: Tensor) -> list[Check]:
+    """Checks of outputs and slopes against the real model."""
+    pieces = part.pieces
+    options = (pieces.model, pieces.output, pieces.dtype)
+    try:
+        with run_real(*options, wide=True, device=part.t.device) as forward:
+            values = _check_values(forward, part, chosen, torch.float64)
+            return [*values, _check_slopes(forward, part, chosen[:_SLOPES])]
+    except CannotRun as error:
+        obstacle = error
+    try:
+        with run_real(*options, wide=False, device=part.t.device) as forward:
+            values = _check_values(forward, part, chosen, pieces.dtype)
+    except CannotRun as error:
+        raise ValidationError(f"{part!r}: the model cannot be run: {error}") from error
+    return [*values, Check(f"slopes not compared: {obstacle}", 0, 0)]
+
+
+def _final(part: PathData, values: Tensor) -> Tensor:
+    """The outputs of the model from those of the program, which may lack a final function."""
+    if part.program.final is None:
+        return values
+    shaped = values.view(-1, *part.program.output_shape)
+    return part.program.final(shaped).reshape(values.shape)
+
+
+def _check_values(
+    forward: Forward, part: PathData, chosen: Tensor, dtype: torch.dtype
+) -> list[Check]:
+    """Checks of outputs at the points, and in the middle of the pieces."""
+    pieces, begin = part.pieces, part.pieces.before[chosen]
+    values, t = pieces.breaks.values, pieces.breaks.t
+    spread = float((values.amax(0) - values.amin(0)).max())
+    coarse = torch.finfo(dtype).eps / EPS
+    noise = SAFETY * float(part.value_error.max()) * coarse
+    limit = VALUE_PRECISION * max(spread, EPS * float(values.abs().max())) + noise
+    middle = [x[chosen] for x in piece_inputs(pieces)]
+    sites = {
+        "the points": (pieces.segment[begin], t[begin], values[begin]),
+        "the middle of pieces": (*middle, torch.lerp(values[begin], values[begin + 1], 0.5)),
+    }
+    checks, rows = [], 4 * rows_in_pass(part.program)
+    for name, columns in sites.items():
+        worst = 0.0
+        for own, at, said in zip(*(torch.split(x, rows) for x in columns), strict=True):
+            with torch.no_grad():
+                off = forward(pieces.inputs(own, at)) - _final(part, said)
+            worst = max(worst, float(off.abs().max().nan_to_num(nan=torch.inf)))
+        checks.append(Check(f"outputs against the model at {name}", worst, limit))
+    return checks
+
+
+def _check_slopes(forward: Forward, part: PathData, chosen: Tensor) -> Check:
+    """A check of the slopes of a sum of all outputs with random signs."""
+    pieces = part.pieces
+    segment, t = (x[chosen] for x in piece_inputs(pieces))
+    way = (pieces.ends - pieces.starts) / part.path.lengths.to(part.t.device)[:, None]
+    outputs = part.values.shape[1]
+    signs = torch.randint(2, (outputs,), generator=torch.Generator().manual_seed(0))
+    signs = (2.0 * signs - 1).to(part.values)
+    steepest = float(part.slopes.abs().max()) or 1.0
+    noise = SAFETY * float(part.value_error.max())
+    limit = (JACOBIAN_PRECISION * steepest + noise) * outputs**0.5
+    if part.program.final is not None:
+        return Check("slopes not compared, as the final function was left out", 0, 0)
+    try:
+        with torch.enable_grad():
+            x = pieces.inputs(segment, t).requires_grad_()
+            (made,) = torch.autograd.grad((forward(x) @ signs).sum(), x, materialize_grads=True)
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, CannotRun):
+        return Check("slopes not compared, as the model has no gradient", 0, 0)
+    along = (made.reshape(chosen.shape[0], -1) * way[segment]).sum(1)
+    off = (along - part.slopes[chosen] @ signs).abs().max()
+    return Check("slopes against autograd", float(off.nan_to_num(nan=torch.inf)), limit)
+
+
+@dataclass(frozen=True)
+class DecisionChange:
+    """Where the class changes along a path.
+
+    t: the position; distance: the length of the path up to it; input: the input there; before,
+    after: the classes on both sides, by name if there are names.
+    """
+
+    t: float
+    distance: float
+    input: Tensor
+    before: int | str
+    after: int | str
+
+    def __repr__(self) -> str:
+        return (
+            f"DecisionChange({self.before!r} -> {self.after!r} at t = {self.t:.6g}, "
+            f"distance {self.distance:.6g})"
+        )
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A view of one piece, on which the output is ``value + slope * (length from its begin)``."""
+
+    partition: PathData
+    index: int
+
+    @property
+    def begin(self) -> float:
+        """The position at which the piece begins."""
+        return float(self.partition.t[self.index])
+
+    @property
+    def end(self) -> float:
+        """The position at which the piece ends."""
+        return float(self.partition.t[self.index + 1])
+
+    @property
+    def length(self) -> float:
+        """The length of the piece in input space."""
+        return float(self.partition.lengths[self.index])
+
+    @property
+    def values(self) -> Tensor:
+        """The outputs at both ends, (2, n_out)."""
+        return self.partition.values[self.index : self.index + 2]
+
+    @property
+    def slope(self) -> Tensor:
+        """The derivative of the outputs along the path, per unit of length, (n_out,)."""
+        return self.partition.slopes[self.index]
+
+    def __repr__(self) -> str:
+        return f"Piece({self.index}: t from {self.begin:.6g} to {self.end:.6g})"
+
+
+class PathPartition(PathData, Views[Piece]):
+    """A path divided at the points where a unit of the network switches.
+
+    Between two neighbouring points the network is affine. A path partition is a sequence of its
+    pieces: ``part[i]``, ``for piece in part``. Positions ``t`` are shares of the path's length.
+
+    path: the path; t: (P,) the positions of its points, ascending from 0 to 1: the breakpoints, and
+    the inputs through which the path was laid; values: (P, n_out) the outputs there; value_error:
+    (n_out,) their rounding error; layer_errors: those of the units of each layer; unresolved:
+    positions that float64 could not settle, usually none; layers: names of the non-linearities.
+
+    >>> import splinecam as sc
+    >>> net = torch.nn.Sequential(torch.nn.Identity(), torch.nn.ReLU())
+    >>> part = sc.partition(net, sc.Domain.segment([-1.0, 2.0], [3.0, -2.0]), progress=False)
+    >>> part
+    PathPartition(3 pieces, 2 breakpoints, length 5.657, 2 outputs)
+    >>> part.t.tolist(), part.values.tolist()
+    ([0.0, 0.25, 0.5, 1.0], [[0.0, 2.0], [0.0, 1.0], [1.0, 0.0], [3.0, 0.0]])
+    """
+
+    _noun = "piece"
+
+    def _view(self, index: int) -> Piece:
+        return Piece(self, index)
+
+    def gradients(self, output: Any = None) -> Tensor:
+        """The gradient of an output in input space on each piece, ``(M, *input_shape)``.
+
+        output: its number, or the name of its class; needed if there are several.
+        """
+        number = output_number(output, self.names, self.values.shape[1])
+        return piece_gradients(self.pieces, number)
+
+    def integrated_gradients(self, output: Any = None) -> Tensor:
+        """Exact integrated gradients along the path, of the shape of an input.
+
+        The integral of each entry of the gradient along the path is a finite sum, as the gradient
+        is constant on every piece. The result adds up to the difference of the outputs at the ends.
+
+        output: its number, or the name of its class; needed if there are several.
+
+        >>> import splinecam as sc
+        >>> line = sc.Domain.segment([-1.0, 2.0], [3.0, -2.0])
+        >>> part = sc.partition(torch.nn.ReLU(), line, progress=False)
+        >>> part.integrated_gradients(output=0).tolist()
+        [3.0, 0.0]
+        """
+        number = output_number(output, self.names, self.values.shape[1])
+        pieces = self.pieces
+        whole = (mean_gradients(pieces, number) * (pieces.ends - pieces.starts)).sum(0)
+        return whole.view(self.path.input_shape)
+
+    def total_variation(self, output: Any = None) -> Tensor:
+        """How much the outputs change along the path in all, up and down: (n_out,).
+
+        output: the number or the name of one output, for which the result is a single number.
+        """
+        varied = self.values.diff(dim=0).abs().sum(0)
+        if output is None:
+            return varied
+        return varied[output_number(output, self.names, self.values.shape[1])]
+
+    def decisions(self, level: float = 0.0) -> Decisions:
+        """The classes along the path, as intervals: ``begin`` (K,) and ``label`` (K,).
+
+        The class is the largest output; of one output it is 1 above the level, else 0.
+        """
+        found = decisions(self.pieces, level)
+        corners = self.path.corners.to(self.t.device)
+        begin = torch.lerp(corners[found.segment], corners[found.segment + 1], found.begin)
+        kept = torch.ones_like(found.label, dtype=torch.bool)
+        kept[1:] = found.label[1:] != found.label[:-1]
+        return Decisions(torch.zeros_like(found.segment)[kept], begin[kept], found.label[kept])
+
+    def first_change(self, level: float = 0.0) -> DecisionChange | None:
+        """The first change of the class along the path, or None if there is none.
+
+        >>> import splinecam as sc
+        >>> line = sc.Domain.segment([-1.0, 2.0], [3.0, -2.0])
+        >>> net = torch.nn.Sequential(torch.nn.Identity(), torch.nn.ReLU())
+        >>> sc.partition(net, line, names=["right", "up"], progress=False).first_change()
+        DecisionChange('up' -> 'right' at t = 0.375, distance 2.12132)
+        """
+        found = self.decisions(level)
+        if found.label.shape[0] < 2:
+            return None
+        t = float(found.begin[1])
+        before, after = (
+            label if self.names is None else self.names[label] for label in found.label[:2].tolist()
+        )
+        x = self.path.embed([t])[0]
+        return DecisionChange(t, t * self.path.length, x, before, after)
+
+    table = table
+    validate = validate
+
+    def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draw the outputs along the path.
+
+        ax: where to draw. options: see ``splinecam.plot.plot_path``.
+        """
+        from splinecam.plot import plot_path
+
+        return plot_path(self, ax=ax, **options)
+
+    def __repr__(self) -> str:
+        pieces, breaks, outputs = len(self), self.breakpoints.shape[0], self.values.shape[1]
+        return (
+            f"PathPartition({pieces:,} piece{'s' * (pieces != 1)}, "
+            f"{breaks:,} breakpoint{'s' * (breaks != 1)}, length {self.path.length:.4g}, "
+            f"{outputs:,} output{'s' * (outputs != 1)})"
+        )

@@ -1,0 +1,224 @@
+"""The winner, which is the largest output, in each part of the domain, and the borders between.
+
+Of outputs that are equal on a whole face, the first one is its winner. A border is an edge between
+two winners, or an edge along which the winner ties with another output that loses beside the edge,
+such as the line x = 0 for the outputs 0 and -|x|, or the edge of an area with two equal outputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from splinecam._util.arrays import blocks_of, owners_of, take, take_rows
+from splinecam._util.tolerances import EPS, SAFETY
+from splinecam.arrangement.crossings import Ambiguities
+from splinecam.arrangement.envelope import Groups
+from splinecam.arrangement.maxima import refine_maxima
+from splinecam.arrangement.refinement import Refinement
+from splinecam.arrangement.zero_sets import Overlay, overlay
+from splinecam.geometry.subdivision import Mesh
+from splinecam.questions.partition_data import PartitionData
+
+_BLOCK = 1 << 22  # numbers in a block
+
+CLOSE = "two outputs are too close to tell the larger one"
+
+
+@dataclass(frozen=True)
+class Borders:
+    """The edges at which winners meet.
+
+    edge: (N,) their indices; classes: (N, 2) the two outputs that tie, the lower one first; sides:
+    (N, 2) the winners left and right of the edge, -1 outside.
+    """
+
+    edge: Tensor
+    classes: Tensor
+    sides: Tensor
+
+
+@dataclass(frozen=True)
+class Winners:
+    """The winner of every face of an overlay.
+
+    overlay: the mesh, cut where the winner changes, with the outputs at its vertices; error: (n,)
+    their rounding errors; winner: (F,) of each face; tied: (F,) whether another output equals the
+    winner on the whole face; close: (V,) whether another output equals the largest one at each
+    vertex; settled: the winner of each original face that the overlay leaves out, or -1.
+    """
+
+    overlay: Overlay
+    error: Tensor
+    winner: Tensor
+    tied: Tensor
+    close: Tensor
+    settled: Tensor
+
+    def borders(self) -> Borders:
+        """All borders between winners, ordered by edge."""
+        beside = self.overlay.mesh.halfedge_face().view(-1, 2)
+        outside = beside < 0
+        winner = take(self.winner, beside.clamp(min=0).view(-1)).view(-1, 2)
+        sides = torch.where(outside, -1, winner)
+        between = ((sides[:, 0] != sides[:, 1]) & ~outside.any(1)).nonzero()[:, 0]
+        touching, rival = self._touching(sides, beside)
+        edge = torch.cat([between, touching])
+        own = sides[touching].amax(1)
+        pairs = torch.cat([sides[between], torch.stack([own, rival], 1)]).sort(1).values
+        order = edge.argsort()
+        edge = edge[order]
+        return Borders(edge, pairs[order], sides[edge])
+
+    def _touching(self, sides: Tensor, beside: Tensor) -> tuple[Tensor, Tensor]:
+        """Edges inside one winner's area, or on the domain's border, on which another output ties.
+
+        The second result is the lowest such output of each edge.
+        """
+        mesh, z = self.overlay.mesh, self.overlay.z
+        tied = take(self.close, mesh.edges.view(-1)).view(-1, 2).all(1)
+        same = (sides[:, 0] == sides[:, 1]) | (sides < 0).any(1)
+        edge = (tied & same & (self.overlay.source >= 0)).nonzero()[:, 0]
+        found = [(edge[:0], edge[:0])]
+        for block in torch.split(edge, max(1, _BLOCK // z.shape[1])):
+            own = sides[block].amax(1)
+            ends = torch.stack([self._equal(mesh.edges[block, k], own) for k in (0, 1)]).all(0)
+            # No border runs through an area on which both are equal.
+            tied_beside = [self._tied_on(beside[block, k], own) for k in (0, 1)]
+            rivals = ends & ~(tied_beside[0] & tied_beside[1])
+            rivals.scatter_(1, own[:, None], False)
+            chosen = rivals.any(1).nonzero()[:, 0]
+            found.append((block[chosen], rivals[chosen].int().argmax(1)))
+        return torch.cat([e for e, _ in found]), torch.cat([k for _, k in found])
+
+    def _equal(self, vertex: Tensor, own: Tensor) -> Tensor:
+        """Which outputs equal the given ones (N,) at vertices (N,), (N, n)."""
+        z = take(self.overlay.z, vertex)
+        slack = SAFETY * (self.error + self.error[own][:, None])
+        return (z - z.gather(1, own[:, None])).abs() <= slack
+
+    def _tied_on(self, face: Tensor, own: Tensor) -> Tensor:
+        """Which outputs equal the given ones (N,) on whole faces (N,), all outside, (N, n)."""
+        mesh = self.overlay.mesh
+        inside = (face >= 0).nonzero()[:, 0]
+        rows, counts = take_rows(mesh.offsets, face[inside])
+        which = inside[owners_of(counts, rows.shape[0])]
+        differs = ~self._equal(mesh.corner_vertices()[rows], own[which])
+        number = torch.zeros(
+            (face.shape[0], differs.shape[1]), dtype=torch.int32, device=own.device
+        )
+        return number.index_add_(0, which, differs.int()) == 0
+
+
+def find_winners(part: PartitionData, *, smallest: bool, level: float, whole: bool) -> Winners:
+    """The winners among a partition's outputs; with a single one, 1 above the level and 0 else.
+
+    smallest: the smallest output wins. whole: overlay the whole mesh, not only the faces that have
+    borders inside or along their edges.
+    """
+    scores = Scores.of(part, smallest=smallest, level=level)
+    error = scores.error
+    leads = Leads.of(scores.z, error)
+    faces, settled = None, torch.full_like(part.mesh.offsets[1:], -1)
+    if not whole:
+        faces = leads.disputed(part.mesh)
+        settled = take(leads.winner, take(part.face_vertices, part.face_offsets[:-1]))
+        settled[faces] = -1
+    made = overlay(part.mesh, scores.z, scores.cut, faces)
+    if leads.unclear.shape[0]:
+        made.ambiguities.append(Ambiguities(part.mesh.uv[leads.unclear], CLOSE))
+    leads = Leads.of(made.z, error)
+    decided = face_winners(made.mesh, made.z, error, leads)
+    return Winners(made, error, *decided, leads.close, settled)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Numbers of which the largest one wins: z: (V, n) at vertices; error, low, high: (n,)."""
+
+    z: Tensor
+    error: Tensor
+    low: Tensor
+    high: Tensor
+
+    @classmethod
+    def of(cls, part: PartitionData, *, smallest: bool, level: float) -> Scores:
+        """From the outputs of a partition, see ``find_winners``."""
+        z, error = part.values, part.value_error
+        if z.shape[1] == 1:
+            z = torch.cat([torch.zeros_like(z), z - level], 1)
+            error = torch.cat([torch.zeros_like(error), error + EPS * abs(level)])
+        if smallest:
+            z = -z
+        low, high = z.amin(0), z.amax(0)
+        return cls(z, error + EPS * torch.maximum(low.abs(), high.abs()), low, high)
+
+    def cut(self, mesh: Mesh, z: Tensor, layer: int) -> Refinement:
+        """Divide the faces of a part of the mesh, with values z, where the winner changes."""
+        groups = Groups(torch.arange(z.shape[1], device=z.device)[None], (1,))
+        return refine_maxima(mesh, z, groups, self.error, self.low, self.high, layer)
+
+
+@dataclass(frozen=True)
+class Leads:
+    """The winner at each vertex (V,), and whether another output equals it.
+
+    unclear: (N,) vertices at which an output is too close to the winner to tell.
+    """
+
+    winner: Tensor
+    close: Tensor
+    unclear: Tensor
+
+    @classmethod
+    def of(cls, z: Tensor, error: Tensor) -> Leads:
+        """From values z (V, n) and their errors (n,)."""
+        rows = max(1, _BLOCK // z.shape[1])
+        winner, close, unclear = zip(*(_lead(x, error) for x in torch.split(z, rows)), strict=True)
+        return cls(torch.cat(winner), torch.cat(close), torch.cat(unclear).nonzero()[:, 0])
+
+    def disputed(self, mesh: Mesh) -> Tensor:
+        """The faces at whose corners different outputs win, or several tie."""
+        key = torch.where(self.close, -1, self.winner)
+        a, b = take(key, mesh.edges.view(-1)).view(-1, 2).unbind(1)
+        edge = ((a != b) | (a < 0)).nonzero()[:, 0]
+        faces: Tensor = torch.unique(mesh.halfedge_face().view(-1, 2)[edge])
+        return faces[faces >= 0]
+
+
+def _lead(z: Tensor, error: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The largest of values (B, n), whether another equals it, whether that is unclear, (B,)."""
+    best, winner = z.max(1)
+    gap, slack = best[:, None] - z, error + error[winner][:, None]
+    equal = gap <= SAFETY * slack
+    return winner, equal.sum(1) > 1, (equal & (gap > slack)).any(1)
+
+
+def face_winners(mesh: Mesh, z: Tensor, error: Tensor, leads: Leads) -> tuple[Tensor, Tensor]:
+    """The winner of each face, and whether another output equals it on all of the face."""
+    corner, owner = mesh.corner_vertices(), mesh.owners()
+    winner = take(leads.winner, take(corner, mesh.offsets[:-1]))
+    # Where all corners agree and one of them has no tie, the winner is known.
+    unlike = (take(leads.winner, corner) != take(winner, owner)).int()
+    clear = (~take(leads.close, corner)).int()
+    tally = torch.zeros((2, mesh.num_faces), dtype=torch.int32, device=z.device)
+    tally[0].index_add_(0, owner, unlike)
+    tally[1].index_add_(0, owner, clear)
+    tied = torch.zeros_like(winner, dtype=torch.bool)
+    open_ = ((tally[0] > 0) | (tally[1] == 0)).nonzero()[:, 0]
+    counts = take(mesh.counts(), open_)
+    limit = max(1, _BLOCK // z.shape[1])
+    for first, last in blocks_of(counts, limit) if open_.shape[0] else []:
+        rows, count = take_rows(mesh.offsets, open_[first:last])
+        values, which = take(z, corner[rows]), owners_of(count, rows.shape[0])
+        total = values.new_zeros((last - first, z.shape[1])).index_add_(0, which, values)
+        best = total.argmax(1)
+        slack = SAFETY * (error + error[best][:, None])
+        gap = (values - values.gather(1, best[which][:, None])).abs()
+        differs = torch.zeros_like(total).index_add_(0, which, (gap > slack[which]).to(gap)) > 0
+        # Outputs that equal the largest at all corners equal it on the face: the first one wins.
+        winner[open_[first:last]] = (~differs).int().argmax(1)
+        tied[open_[first:last]] = (~differs).sum(1) > 1
+    return winner, tied

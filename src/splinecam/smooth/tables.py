@@ -1,0 +1,412 @@
+"""Tables of smooth functions: the error that is allowed, where pieces are spent, and knots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from splinecam._util.backend import backend_of
+from splinecam.geometry.domain import Domain, Frame
+from splinecam.kernels import kernel_for
+from splinecam.network.curves import Curve
+from splinecam.network.nonlinearities import Nonlinearity, Operation, PiecewiseScalar, SmoothScalar
+from splinecam.network.program import Program
+from splinecam.smooth.following import Followed, follow, norm
+from splinecam.smooth.grid import CellBounds, Grid
+
+_LEAST = 2.0**-36  # of the largest output: what is left of a percentage where outputs are constant
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """An error that is the same for all outputs, or relative to the range of each."""
+
+    error: float
+    relative: bool = False
+
+    def allowed(self, values: Tensor) -> Tensor:
+        """The error that each output may have, (n,), given outputs (N, n) all over the domain."""
+        if not self.relative:
+            return torch.full_like(values[0], self.error)
+        extent, least = _extent(values)
+        return torch.maximum(self.error * extent, least)
+
+    def constant(self, values: Tensor) -> Tensor:
+        """Which outputs, (n,), are constant, so that a part of their range means nothing."""
+        extent, least = _extent(values)
+        return (extent <= least) & self.relative
+
+
+def _extent(values: Tensor) -> tuple[Tensor, Tensor]:
+    """The width of the range of each output, (n,), and what of it may be rounding."""
+    least = _LEAST * values.abs().amax(0) + torch.finfo(values.dtype).tiny
+    return values.amax(0) - values.amin(0), least
+
+
+def tolerance_of(smooth: float | str) -> Tolerance:
+    """The tolerance that callers mean: a positive number, or text such as "1%".
+
+    >>> tolerance_of("1%")
+    Tolerance(error=0.01, relative=True)
+    """
+    relative = isinstance(smooth, str) and smooth.strip().endswith("%")
+    try:
+        error = float(str(smooth).strip().rstrip("%")) if relative else float(smooth)
+    except (TypeError, ValueError):
+        error = 0.0
+    if isinstance(smooth, bool) or not 0 < error < float("inf"):
+        raise ValueError(
+            f"smooth is {smooth!r}: give the error that outputs may have as a positive number, "
+            'such as 1e-3, or relative to their range, such as "1%"'
+        )
+    return Tolerance(error / 100 if relative else error, relative)
+
+
+_SAMPLES = 1 << 14  # points at which the density of knots is known
+_MOST = 1 << 14  # pieces of a unit
+_TINY = 2.0**-500
+_UNEVEN = 0.6180339887498949  # steps that fill the numbers from 0 to 1 evenly
+_MARGIN = 2.0**-7  # of a unit's range, by which its table is wider
+
+
+@dataclass(frozen=True)
+class Tables:
+    """A continuous piecewise-linear function for each of n units.
+
+    levels: (K, n) knots between pieces, ascending, with ``inf`` in the last places of a unit with
+    fewer; start, value, slope: (K + 1, n) of every piece where it begins, and how steep it is. The
+    pieces after a unit's last are copies of it. pieces: (n,) how many there are.
+    """
+
+    levels: Tensor
+    start: Tensor
+    value: Tensor
+    slope: Tensor
+    pieces: Tensor
+
+    def to(self, device: torch.device) -> Tables:
+        """The same on a device."""
+        return Tables(*(tensor.to(device) for tensor in vars(self).values()))
+
+
+def piecewise_linear(
+    z: Tensor, levels: Tensor, start: Tensor, value: Tensor, slope: Tensor
+) -> Tensor:
+    """Functions of one variable each, given by their pieces, at z (B, *shape)."""
+    columns = z.reshape(z.shape[0], -1).T.contiguous()
+    piece = torch.searchsorted(levels.T.contiguous(), columns)
+    found = columns - start.T.gather(1, piece)
+    found *= slope.T.gather(1, piece)
+    found += value.T.gather(1, piece)
+    return found.T.reshape(z.shape)
+
+
+def tables_of(curve: Curve, low: Tensor, high: Tensor, tolerance: Tensor) -> Tables:
+    """Tables of a function on intervals [low, high] that are off by about tolerance, (n,) each.
+
+    A chord over a width h is off by |f''| h^2 / 8 in the middle, so knots are as dense as the root
+    of |f''|. It is shifted by two thirds of that, after which it is off by 0 on average: errors of
+    many units cancel in sums better than if each had its least maximum, half of that.
+    """
+    width = high - low
+    # Where units have no influence, any error is allowed, but functions may be steep far outside.
+    margin = _MARGIN * width + torch.minimum(2 * tolerance, width)
+    margin = torch.maximum(margin, 2.0**-20 * torch.maximum(low.abs(), high.abs()) + 2.0**-40)
+    # Knots in the middle of all ranges would make lines that meet in the middle of the domain.
+    more = torch.arange(len(low), device=low.device) * _UNEVEN % 1
+    low, high = (
+        torch.where(torch.isfinite(curve.value(wider)), wider, end)  # exp is soon too large
+        for end, wider in ((low, low - margin), (high, high + (1 + more) * margin))
+    )
+    knots = _knots(curve, low, high, tolerance)
+    pieces = torch.isfinite(knots).sum(0) - 1
+    last = pieces.view(1, -1)
+    filled = torch.where(torch.isfinite(knots), knots, high)
+    exact = curve.value(filled)
+    middle = curve.value((filled[1:] + filled[:-1]) / 2)
+    deviation = middle - (exact[1:] + exact[:-1]) / 2
+    place = torch.arange(len(knots), device=low.device)[:, None]
+    deviation = torch.where(place[:-1] < last, deviation, deviation.gather(0, last - 1))
+    ends = deviation[:1], deviation.gather(0, last - 1)
+    around = torch.cat([ends[0], deviation]) + torch.cat([deviation, ends[1]])
+    values = exact + around / 3
+    rise = values[1:] - values[:-1]
+    width = filled[1:] - filled[:-1]
+    within = place[:-1] < last
+    slope = torch.where(within, rise / torch.where(within, width, 1.0), 0.0)
+    own = torch.minimum(place[:-1], last - 1)
+    inner = torch.where(place[1:-1] < last, knots[1:-1], torch.inf)
+    return Tables(
+        inner.contiguous(),
+        filled[:-1].gather(0, own),
+        values[:-1].gather(0, own),
+        slope.gather(0, own),
+        pieces,
+    )
+
+
+def _knots(curve: Curve, low: Tensor, high: Tensor, tolerance: Tensor) -> Tensor:
+    """Ends of pieces of equal error, from low to high and ``inf`` after that, (K + 1, n)."""
+    first, last = float(low.min()), float(high.max())
+    z = torch.linspace(first, last, _SAMPLES, dtype=low.dtype, device=low.device)
+    density = curve.curvature(z).abs().sqrt()
+    amount = torch.cumulative_trapezoid(density, z)
+    amount = torch.cat([amount.new_zeros(1), amount])
+    begin, end = (_interpolate(each, z, amount) for each in (low, high))
+    pieces = torch.ceil((end - begin) / (4 * tolerance.clamp(min=_TINY).sqrt())).clamp(1, _MOST)
+    least = 2.0**-20 * (float(amount[-1]) + _TINY) / (last - first)
+    amount = amount + least * (z - first)  # it has an inverse
+    begin, end = (_interpolate(each, z, amount) for each in (low, high))
+    place = torch.arange(int(pieces.max()) + 1, device=low.device)[:, None]
+    inside = _interpolate(begin + (end - begin) * place / pieces, amount, z)
+    knots = torch.where(place < pieces, inside, torch.where(place == pieces, high, torch.inf))
+    knots[0] = low
+    for level, _ in curve.kinks:  # they must be knots
+        within = (low < level) & (level < high)
+        knots = torch.cat([knots, torch.where(within, level, torch.inf)[None]])
+    knots = knots.sort(0).values
+    same = torch.zeros_like(knots, dtype=torch.bool)
+    same[1:] = knots[1:] <= knots[:-1]
+    if bool((same & torch.isfinite(knots)).any()):
+        knots = torch.where(same, torch.inf, knots).sort(0).values
+    return knots[: int(torch.isfinite(knots).sum(0).max())]
+
+
+def _interpolate(x: Tensor, knots: Tensor, values: Tensor) -> Tensor:
+    """A function given by its values (N,) at ascending knots (N,), at any points."""
+    right = torch.searchsorted(knots, x.contiguous()).clamp(1, len(knots) - 1)
+    x0, x1, y0, y1 = knots[right - 1], knots[right], values[right - 1], values[right]
+    share = ((x - x0) / (x1 - x0)).clamp(0, 1)
+    return y0 + share * (y1 - y0)
+
+
+_POINTS = 1 << 10  # at which derivatives are taken
+_OUTPUTS = 16  # of so many outputs at most
+
+
+@dataclass(frozen=True)
+class LayerSurvey:
+    """The units of one smooth layer, (n,) each.
+
+    low, high: their range on the domain; length: the mean of the root of |f''| times the length of
+    the gradient, to which the length of their lines is proportional; influence: the largest
+    derivative of an output by the unit's result, relative to the error that the output may have.
+    """
+
+    layer: SmoothScalar
+    low: Tensor
+    high: Tensor
+    length: Tensor
+    influence: Tensor
+
+    def with_cells_of(self, other: LayerSurvey) -> LayerSurvey:
+        """The same layer on the cells of both."""
+        return replace(
+            self,
+            low=torch.minimum(self.low, other.low),
+            high=torch.maximum(self.high, other.high),
+            length=self.length + other.length,
+        )
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A network on the cells of a grid.
+
+    program: the network, with its rounding; layers: the smooth ones by name; values: (C, n) the
+    outputs at the centres; bounds: on the outputs of the cells, close ones if there are no kinks.
+    bluntness: how many times larger than second derivatives at the centres bounds on them are.
+    """
+
+    program: Program
+    layers: dict[str, LayerSurvey]
+    values: Tensor
+    bounds: CellBounds
+    bluntness: float
+
+    @property
+    def kinked(self) -> bool:
+        """Whether the layers are not all smooth."""
+        return not all_smooth(self.program)
+
+
+def all_smooth(program: Program) -> bool:
+    """Whether no layer of a network has kinks."""
+    layers = program.layers
+    return all(isinstance(layer, SmoothScalar) and not layer.curve.kinks for layer in layers)
+
+
+def survey(
+    program: Program, domain: Domain, grid: Grid, note: Callable[[float], None] = lambda share: None
+) -> Survey:
+    """Look at a network on the cells of a grid.
+
+    note: is told which share of the work has been done since the last call.
+    """
+    layers: dict[str, LayerSurvey] = {}
+    boxes = grid.boxes
+
+    def visit(layer: Nonlinearity, argument: Followed, reach: Tensor) -> None:
+        if isinstance(layer, SmoothScalar):
+            seen = _look(layer, argument, reach, len(boxes))
+            known = layers.get(layer.name)
+            layers[layer.name] = seen if known is None else known.with_cells_of(seen)
+        note(len(reach) / len(boxes) / len(program.layers))
+
+    found = follow(program, domain, boxes, visit=visit)
+    bounds, exact = found.curvature.amax(), norm(found.seconds).amax()
+    bluntness = float(bounds / (exact + torch.finfo(exact.dtype).tiny))
+    cells = CellBounds.of(grid, found)
+    return Survey(program, layers, found.value.flatten(1), cells, bluntness)
+
+
+def _look(layer: SmoothScalar, argument: Followed, reach: Tensor, count: int) -> LayerSurvey:
+    """A smooth layer on some of so many cells."""
+    z = argument.value
+    low, high = ((z - reach).flatten(1).amin(0), (z + reach).flatten(1).amax(0))
+    density = argument.length * layer.curve.curvature(z).abs().sqrt()
+    length = density.flatten(1).sum(0) / count
+    return LayerSurvey(layer, low, high, length, torch.zeros_like(length))
+
+
+def with_influence(
+    found: Survey, program: Program, domain: Domain, tolerance: Tensor
+) -> dict[str, LayerSurvey]:
+    """The smooth layers with the influence of their units, from derivatives at some centres.
+
+    tolerance: (n_out,) the error that each output may have.
+    """
+    uv, frame = found.bounds.grid.boxes.center, Frame.of(domain)
+    uv = uv[:: max(1, len(uv) // _POINTS)]
+    step = max(1, backend_of(program.device).traced_activations * 8 // max(program.widths))
+    influence = {name: torch.zeros_like(layer.low) for name, layer in found.layers.items()}
+    with torch.inference_mode(False), torch.enable_grad():
+        for some in torch.split(uv.clone(), step):
+            output, results = _results(program, domain.embed(frame.to_plane(some)))
+            scaled = output.flatten(1) / tolerance.clone()
+            for column in _columns(scaled):
+                slopes = torch.autograd.grad(
+                    column.sum(), list(results.values()), retain_graph=True, materialize_grads=True
+                )
+                for name, slope in zip(results, slopes, strict=True):
+                    largest = slope.flatten(1).abs().amax(0)
+                    influence[name] = torch.maximum(influence[name], largest)
+    return {name: replace(layer, influence=influence[name]) for name, layer in found.layers.items()}
+
+
+def _columns(outputs: Tensor) -> tuple[Tensor, ...]:
+    """Outputs of which the derivatives are taken: all, or as many sums with random signs."""
+    if outputs.shape[1] <= _OUTPUTS:
+        return outputs.unbind(1)
+    generator = torch.Generator().manual_seed(0)
+    signs = torch.randn((outputs.shape[1], _OUTPUTS), generator=generator).sign()
+    return (outputs @ signs.to(outputs)).unbind(1)
+
+
+def _results(program: Program, x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    """The output, and the result of each smooth layer, with derivatives."""
+    live, results = {program.input_name: x.clone()}, {}
+    for index, stage in enumerate(program.stages):
+        live = program.advance(index, live)
+        layer = stage.layer
+        if layer is None:
+            continue
+        live[layer.result] = layer.apply(live[layer.argument])
+        if isinstance(layer, SmoothScalar):
+            if not live[layer.result].requires_grad:
+                live[layer.result].requires_grad_()
+            results[layer.name] = live[layer.result]
+    return live[program.output_name], results
+
+
+_LEAST_WEIGHT = 2.0**-100
+# Lines would be fewest with 2/3 and 2/3 if errors never cancelled, and with 2/5 and 4/5 if they
+# were independent. These are the best of what was tried on trained and random networks.
+_LENGTH, _INFLUENCE = 2 / 5, 2 / 3
+_SMALL = 2.0**-7  # of the mean: what a unit without lines, or without influence, counts as
+
+
+def choose_tables(layers: Mapping[str, LayerSurvey], scale: float) -> dict[str, Tables]:
+    """Tables for all smooth layers, whose errors add up to about ``scale`` times the tolerance.
+
+    Of all errors that have a given effect on the outputs, these make few lines: a unit with many
+    lines may be off more, and one with much influence less.
+    """
+    return {name: _tables(layer, scale) for name, layer in layers.items()}
+
+
+def _tables(found: LayerSurvey, scale: float) -> Tables:
+    tolerance = scale * _errors(found)
+    return tables_of(found.layer.curve, found.low, found.high, tolerance)
+
+
+def _errors(found: LayerSurvey) -> Tensor:
+    """How large the errors of a layer's units should be relative to each other, (n,)."""
+    length = found.length + _SMALL * found.length.mean() + _LEAST_WEIGHT
+    influence = found.influence + _SMALL * found.influence.mean() + _LEAST_WEIGHT
+    return length.pow(_LENGTH) / influence.pow(_INFLUENCE)
+
+
+def first_scale(layers: Mapping[str, LayerSurvey]) -> float:
+    """A scale for which the outputs are off by about the tolerance, if errors have random signs."""
+    sums = [(_errors(found) * found.influence).square().sum() for found in layers.values()]
+    return float(torch.stack(sums).sum().sqrt().clamp(min=_LEAST_WEIGHT) ** -1)
+
+
+def replaced(program: Program, tables: Mapping[str, Tables]) -> Program:
+    """The program with tables in place of its smooth layers."""
+    return _with_layers(program, lambda layer: _table_layer(layer, tables[layer.name]))
+
+
+def in_single(program: Program) -> Program:
+    """A program of smooth layers with values in single precision, where that is much faster."""
+
+    def faster(layer: SmoothScalar) -> SmoothScalar:
+        return replace(layer, single=layer.curve.single_noise is not None)
+
+    return _with_layers(program, faster) if all_smooth(program) else program
+
+
+def _with_layers(program: Program, other: Callable[[SmoothScalar], Nonlinearity]) -> Program:
+    """The program with other layers in place of its smooth ones."""
+    stages = []
+    for stage in program.stages:
+        if isinstance(stage.layer, SmoothScalar):
+            stage = replace(stage, layer=other(stage.layer))
+        stages.append(stage)
+    return program.with_constants(tuple(stages))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _TableScalar(PiecewiseScalar):
+    """Tables in place of a smooth layer, which compiled loops look up where there are any."""
+
+    def apply(self, argument: Tensor, out: Tensor | None = None) -> Tensor:
+        numbers = out is not None or argument.is_inference()  # nobody asks for derivatives
+        kernel = kernel_for(argument.device) if numbers and argument.is_contiguous() else None
+        if kernel is None:
+            return self.operation(argument)
+        out = torch.empty_like(argument) if out is None else out
+        kernel.table_values(argument, self.operation.args[1:], out)
+        return out
+
+
+def _table_layer(layer: SmoothScalar, tables: Tables) -> PiecewiseScalar:
+    variable = Operation.VARIABLE
+    args = (variable, tables.levels, tables.start, tables.value, tables.slope)
+    return _TableScalar(
+        name=layer.name,
+        target=layer.target,
+        source=layer.source,
+        argument=layer.argument,
+        result=layer.result,
+        shape=layer.shape,
+        operation=Operation(piecewise_linear, args, {}),
+        after=layer.after,
+        levels=tables.levels,
+        slopes=tables.slope,
+        exact=False,
+    )

@@ -1,0 +1,510 @@
+"""The table of an atlas: a row per region, tile after tile."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO, ClassVar, NamedTuple
+from weakref import WeakValueDictionary
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from splinecam._util.arrays import take
+from splinecam._util.files import opened
+from splinecam._util.text import optional
+from splinecam._util.tolerances import SAFETY, UV_ERROR
+from splinecam.engine.affine_maps import AffineMaps, affine_maps
+from splinecam.errors import SplineCamError
+from splinecam.geometry.domain import Domain, Frame
+from splinecam.geometry.point_location import Locator, signed_distances
+from splinecam.geometry.subdivision import Mesh, polygon_mesh
+from splinecam.network.capture.models import Output
+from splinecam.network.program import Program
+from splinecam.partitions.exports import Columns, class_names, column_names, region_columns
+from splinecam.partitions.partition import Partition
+from splinecam.partitions.partition_files import dtype_named, output_read
+from splinecam.questions.measures import table
+from splinecam.questions.partition_data import (
+    Attached,
+    Unresolved,
+    in_plane,
+    names_of,
+    region_numbers,
+)
+from splinecam.questions.sampling import NO_AREA, choose, points_inside, sample_count, uniform
+from splinecam.stores.untrusted import damaged, inside, read_arrays, write_arrays
+from splinecam.tiles.manifest import FILE, Manifest
+from splinecam.tiles.seams import SEAM_EDGES, SEAM_VERTICES
+from splinecam.tiles.tile_files import (
+    AGAIN,
+    ERRORS,
+    StoredMesh,
+    TileCounts,
+    read_array,
+    read_errors,
+    read_values,
+)
+
+
+def tables(atlas: AtlasData, *, full: bool = False) -> Iterator[Any]:
+    """Yield the table of each tile: a pandas DataFrame, or without pandas a dict of arrays.
+
+    The columns are those of ``Partition.table``. The index of a DataFrame, ``region``, has the
+    numbers of the regions in the atlas.
+
+    full: as for ``Partition.table``.
+    """
+    for number, tile in enumerate(atlas.tiles()):
+        rows = table(tile, full=full)
+        if not isinstance(rows, dict):
+            rows.index += int(atlas.first_region[number])
+        yield rows
+
+
+def to_parquet(
+    atlas: AtlasData, path: str | os.PathLike[str] | BinaryIO, *, columns: Columns = "all"
+) -> None:
+    """Write one row per region to a Parquet file, a row group for each tile.
+
+    One tile after the other is in memory. The number of the region in the atlas is a column of its
+    own, ``region``; if the classes have names, ``class_name`` is a categorical column.
+
+    path: the file, conventionally ``.parquet``, which appears when it is complete. columns: as for
+    ``Partition.to_parquet``, by default all but ``piece``, as pieces reach across tiles.
+    """
+    pyarrow = optional("pyarrow", "A Parquet file", "parquet")
+    parquet = optional("pyarrow.parquet", "A Parquet file", "parquet")
+    if columns == "all":
+        columns = [name for name in column_names(atlas.tile(0)) if name != "piece"]
+    elif "piece" in columns:
+        raise ValueError("there is no column 'piece' of an atlas: pieces reach across its tiles")
+    writer = None
+    with opened(path) as file:
+        try:
+            for number, tile in enumerate(atlas.tiles()):
+                first = int(atlas.first_region[number])
+                rows = {
+                    "region": np.arange(first, first + len(tile)),
+                    **region_columns(tile, columns),
+                }
+                made = pyarrow.table(rows)
+                names = class_names(tile)
+                if names is not None and "class" in rows:
+                    named = pyarrow.DictionaryArray.from_arrays(
+                        rows["class"].astype(np.int32), pyarrow.array(names)
+                    )
+                    place = made.column_names.index("class") + 1
+                    made = made.add_column(place, "class_name", named)
+                writer = writer or parquet.ParquetWriter(file, made.schema)
+                writer.write_table(made)
+        finally:
+            if writer is not None:
+                writer.close()
+
+
+_FEW = 16  # points for which a tile's regions are looked through without a grid
+
+
+def locate(atlas: AtlasData, x: Tensor) -> Tensor:
+    """The region of each input (N, ...), (N,); -1 outside the domain or off its plane.
+
+    The rules are those of ``Partition.locate``. A tile is read only if an input lies in its box.
+
+    x: a batch of inputs (N, ...), a flat batch, or one input.
+    """
+    like = torch.zeros(0, dtype=torch.float64, device=atlas.device)
+    uv, off = in_plane(atlas.domain, atlas.frame, x, like)
+    slack = SAFETY * UV_ERROR
+    found = torch.full(off.shape, -1, device=like.device)
+    deepest = uv.new_full(off.shape, -torch.inf)
+    for number, (left, low, right, high) in enumerate(atlas.boxes.tolist()):
+        u, v = uv.unbind(1)
+        near = (u >= left - slack) & (u <= right + slack) & (v >= low - slack) & (v <= high + slack)
+        points = (near & ~off).nonzero()[:, 0]
+        if points.shape[0]:
+            mesh = atlas.tile(number).mesh
+            region = _located(mesh, uv[points])
+            points, region = points[region >= 0], region[region >= 0]
+            depth = signed_distances(mesh, uv[points], region)
+            # Of equally deep regions the one with the lowest number is found first.
+            better = depth > deepest[points]
+            points = points[better]
+            deepest[points] = depth[better]
+            found[points] = region[better] + int(atlas.first_region[number])
+    return found
+
+
+def _located(mesh: Mesh, uv: Tensor) -> Tensor:
+    """The face of each point (N, 2), -1 outside, (N,)."""
+    if uv.shape[0] > _FEW:
+        return Locator(mesh)(uv)
+    # A grid of all faces takes longer to make than it saves.
+    box, slack = mesh.boxes()[:, None], SAFETY * UV_ERROR
+    near = ((box[..., :2] <= uv + slack) & (box[..., 2:] >= uv - slack)).all(2).any(1)
+    faces = near.nonzero()[:, 0]
+    if not faces.shape[0]:
+        return torch.full(uv.shape[:1], -1, device=uv.device)
+    face = Locator(mesh.select(faces)[0])(uv)
+    return torch.where(face < 0, -1, faces[face.clamp(min=0)])
+
+
+def sample(
+    atlas: AtlasData,
+    n: int,
+    *,
+    regions: Tensor | Sequence[int] | int | None = None,
+    per_region: bool = False,
+    generator: torch.Generator | None = None,
+    dtype: torch.dtype | None = None,
+    device: str | torch.device | None = None,
+) -> Tensor:
+    """Random inputs, uniform by area over the domain or over the chosen regions, (n, ...).
+
+    A tile is read only if a region of it is chosen.
+
+    n, regions, per_region, generator, dtype, device: as for ``Partition.sample``.
+    """
+    n = sample_count(n)
+    chosen = None if regions is None else region_numbers(regions, len(atlas), atlas.device)
+    count = len(atlas) if chosen is None else chosen.shape[0]
+    chance = uniform((n * count if per_region else n, 4), generator, atlas.device)
+    if chosen is None and not per_region:  # the regions cover the domain
+        whole = polygon_mesh(atlas.frame.to_local(atlas.domain.corners.to(chance)))
+        local = points_inside(whole, torch.zeros(n, dtype=torch.int64).to(chance.device), chance)
+        return _inputs(atlas, local, dtype, device)
+    if per_region:
+        face = torch.arange(count, device=chance.device).repeat_interleave(n)
+        face = face if chosen is None else take(chosen, face)
+    else:
+        assert chosen is not None
+        weight = _areas(atlas, chosen).clamp(min=0)
+        if n and not float(weight.sum()) > 0:
+            raise SplineCamError(NO_AREA)
+        face = take(chosen, choose(weight, chance[:, 3]))
+    local = chance.new_empty((face.shape[0], 2))
+    for number, points, own in by_tile(atlas, face):
+        local[points] = points_inside(atlas.tile(number).mesh, own, chance[points, :3])
+    return _inputs(atlas, local, dtype, device)
+
+
+def _inputs(
+    atlas: AtlasData,
+    local: Tensor,
+    dtype: torch.dtype | None,
+    device: str | torch.device | None,
+) -> Tensor:
+    """The inputs (N, ...) at local coordinates (N, 2)."""
+    return atlas.tile(0).inputs(atlas.frame.to_plane(local), dtype=dtype, device=device)
+
+
+def by_tile(atlas: AtlasData, regions: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Yield each tile that has some of the regions (N,): their places, and numbers in the tile."""
+    tile = torch.searchsorted(atlas.first_region.to(regions.device), regions, right=True) - 1
+    order = torch.argsort(tile, stable=True)
+    number, count = torch.unique_consecutive(tile[order], return_counts=True)
+    for each, places in zip(number.tolist(), torch.split(order, count.tolist()), strict=True):
+        yield each, places, regions[places] - int(atlas.first_region[each])
+
+
+def _areas(atlas: AtlasData, regions: Tensor) -> Tensor:
+    """The areas of some regions (N,), (N,)."""
+    areas = torch.empty(regions.shape, dtype=torch.float64, device=regions.device)
+    for number, places, own in by_tile(atlas, regions):
+        areas[places] = take(atlas.tile(number).areas, own)
+    return areas
+
+
+DOMAIN = "domain.npz"
+_DOMAIN_ARRAYS = ("origin", "basis", "corners")
+
+
+class Shared(NamedTuple):
+    """What a tile shares: its own numbers, ascending, and those of the atlas, (S,) each."""
+
+    local: Tensor
+    shared: Tensor
+
+
+class Tile(Partition):
+    """A tile of an atlas: a partition of a part of the domain.
+
+    Its maps are not on disk; they follow from the values at its vertices when they are first asked
+    for. Without the network, those of very thin regions are less precise, as ``maps.error`` says.
+    """
+
+    @cached_property
+    def maps(self) -> AffineMaps:
+        """The affine maps in local coordinates, each relative to a point inside its region."""
+        given = self.mesh, self.values, self.value_error, self._program, self.domain, self.frame
+        with torch.no_grad():
+            return affine_maps(*given)
+
+
+class AtlasData(Attached):
+    """A partition on disk: a polygon divided into tiles, each of which is a ``Partition``.
+
+    Every region is in exactly one tile. The regions of tile k are numbered from
+    ``first_region[k]`` on. Vertices and edges on the seams between tiles are in each of these
+    tiles, bit for bit the same; ``shared_vertices`` and ``shared_edges`` tell which they are.
+    Nothing is read before it is asked for.
+    """
+
+    _absent: ClassVar[str] = (
+        "This needs the network, and the atlas was loaded without it. Give the same model: "
+        "sc.load(folder, model=model), or atlas.attach(model)."
+    )
+
+    def __init__(
+        self, folder: Path, manifest: Manifest, device: torch.device, *, verify: bool = True
+    ) -> None:
+        self.folder, self.manifest, self.device, self._verify = folder, manifest, device, verify
+        about = manifest.about
+        self.layers: tuple[str, ...] = tuple(about["layers"])
+        self.stripped: str | None = about["stripped"]
+        self.dtype: torch.dtype = dtype_named(about["dtype"])
+        self.output: Output = output_read(about["output"])
+        self._names: tuple[str, ...] | None = about["names"] and tuple(about["names"])
+        self._model: nn.Module | None = None
+        self._program: Program | None = None
+        self._opened: WeakValueDictionary[int, Tile] = WeakValueDictionary()
+
+    # -- numbers ------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return int(self.first_region[-1])
+
+    @cached_property
+    def first_region(self) -> Tensor:
+        """The number of each tile's first region, and last the number of all regions, (K + 1,)."""
+        counts = [tile.regions for tile in self.manifest.tiles]
+        return torch.from_numpy(np.cumsum([0, *counts], dtype=np.int64))
+
+    @property
+    def num_tiles(self) -> int:
+        return len(self.manifest.tiles)
+
+    @property
+    def num_vertices(self) -> int:
+        """The number of vertices; those on seams count once."""
+        seams = self.manifest.seams
+        twice = seams.get("ends", 0) - seams.get("vertices", 0)
+        return sum(tile.vertices for tile in self.manifest.tiles) - twice
+
+    @property
+    def num_edges(self) -> int:
+        """The number of edges; those on seams count once."""
+        twice = self.num_shared_edges
+        return sum(tile.edges for tile in self.manifest.tiles) - twice
+
+    @property
+    def num_shared_vertices(self) -> int:
+        """The number of vertices on seams."""
+        return self.manifest.seams.get("vertices", 0)
+
+    @property
+    def num_shared_edges(self) -> int:
+        """The number of edges on seams; each is in two tiles."""
+        return self.manifest.seams.get("edges", 0)
+
+    @property
+    def boxes(self) -> Tensor:
+        """The smallest u and v and the largest u and v of each tile, in local coordinates, (K, 4).
+
+        ``frame`` converts them to the plane.
+        """
+        return torch.tensor([tile.box for tile in self.manifest.tiles], dtype=torch.float64)
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes on disk."""
+        return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
+
+    # -- tiles --------------------------------------------------------------------------------
+
+    def tile(self, number: int) -> Tile:
+        """A tile as a partition, whose arrays are mapped into memory when they are used.
+
+        Its ``domain`` and ``frame`` are those of the whole atlas, of which its regions are a part.
+        On a seam, ``edge_faces`` has -1 on the side of the other tile.
+        """
+        if not -self.num_tiles <= number < self.num_tiles:
+            raise IndexError(f"tile {number} of {self.num_tiles:,}, numbered from 0")
+        number %= self.num_tiles
+        found = self._opened.get(number)
+        if found is None:
+            found = self._opened[number] = self._open(number)
+        if found._model is not self._model:
+            found._model, found._program = self._model, self._program
+        found.names = self.names
+        return found
+
+    def tiles(self) -> Iterator[Tile]:
+        """Yield all tiles in order; one that is not kept is closed again."""
+        return map(self.tile, range(self.num_tiles))
+
+    def _open(self, number: int) -> Tile:
+        entry, folder = self.manifest.tiles[number], self._tile_folder(number)
+        units = tuple(int(self.layer_errors[name].shape[0]) for name in self.layers)
+        counts = TileCounts(entry.vertices, entry.edges, entry.regions, units)
+        outputs = int(self.value_error.shape[0])
+        mesh = StoredMesh.of(folder, counts, verify=self._verify)
+        values = read_values(folder, counts.vertices, outputs, verify=self._verify)
+        return Tile(
+            domain=self.domain,
+            mesh=mesh if self.device.type == "cpu" else mesh.to(self.device),
+            values=values.to(self.device),
+            value_error=self.value_error,
+            layer_errors=self.layer_errors,
+            unresolved=_unresolved(self.manifest.unresolved + entry.unresolved),
+            layers=self.layers,
+            stripped=self.stripped,
+            dtype=self.dtype,
+            output=self.output,
+        )
+
+    def find(self, region: int) -> tuple[int, int]:
+        """The tile of a region of the atlas, and the region's number in that tile."""
+        if not -len(self) <= region < len(self):
+            raise IndexError(f"the atlas has {len(self):,} regions, numbered from 0")
+        region %= len(self)
+        tile = int(torch.searchsorted(self.first_region, region, right=True)) - 1
+        return tile, region - int(self.first_region[tile])
+
+    # -- seams --------------------------------------------------------------------------------
+
+    def shared_vertices(self, number: int) -> Shared:
+        """The vertices of a tile on seams, with their numbers among all vertices on seams."""
+        vertices = self.manifest.tiles[number].vertices
+        return self._shared(number, SEAM_VERTICES, vertices, self.num_shared_vertices)
+
+    def shared_edges(self, number: int) -> Shared:
+        """The edges of a tile on seams, with their numbers among all edges on seams.
+
+        An edge has the same direction in both tiles.
+        """
+        edges = self.manifest.tiles[number].edges
+        return self._shared(number, SEAM_EDGES, edges, self.num_shared_edges)
+
+    def _shared(self, number: int, name: str, end: int, shared_end: int) -> Shared:
+        """The pairs in a file; end, shared_end: above the numbers in the tile and on the seams."""
+        if self.num_tiles == 1:
+            none = torch.zeros(0, dtype=torch.int64)
+            return Shared(none, none)
+        folder = self._tile_folder(number % self.num_tiles)
+        both = read_array(folder, name, "i", verify=self._verify)
+        limit = torch.tensor([end, shared_end])
+        if both.ndim != 2 or both.shape[1] != 2 or bool(((both < 0) | (both >= limit)).any()):
+            raise damaged(folder / f"{name}.npy", "it has an index out of range", AGAIN)
+        if bool((both[:, 0].diff() <= 0).any()):
+            raise damaged(folder / f"{name}.npy", "its numbers do not ascend", AGAIN)
+        return Shared(*both.to(self.device).unbind(1))
+
+    def _tile_folder(self, number: int) -> Path:
+        return inside(self.folder, "tiles", self.manifest.tiles[number].folder)
+
+    # -- what all tiles have in common --------------------------------------------------------
+
+    @cached_property
+    def domain(self) -> Domain:
+        """The polygon."""
+        return read_domain(self.folder, tuple(self.manifest.about["input_shape"]))
+
+    @cached_property
+    def frame(self) -> Frame:
+        """The local coordinates of all tiles' ``mesh`` and ``maps``."""
+        return Frame.of(self.domain)
+
+    @cached_property
+    def _errors(self) -> tuple[Tensor, dict[str, Tensor]]:
+        values, layers = read_errors(self.folder / ERRORS)
+        if layers.keys() != set(self.layers):
+            raise damaged(self.folder / ERRORS, "it is about other layers", AGAIN)
+        try:
+            names_of(self._names, values.shape[0])
+        except ValueError as error:
+            raise damaged(self.folder / FILE, error, AGAIN) from None
+        return values.to(self.device), {k: error.to(self.device) for k, error in layers.items()}
+
+    @property
+    def value_error(self) -> Tensor:
+        """The rounding error of the output, (n_out,)."""
+        return self._errors[0]
+
+    @property
+    def layer_errors(self) -> dict[str, Tensor]:
+        """The rounding errors of the units of each layer."""
+        return self._errors[1]
+
+    @cached_property
+    def unresolved(self) -> tuple[Unresolved, ...]:
+        """Places that float64 could not settle, usually none."""
+        found = self.manifest.unresolved + [
+            each for tile in self.manifest.tiles for each in tile.unresolved
+        ]
+        return _unresolved(found)
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The names of the classes, or None; assign a list of names, or None, to change them."""
+        return self._names
+
+    @names.setter
+    def names(self, names: tuple[str, ...] | list[str] | None) -> None:
+        first = self._open(0)
+        first.names = names  # which checks them
+        self._names = first.names
+
+    @property
+    def areas(self) -> Tensor:
+        """Area of each region, (F,), computed tile by tile."""
+        return torch.cat([tile.areas for tile in self.tiles()])
+
+    # -- the network --------------------------------------------------------------------------
+
+    def attach(self, model: nn.Module | str | os.PathLike[str], *, output: Output = None) -> None:
+        """Give a loaded atlas its model back; an error if the model is another one.
+
+        It is compared at vertices of the first tile. model, output: as for ``Partition.attach``.
+        """
+        first = self._open(0)
+        first.attach(model, output=output)
+        self._model, self._program, self.output = first._model, first._program, first.output
+
+    def __repr__(self) -> str:
+        parts = [
+            f"{len(self):,} region{'s' * (len(self) != 1)}",
+            f"{self.num_edges:,} edges",
+            f"{self.num_tiles:,} tile{'s' * (self.num_tiles != 1)}",
+            f"{len(self.layers)} layer{'s' * (len(self.layers) != 1)}",
+        ]
+        if self.unresolved:
+            parts.append(f"{len(self.unresolved):,} unresolved places")
+        if self._model is None:
+            parts.append("without its model")
+        return f"Atlas({', '.join(parts)}, in {self.folder})"
+
+
+def _unresolved(listed: list[Any]) -> tuple[Unresolved, ...]:
+    """Places as the manifest lists them."""
+    return tuple(Unresolved((u, v), layer, reason) for (u, v), layer, reason in listed)
+
+
+def write_domain(folder: Path, domain: Domain) -> None:
+    """Write the arrays of a domain."""
+    arrays = {name: getattr(domain, name).cpu().numpy() for name in _DOMAIN_ARRAYS}
+    write_arrays(folder / DOMAIN, arrays)
+
+
+def read_domain(folder: Path, input_shape: tuple[int, ...]) -> Domain:
+    """The domain in a folder."""
+    path = folder / DOMAIN
+    found = read_arrays(path, _DOMAIN_ARRAYS, AGAIN)
+    try:
+        arrays = {name: torch.from_numpy(found[name]) for name in _DOMAIN_ARRAYS}
+        return Domain(**arrays, input_shape=input_shape)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise damaged(path, error, AGAIN) from None

@@ -1,0 +1,175 @@
+"""Curves of an atlas, which run across seams, and the areas of its classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from splinecam._util.arrays import take
+from splinecam._util.tolerances import EPS, SAFETY
+from splinecam.questions import boundary as _boundary
+from splinecam.questions import class_regions as _classes
+from splinecam.questions.boundary import Boundary, Kind, LevelSet, check_kind, output_of
+from splinecam.questions.partition_data import PartitionData, Unresolved
+from splinecam.questions.winners import Leads, Scores
+from splinecam.tiles.atlas_data import AtlasData
+from splinecam.tiles.extracting import Extract, extract
+
+
+def decision_boundary(
+    atlas: AtlasData,
+    *,
+    classes: tuple[int | str, int | str] | None = None,
+    kind: Kind = "argmax",
+    level: float = 0.0,
+) -> Boundary:
+    """The points of the domain at which the decision is a tie, as segments.
+
+    Curves run across the seams between tiles. The result's ``regions`` have the numbers of the
+    atlas; its ``partition`` has only the regions beside the boundary.
+
+    classes, kind, level: as for ``Partition.decision_boundary``.
+    """
+    check_kind(atlas.tile(0), kind, level)
+    several = atlas.tile(0).values.shape[1] > 1
+
+    def disputed(tile: PartitionData) -> Tensor:
+        if kind == "pairwise" and several:
+            return _touching_pairs(tile)
+        scores = Scores.of(tile, smallest=kind == "argmin", level=float(level))
+        return Leads.of(scores.z, scores.error).disputed(tile.mesh)
+
+    found = _extract(atlas, disputed)
+    made = _boundary.decision_boundary(found.part, classes=classes, kind=kind, level=level)
+    return replace(made, regions=found.in_atlas(made.regions))
+
+
+def level_set(
+    atlas: AtlasData, levels: float | Sequence[float] | Tensor, *, output: int | None = None
+) -> LevelSet:
+    """The points of the domain at which an output has one of the given values, as segments.
+
+    Curves run across the seams between tiles. The result's ``regions`` have the numbers of the
+    atlas; its ``partition`` has only the regions beside the level set.
+
+    levels, output: as for ``Partition.level_set``.
+    """
+    index, wanted = output_of(atlas.tile(0), output), _boundary.levels_of(levels)
+
+    def reached(tile: PartitionData) -> Tensor:
+        z = tile.values[:, index]
+        slack = SAFETY * (tile.value_error[index] + EPS * (z.abs().max() + wanted.abs().max()))
+        low, high = _ranges(tile, z[:, None])
+        first = torch.searchsorted(wanted.to(z), low[:, 0] - slack)
+        last = torch.searchsorted(wanted.to(z), high[:, 0] + slack, right=True)
+        return (first < last).nonzero()[:, 0]
+
+    found = _extract(atlas, reached)
+    made = _boundary.level_set(found.part, levels, output=output)
+    return replace(made, regions=found.in_atlas(made.regions))
+
+
+def _extract(atlas: AtlasData, choose: Callable[[PartitionData], Tensor]) -> Extract:
+    """The chosen regions, or the first one if there is none, since a partition has at least one."""
+    found = extract(atlas, choose)
+    if len(found.part):
+        return found
+    first = atlas.tile(0)
+    return extract(atlas, lambda tile: tile.face_offsets[: int(tile is first)])
+
+
+def _ranges(tile: PartitionData, z: Tensor) -> tuple[Tensor, Tensor]:
+    """The lowest and the highest values (F, n) at each region's vertices, from those of all."""
+    owner = tile.mesh.owners()[:, None].expand(-1, z.shape[1])
+    corner, rows = take(z, tile.face_vertices), z.new_empty((len(tile), z.shape[1]))
+    low = rows.scatter_reduce(0, owner, corner, "amin", include_self=False)
+    return low, rows.scatter_reduce(0, owner, corner, "amax", include_self=False)
+
+
+def _touching_pairs(tile: PartitionData) -> Tensor:
+    """The regions in which the order of the outputs changes, or two of them are equal."""
+    z = tile.values
+    values, order = torch.sort(z, 1)
+    slack = 2 * SAFETY * (tile.value_error.max() + EPS * z.abs().max())
+    close = (values.diff(dim=1) <= slack).any(1)
+    corner, owner = tile.face_vertices, tile.mesh.owners()
+    first = take(corner, tile.face_offsets[:-1])
+    unlike = (take(order, corner) != take(order, take(first, owner))).any(1) | take(close, corner)
+    changed: Tensor = torch.unique(owner[unlike])
+    return changed
+
+
+class _Totals(NamedTuple):
+    """The sums over all tiles."""
+
+    areas: Tensor
+    tied_area: float
+    unresolved: tuple[Unresolved, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ClassAreas:
+    """The domain of an atlas divided by class, of which only numbers are held in memory.
+
+    n_classes: the number of classes; kind, level: as for ``atlas.class_regions``.
+    """
+
+    atlas: AtlasData
+    n_classes: int
+    kind: Kind
+    level: float
+
+    @cached_property
+    def _totals(self) -> _Totals:
+        found = [
+            (each.areas, each.tied_area, each.unresolved)
+            for each in (
+                _classes.class_regions(tile, kind=self.kind, level=self.level)
+                for tile in self.atlas.tiles()
+            )
+        ]
+        areas, tied, unresolved = zip(*found, strict=True)
+        return _Totals(torch.stack(areas).sum(0), sum(tied), sum(unresolved, ()))
+
+    @property
+    def areas(self) -> Tensor:
+        """Area of each class, (n_classes,); the areas add up to that of the domain."""
+        return self._totals.areas
+
+    @property
+    def tied_area(self) -> float:
+        """Area on which two classes or more tie, which counts for the first of them."""
+        return self._totals.tied_area
+
+    @property
+    def unresolved(self) -> tuple[Unresolved, ...]:
+        """Places that float64 could not settle, usually none."""
+        return self._totals.unresolved
+
+    def boundary_length(self) -> float:
+        """Length of the borders between classes."""
+        found = decision_boundary(self.atlas, kind=self.kind, level=self.level)
+        between = (found.sides[:, 0] != found.sides[:, 1]) & (found.sides >= 0).all(1)
+        return float(found.lengths[between].sum())
+
+    def __repr__(self) -> str:
+        share = (self.areas / self.areas.sum()).tolist()
+        top = sorted(range(self.n_classes), key=lambda k: -share[k])[:5]
+        names = self.atlas.names or range(self.n_classes)
+        parts = [f"{names[k]}: {100 * share[k]:.3g} %" for k in top if share[k] > 0]
+        more = ", ..." if self.n_classes > 5 and int((self.areas > 0).sum()) > 5 else ""
+        return f"ClassAreas({', '.join(parts)}{more})"
+
+
+def class_regions(atlas: AtlasData, *, kind: Kind = "argmax", level: float = 0.0) -> ClassAreas:
+    """The domain divided by class: the area of each, and the length of the borders between them.
+
+    kind, level: as for ``Partition.class_regions``.
+    """
+    first = _classes.class_regions(atlas.tile(0), kind=kind, level=level)
+    return ClassAreas(atlas, first.n_classes, first.kind, first.level)

@@ -1,0 +1,252 @@
+"""Some regions of an atlas, or those in a window, as one partition in memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+
+import torch
+from torch import Tensor
+
+from splinecam._util.arrays import offsets_of, owners_of, take, take_rows
+from splinecam.errors import DomainError
+from splinecam.geometry.domain import Frame
+from splinecam.geometry.subdivision import Mesh
+from splinecam.partitions.partition import Partition
+from splinecam.questions.partition_data import PartitionData
+from splinecam.tiles.atlas_data import AtlasData, Shared
+
+
+@dataclass(frozen=True)
+class Extract:
+    """Some regions of an atlas.
+
+    part: them alone, as a partition; numbers: (F,) the number in the atlas of each of its regions,
+    ascending.
+    """
+
+    part: Partition
+    numbers: Tensor
+
+    def in_atlas(self, regions: Tensor) -> Tensor:
+        """The numbers in the atlas of regions of the part; -1 stays -1."""
+        if not self.numbers.shape[0]:
+            return regions
+        return torch.where(regions < 0, -1, self.numbers[regions.clamp(min=0)])
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """The chosen regions of one tile.
+
+    vertex, edge: which vertex and edge of the atlas each of the mesh's is; those that the tile
+    shares come first, in the numbers of ``Atlas.shared_vertices`` and ``shared_edges``.
+    """
+
+    mesh: Mesh
+    values: Tensor
+    numbers: Tensor
+    vertex: Tensor
+    edge: Tensor
+
+
+def extract(
+    atlas: AtlasData,
+    choose: Callable[[PartitionData], Tensor],
+    tiles: Sequence[int] | None = None,
+) -> Extract:
+    """The regions that ``choose`` finds in each tile, as one partition.
+
+    On the outline of the chosen regions, ``edge_faces`` has -1 on the other side.
+
+    choose: called with each tile; returns the numbers of its regions, ascending. tiles: the numbers
+    of the tiles to look at, ascending, by default all.
+    """
+    tiles = range(atlas.num_tiles) if tiles is None else tiles
+    first = atlas.tile(0)
+    pieces = list(_pieces(atlas, choose, tiles)) or [_nothing(first)]
+    mesh, kept = _glued(pieces)
+    values = torch.cat([piece.values for piece in pieces])[kept]
+    part = replace(first, mesh=mesh, values=values, unresolved=atlas.unresolved)
+    part.names = atlas.names
+    part._model, part._program = atlas._model, atlas._program
+    return Extract(part, torch.cat([piece.numbers for piece in pieces]))
+
+
+def _nothing(tile: Partition) -> _Piece:
+    """No region at all."""
+    index = tile.face_offsets[:0]
+    pairs, points = index.view(0, 2), tile.mesh.uv[:0]
+    mesh = Mesh(points, pairs, index.new_zeros(1), index, index, index, index)
+    return _Piece(mesh, tile.values[:0], index, index, index)
+
+
+def _pieces(
+    atlas: AtlasData, choose: Callable[[PartitionData], Tensor], tiles: Sequence[int]
+) -> Iterator[_Piece]:
+    """Yield the chosen regions of each tile that has any."""
+    vertices, edges = atlas.num_shared_vertices, atlas.num_shared_edges
+    for number in tiles:
+        tile = atlas.tile(number)
+        faces = choose(tile)
+        if faces.shape[0]:
+            mesh, vertex_ids, edge_ids = tile.mesh.select(faces)
+            yield _Piece(
+                mesh,
+                tile.values[vertex_ids],
+                faces + int(atlas.first_region[number]),
+                _named(vertex_ids, atlas.shared_vertices(number), vertices),
+                _named(edge_ids, atlas.shared_edges(number), edges),
+            )
+            vertices, edges = vertices + mesh.num_vertices, edges + mesh.num_edges
+
+
+def _named(ids: Tensor, shared: Shared, fresh: int) -> Tensor:
+    """The names of some vertices or edges of a tile: shared numbers, or numbers from fresh on."""
+    names = fresh + torch.arange(ids.shape[0], device=ids.device)
+    local = shared.local.contiguous()
+    if local.shape[0]:
+        place = torch.searchsorted(local, ids).clamp(max=local.shape[0] - 1)
+        names = torch.where(local[place] == ids, shared.shared[place], names)
+    return names
+
+
+def _firsts(names: Tensor) -> tuple[Tensor, Tensor]:
+    """The places at which different names occur first, ascending, and the new index of each."""
+    if not names.shape[0]:
+        return names, names
+    _, label = torch.unique(names, return_inverse=True)
+    place = torch.arange(names.shape[0], device=names.device)
+    first = torch.full_like(place[: int(label.max()) + 1], names.shape[0])
+    first.scatter_reduce_(0, label, place, "amin")
+    first, order = torch.sort(first)
+    rank = torch.empty_like(order)
+    rank[order] = torch.arange(order.shape[0], device=order.device)
+    return first, rank[label]
+
+
+def _glued(pieces: list[_Piece]) -> tuple[Mesh, Tensor]:
+    """The meshes of all pieces as one, in which shared vertices and edges occur once.
+
+    The second result tells which of all pieces' vertices it has.
+    """
+    joined = {
+        field.name: torch.cat([getattr(piece.mesh, field.name) for piece in pieces])
+        for field in fields(Mesh)
+        if field.name not in ("edges", "offsets", "corners")
+    }
+    kept_vertex, vertex = _firsts(torch.cat([piece.vertex for piece in pieces]))
+    kept_edge, edge = _firsts(torch.cat([piece.edge for piece in pieces]))
+    edges, corners, at_vertex, at_edge = [], [], 0, 0
+    for piece in pieces:
+        mesh = piece.mesh
+        edges.append(vertex[at_vertex + mesh.edges])
+        corners.append(2 * edge[at_edge + (mesh.corners >> 1)] + (mesh.corners & 1))
+        at_vertex, at_edge = at_vertex + mesh.num_vertices, at_edge + mesh.num_edges
+    mesh = Mesh(
+        uv=joined["uv"][kept_vertex],
+        edges=torch.cat(edges)[kept_edge],
+        offsets=offsets_of(torch.cat([piece.mesh.counts() for piece in pieces])),
+        corners=torch.cat(corners),
+        edge_layer=joined["edge_layer"][kept_edge],
+        edge_unit=joined["edge_unit"][kept_edge],
+        vertex_layer=joined["vertex_layer"][kept_vertex],
+    )
+    return mesh, kept_vertex
+
+
+Box = tuple[float, float, float, float]
+
+
+def window(atlas: AtlasData, box: Sequence[float]) -> Partition:
+    """The regions that meet a rectangle, as one partition in memory.
+
+    Its ``domain`` is that of the atlas, of which its regions cover the rectangle. On the outline of
+    these regions, ``edge_faces`` has -1 on the other side. Tiles beside the rectangle are not read.
+
+    box: the rectangle (u0, v0, u1, v1) in plane coordinates.
+    """
+    local = local_box(atlas.frame, checked_box(box))
+    found = extract(atlas, lambda tile: meeting(tile.mesh, local), tiles_in(atlas, local))
+    if not len(found.part):
+        raise DomainError(f"The window {list(box)} is outside of the domain.")
+    return found.part
+
+
+def checked_box(box: Sequence[float]) -> Box:
+    """A rectangle as four numbers; an error if it is none."""
+    try:
+        u0, v0, u1, v1 = map(float, box)
+    except (TypeError, ValueError):
+        raise TypeError(f"a window has four numbers, u0, v0, u1 and v1, not {box!r}") from None
+    if not (all(map(math.isfinite, (u0, v0, u1, v1))) and u0 < u1 and v0 < v1):
+        raise ValueError(f"the window {[u0, v0, u1, v1]} is empty, or not finite")
+    return u0, v0, u1, v1
+
+
+def local_box(frame: Frame, box: Box) -> Box:
+    """A rectangle of the plane in local coordinates."""
+    u0, v0, u1, v1 = frame.to_local(torch.tensor(box, dtype=torch.float64).view(2, 2)).flatten()
+    return float(u0), float(v0), float(u1), float(v1)
+
+
+def tiles_in(atlas: AtlasData, local: Box) -> list[int]:
+    """The numbers of the tiles whose boxes meet a local rectangle, ascending."""
+    u0, v0, u1, v1 = local
+    left, low, right, high = atlas.boxes.unbind(1)
+    near = (left <= u1) & (right >= u0) & (low <= v1) & (high >= v0)
+    found: list[int] = near.nonzero()[:, 0].tolist()
+    return found
+
+
+def meeting(mesh: Mesh, box: Box) -> Tensor:
+    """The faces that meet a rectangle (u0, v0, u1, v1) in the mesh's coordinates, ascending."""
+    u0, v0, u1, v1 = box
+    left, low, right, high = mesh.boxes().unbind(1)
+    near = (left <= u1) & (right >= u0) & (low <= v1) & (high >= v0)
+    faces = near.nonzero()[:, 0]
+    if bool(((left >= u0) & (right <= u1) & (low >= v0) & (high <= v1)).all()):
+        return faces
+    entries, counts = take_rows(mesh.offsets, faces)
+    half, ends = take(mesh.corners, entries), mesh.edges.view(-1)
+    p = take(mesh.uv, take(ends, half))
+    side = take(mesh.uv, take(ends, half ^ 1)) - p
+    # The corner of the rectangle that is farthest to the left of a side's line.
+    first, last = p.new_tensor([u0, v0]), p.new_tensor([u1, v1])
+    x = torch.where(side[:, 1] > 0, first[0], last[0]) - p[:, 0]
+    y = torch.where(side[:, 0] > 0, last[1], first[1]) - p[:, 1]
+    apart = side[:, 0] * y - side[:, 1] * x < 0
+    owner = owners_of(counts, entries.shape[0])
+    number = torch.zeros_like(faces).index_add_(0, owner, apart.long())
+    return faces[number == 0]
+
+
+def middle_window(atlas: AtlasData, regions: int) -> Box:
+    """The largest window around the middle of the domain that at most so many regions meet.
+
+    Its shape is that of the box around the domain. It has at least one region.
+    """
+    corners = atlas.frame.to_local(atlas.domain.corners)
+    low, high = corners.amin(0), corners.amax(0)
+    center, half = (low + high) / 2, (high - low) / 2
+    boxes = atlas.boxes
+    nearest = _reach(boxes, center, half)
+    smallest = torch.empty(0, dtype=torch.float64, device=atlas.device)
+    for number in torch.argsort(nearest).tolist():
+        if smallest.shape[0] > regions and float(nearest[number]) > float(smallest[-1]):
+            break
+        reach = _reach(atlas.tile(number).mesh.boxes(), center, half)
+        smallest = torch.sort(torch.cat([smallest, reach])).values[: regions + 1]
+    share = 1.0
+    if smallest.shape[0] > regions:  # the window ends before the first region that is too many
+        share = min(1.0, math.nextafter(float(smallest[-1]), 0.0))
+    share = max(share, 2.0**-40)
+    low, high = (atlas.frame.to_plane(center + sign * share * half) for sign in (-1, 1))
+    return float(low[0]), float(low[1]), float(high[0]), float(high[1])
+
+
+def _reach(boxes: Tensor, center: Tensor, half: Tensor) -> Tensor:
+    """How much of the way from the middle to the border a window goes to meet boxes (N, 4)."""
+    low, high = boxes[:, :2] - center.to(boxes), center.to(boxes) - boxes[:, 2:]
+    return (torch.maximum(low, high).clamp(min=0) / half.to(boxes)).amax(1)

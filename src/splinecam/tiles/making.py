@@ -1,0 +1,316 @@
+"""Compute an atlas: tile after tile, each of which is on disk before the next one begins.
+
+The coarse mesh, which the first layers make, is on disk too, so that a computation that was killed
+continues with the tile at which it stopped. Its faces are divided by halves until a part is
+expected to fit the memory; the density of regions is known from the tiles that are done. A part
+that does not fit is halved and computed again.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from math import ceil, inf, prod
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from splinecam._util.files import writing
+from splinecam.engine.activations import Interpolated, State
+from splinecam.engine.artificial_cuts import ARTIFICIAL, MOST_PARTS, choose_lines
+from splinecam.engine.division import ENOUGH, Coarse, Ready, Unit, begin
+from splinecam.engine.plan import Plan, to_device
+from splinecam.engine.run import Outcome, Report, Run
+from splinecam.engine.tiling import halves
+from splinecam.errors import FileError, LimitError
+from splinecam.geometry.domain import Domain, Frame
+from splinecam.stores.untrusted import check_entries, damaged, open_plain, seal, unseal
+from splinecam.tiles.manifest import FORMAT, Manifest, TileEntry
+from splinecam.tiles.tile_files import AGAIN, check_fields, read_array, write_array
+from splinecam.tiles.unit_files import TileWriter
+
+_NAMES = "names.json"  # the file with the names of the coarse mesh's arrays
+_TILE_BYTES = 1200  # of memory per region of a tile, measured: while it is computed and written
+_ROOM = 0.7  # the share of what fits for which a tile is planned
+_PART = 0.6  # the same for parts between artificial lines
+_MORE = 4  # times as many parts where a tile was too large
+_PROBES = 64  # the first tile is this part of the whole, as nothing is known of the density
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many regions a tile has at most, and with how many faces a coarse mesh is divided."""
+
+    regions: int
+    enough: int = ENOUGH
+
+    @classmethod
+    def within(cls, memory: int) -> Sizes:
+        """Sizes for which so many bytes suffice."""
+        return cls(max(1, memory // _TILE_BYTES))
+
+
+@dataclass
+class Making:
+    """The computation of an atlas in a folder.
+
+    max_regions: of the whole atlas. report: is told of layers, see ``engine.run.Report``. most: how
+    many regions, about, a layer may make of the undivided domain. least_parts: into how many the
+    domain is divided by artificial lines, if it is. need: bytes for each face of the last unit.
+    """
+
+    folder: Path
+    manifest: Manifest
+    plan: Plan
+    domain: Domain
+    sizes: Sizes
+    max_regions: int | None = None
+    report: Report = lambda name, regions, share: None
+    most: float = inf
+    least_parts: int = 2
+    need: float = 0.0
+
+    @property
+    def writer(self) -> TileWriter:
+        """Writes the tiles."""
+        return TileWriter(self.folder / "tiles", Frame.of(self.domain))
+
+    # -- the coarse mesh ----------------------------------------------------------------------
+
+    def coarse(self) -> Coarse | None:
+        """The coarse mesh, which is computed unless it is on disk; None if one tile was enough."""
+        fresh = self.manifest.pending is None
+        if fresh:
+            enough, most = self.sizes.enough, self.most
+            made = begin(self.plan, self.domain, enough=enough, most=most, report=self.report)
+            if isinstance(made, Ready):
+                self._write_only(made)
+                return None
+            if made.mesh.num_faces == 1 or self.manifest.parts:
+                made = self._cut(made)
+            _write_arrays(self.folder / "coarse", made.arrays())
+            self.manifest.unresolved = self.writer.places(made.state.ambiguities)
+            self.manifest.pending = [[0, made.mesh.num_faces]]
+            self.manifest.write(self.folder)
+        if not (self.folder / "coarse").is_dir():
+            return None
+        # What another process has written is not trusted; checksums of our own would take long.
+        arrays = _read_arrays(self.folder / "coarse", verify=not fresh)
+        coarse = self._checked(arrays)
+        if not coarse.at_second:
+            return coarse
+        if self.plan.make_second is None:  # it was begun with a GPU, and goes on without
+            return replace(coarse, at_second=False)
+        return Coarse.from_arrays(arrays, self.plan.second.program)
+
+    def _checked(self, arrays: Mapping[str, Tensor]) -> Coarse:
+        """The coarse mesh from its arrays; a ``FileError`` unless they fit together."""
+        folder, program, fit = self.folder / "coarse", self.plan.first.program, True
+        try:
+            made = Coarse.from_arrays(arrays, program)
+            check_fields(made.mesh, [prod(x.shape) for x in program.layers], ARTIFICIAL, folder)
+            faces, given = made.mesh.num_faces, made.layer_input
+            fit = _fits(made.state)
+            if given is not None:
+                layer = program.stages[made.index].layer
+                units = torch.Size([prod(layer.shape) if layer is not None else -1])
+                fit &= given.low.shape == given.high.shape == units
+                signs = given.signs
+                rows = [] if signs is None else [signs.positive, signs.negative]
+                fit &= all(len(each) == made.mesh.num_vertices for each in rows)
+            fit &= torch.equal(torch.sort(made.order).values, torch.arange(faces))
+            fit &= all(0 <= start < stop <= faces for start, stop in self.manifest.pending or [])
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
+            if isinstance(error, FileError):
+                raise
+            raise damaged(folder, error, AGAIN) from error
+        if not fit:
+            raise damaged(folder, "its arrays do not fit together", AGAIN)
+        return made
+
+    def _cut(self, coarse: Coarse) -> Coarse:
+        """The coarse mesh, divided by artificial lines."""
+        place = self.plan.second if coarse.at_second else self.plan.first
+        sample = coarse.sample(place.program)
+        parts = max(self.least_parts, self.manifest.parts)
+        if sample.regions < np.inf:
+            parts = max(parts, ceil(sample.regions / (_PART * self.sizes.regions)))
+        self.manifest.parts = parts
+        return coarse.cut(place.program, choose_lines(sample, parts))
+
+    def _write_only(self, made: Ready) -> None:
+        """Write the whole partition as the only tile."""
+        outcome = made.run.result(made.state).kept()
+        with torch.inference_mode(False):
+            name = tile_name(range(1))
+            self.writer.make(name)
+            entry = self.writer.tile(name, outcome)
+        self.manifest.tiles.append(entry)
+        self.manifest.pending = []
+        self.manifest.write(self.folder)
+
+    def restart(self) -> None:
+        """Begin again with more parts: a single face of the coarse mesh is too large for a tile."""
+        if self.manifest.parts >= MOST_PARTS:
+            raise LimitError(
+                f"A tile of the atlas exceeds {self.sizes.regions:,} regions, which is what the "
+                "memory allows. Raise memory, or choose a smaller domain."
+            )
+        self.manifest.parts = min(MOST_PARTS, max(_PROBES, _MORE * self.manifest.parts))
+        self.manifest.tiles, self.manifest.pending = [], None
+        self.manifest.write(self.folder)
+
+    def check_limit(self) -> None:
+        """Raise a ``LimitError`` if there are too many regions."""
+        if self.max_regions is not None and self.regions > self.max_regions:
+            raise self.too_many()
+
+    def too_many(self) -> LimitError:
+        """The error of more regions than wanted."""
+        return LimitError(
+            f"The atlas exceeds max_regions={self.max_regions:,}. Raise max_regions, or choose a "
+            "smaller domain."
+        )
+
+    # -- tiles --------------------------------------------------------------------------------
+
+    def compute(self, coarse: Coarse) -> None:
+        """Compute all tiles that are missing; each is written while the next one is computed."""
+        waiting, total = list(self.manifest.pending or []), coarse.mesh.num_faces
+        with ThreadPoolExecutor(1) as pool:
+            writing: Future[TileEntry] | None = None
+            while waiting:
+                members = range(*waiting[-1])
+                done = total - sum(stop - start for start, stop in self.manifest.pending or [])
+                large = self._expected(members, total, done) > self.planned
+                large |= len(members) * self.need > _ROOM * self.plan.last.memory
+                if len(members) > 1 and large:
+                    _halve(waiting)
+                    continue
+                try:
+                    unit, outcome = self._unit(coarse, members, total)
+                except TileTooLarge:
+                    if len(members) == 1:
+                        raise
+                    _halve(waiting)
+                    continue
+                waiting.pop()
+                if writing is not None:
+                    self.add(writing.result(), [*waiting, [members.start, members.stop]])
+                given = tile_name(members), coarse, unit.tile, outcome
+                writing = pool.submit(self.writer.unit, *given)
+                del given, unit, outcome
+                if not done:  # nothing is known of the density yet
+                    self.add(writing.result(), waiting)
+                    writing = None
+            if writing is not None:
+                self.add(writing.result(), waiting)
+
+    def add(self, tile: TileEntry, pending: list[list[int]]) -> None:
+        """Tell the manifest of a tile that is on disk; pending: what is left."""
+        self.manifest.tiles.append(tile)
+        self.manifest.tiles.sort(key=lambda each: each.folder)
+        self.manifest.pending = [list(each) for each in pending]
+        self.manifest.write(self.folder)
+
+    @property
+    def planned(self) -> float:
+        """The number of regions for which tiles are planned."""
+        return _ROOM * self.sizes.regions
+
+    def _expected(self, members: range, total: int, done: int) -> float:
+        """About how many regions a part will have, from those of the faces that are done."""
+        if not done:
+            return 0.0 if len(members) <= max(1, total // _PROBES) else np.inf
+        return len(members) * self.regions / done
+
+    @property
+    def regions(self) -> int:
+        """About how many regions are done; never more than there are."""
+        return sum(tile.regions + tile.strip for tile in self.manifest.tiles)
+
+    def _unit(self, coarse: Coarse, members: range, total: int) -> tuple[Unit, Outcome]:
+        """Compute one unit, whose outcome is on the CPU."""
+        done, fits = self.regions, self.sizes.regions
+        left = fits if self.max_regions is None else self.max_regions - done
+        most = min(fits, left)
+
+        def report(name: str, regions: int, share: float) -> None:
+            self.report(name, done + regions, share * len(members) / total)
+
+        run = Run(self.plan, most, report)
+        unit = coarse.unit(members)
+        try:
+            end = unit.finish(run)
+        except LimitError as reason:
+            if self.max_regions is not None and left <= fits:
+                raise self.too_many() from None
+            raise TileTooLarge(str(reason)) from None
+        # A unit that the run had to divide was too large by an unknown factor.
+        used = 2 * run.memory if run.need else run.worst
+        self.need = used / len(members)
+        return unit, to_device(run.result(end), torch.device("cpu")).kept()
+
+
+class TileTooLarge(LimitError):
+    """A tile has more regions than fit the memory."""
+
+
+def tile_name(members: range) -> str:
+    """The folder of a tile, which orders tiles by their faces, whatever the order of their work."""
+    return f"{members.start:08d}"
+
+
+def _fits(state: State) -> bool:
+    """Whether values are known for each vertex: its own, or those that it lies between."""
+    known = {len(value) for value in state.rows.values()}
+    if not isinstance(state.pending, Interpolated):
+        return known == {state.mesh.num_vertices}
+    new, inside = state.pending, state.pending.inside
+    entries = {len(value) for value in new.values.values()}
+    if len(known) != 1 or len(entries) != 1 or state.rows.keys() != new.values.keys():
+        return False
+    most = entries.pop()
+    shown = torch.arange(min(new.count, most + 1)) if new.shown is None else new.shown
+    index = torch.cat([shown, inside.p, inside.q])
+    counts = len(shown) == new.count >= 0 and len(inside.p) == len(inside.q) == len(inside.t)
+    ranged = not len(index) or 0 <= int(index.min()) <= int(index.max()) < most
+    return counts and ranged and known.pop() + new.count + inside.count == state.mesh.num_vertices
+
+
+def _halve(pending: list[list[int]]) -> None:
+    """Replace the next part by its halves, of which the first comes next."""
+    first, second = halves(range(*pending.pop()))
+    pending += [[second.start, second.stop], [first.start, first.stop]]
+
+
+def _write_arrays(folder: Path, arrays: Mapping[str, Tensor]) -> None:
+    """Write named arrays to a folder, which appears when it is complete."""
+    draft = folder.with_name(f".{folder.name}.part")
+    if draft.exists():
+        shutil.rmtree(draft)
+    with writing(folder):
+        draft.mkdir()
+        for number, value in enumerate(arrays.values()):
+            write_array(draft, str(number), value)
+        (draft / _NAMES).write_bytes(seal({"names": list(arrays)}))
+        if folder.exists():  # of a computation that was killed before the manifest knew of it
+            shutil.rmtree(folder)
+        draft.rename(folder)
+
+
+def _read_arrays(folder: Path, *, verify: bool) -> dict[str, Tensor]:
+    """The arrays of a folder, mapped into memory; verify: compare their checksums."""
+    path = folder / _NAMES
+    try:
+        with open_plain(path) as file:
+            about = unseal(file.read(), path, FORMAT, head=False)
+    except FileNotFoundError:
+        raise damaged(folder, f"there is no {_NAMES}", AGAIN) from None
+    check_entries(about, {"names": list[str]}, path, AGAIN)
+    names = enumerate(about["names"])
+    return {name: read_array(folder, str(k), "fi", verify=verify) for k, name in names}

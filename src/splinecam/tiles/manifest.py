@@ -1,0 +1,152 @@
+"""The manifest of an atlas: what it is of, its tiles, and what is still to be computed.
+
+It is one JSON file, which is replaced as a whole when a tile is complete. A tile that is not in it
+does not exist, whatever files there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from splinecam._util.files import replaced
+from splinecam.errors import FileError
+from splinecam.partitions.partition_files import dtype_named, output_read
+from splinecam.stores.manifest import same_entry
+from splinecam.stores.untrusted import (
+    Format,
+    check_entries,
+    damaged,
+    inside,
+    open_plain,
+    seal,
+    unseal,
+)
+from splinecam.tiles.tile_files import AGAIN
+
+FILE = "atlas.json"
+FORMAT = Format("splinecam atlas", 2, "an atlas of SplineCam (sc.partition(..., store=))", AGAIN)
+_HEAD = {"format": str, "version": int}
+_LISTS: dict[str, Any] = {
+    "tiles": list[dict[str, Any]],
+    "pending": list[tuple[int, int]] | None,
+}
+_ABOUT: dict[str, Any] = {
+    "input_shape": list[int],
+    "layers": list[str],
+    "stripped": str | None,
+    "dtype": str,
+    "output": Any,
+    "names": list[str] | None,
+}
+Place = tuple[tuple[float, float], str, str]
+
+# What differs, in words.
+_WORDS = {
+    "weights": "a model with other weights",
+    "layers": "a model with other layers",
+    "domain": "another domain",
+    "output": "another output of the model (output=)",
+    "outputs": "a model that computes something else",
+}
+
+
+@dataclass(frozen=True)
+class TileEntry:
+    """A tile: its folder, its numbers of vertices, edges and regions, and its box.
+
+    box: the smallest u and v and the largest u and v, in local coordinates. unresolved: places that
+    float64 could not settle, as (u, v) of the plane, layer, and reason. strip: until the atlas is
+    complete, the regions that are kept apart because they touch artificial edges, less the number
+    of these edges.
+    """
+
+    folder: str
+    vertices: int
+    edges: int
+    regions: int
+    box: tuple[float, float, float, float]
+    unresolved: list[Place] = field(default_factory=list)
+    strip: int = 0
+
+
+@dataclass
+class Manifest:
+    """Everything about an atlas but its arrays.
+
+    identity: what it is of, see ``check``. about: the domain's input shape, layers, names and the
+    like. tiles: those that are complete. pending: ranges of faces of the coarse mesh that are still
+    to be computed, the next one last; None before the coarse mesh is made. unresolved: of the
+    coarse mesh. parts: into how many the domain is divided by artificial lines, if it is. seams:
+    the numbers of vertices and edges that tiles have in common, once they are known.
+    complete: whether the atlas can be opened.
+    """
+
+    identity: dict[str, Any]
+    about: dict[str, Any]
+    tiles: list[TileEntry] = field(default_factory=list)
+    pending: list[list[int]] | None = None
+    unresolved: list[Place] = field(default_factory=list)
+    parts: int = 0
+    seams: dict[str, int] = field(default_factory=dict)
+    complete: bool = False
+
+    def write(self, folder: Path) -> None:
+        """Replace the manifest in a folder."""
+        head = {"format": FORMAT.name, "version": FORMAT.version}
+        with replaced(inside(folder, FILE)) as file:
+            file.write(seal(head | asdict(self)))
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest:
+        """The manifest in a folder; a ``FileError`` says what is wrong with it."""
+        path = folder / FILE
+        try:
+            with open_plain(path) as file:
+                found = unseal(file.read(), path, FORMAT)
+        except FileNotFoundError:
+            raise FileError(
+                f"{folder} is a folder, not a partition saved by SplineCam, and there is no atlas "
+                f"in it: {FILE} is missing."
+            ) from None
+        check_entries(found, {**_HEAD, **get_type_hints(cls), **_LISTS}, path, AGAIN)
+        for entry in found["tiles"]:
+            check_entries(entry, get_type_hints(TileEntry), path, AGAIN)
+        check_entries(found["about"], _ABOUT, path, AGAIN)
+        tiles = [TileEntry(**entry) for entry in found.pop("tiles")]
+        manifest = cls(**{name: found[name] for name in found.keys() - _HEAD}, tiles=tiles)
+        manifest._check_numbers(path)
+        return manifest
+
+    def _check_numbers(self, path: Path) -> None:
+        """Raise a ``FileError`` unless numbers of tiles and seams are possible."""
+        for tile in self.tiles:
+            inside(path.parent, "tiles", tile.folder)
+            if tile.box[0] > tile.box[2] or tile.box[1] > tile.box[3]:
+                raise damaged(path, f"a tile in the box {tile.box}", AGAIN)
+        if len({tile.folder for tile in self.tiles}) < len(self.tiles):
+            raise damaged(path, "two tiles have one folder", AGAIN)
+        vertices, edges = (sum(getattr(x, n) for x in self.tiles) for n in ("vertices", "edges"))
+        most = {"vertices": vertices, "edges": edges, "ends": vertices}
+        if self.seams and self.seams.keys() != most.keys():
+            raise damaged(path, f"'seams' is {self.seams}", AGAIN)
+        if any(number > most[name] for name, number in self.seams.items()):
+            raise damaged(path, "there are more vertices or edges on seams than in tiles", AGAIN)
+        if self.complete and not (self.tiles and all(tile.regions for tile in self.tiles)):
+            raise damaged(path, "a tile without regions", AGAIN)
+        try:
+            dtype_named(self.about["dtype"])
+            output_read(self.about["output"])
+        except (ValueError, KeyError, AttributeError) as error:
+            raise damaged(path, error, AGAIN) from None
+
+    def check(self, folder: Path, identity: Mapping[str, Any]) -> None:
+        """Raise a ``FileError`` unless the atlas is of the same model and domain."""
+        for name, wanted in identity.items():
+            if not same_entry(self.identity.get(name), wanted):
+                raise FileError(
+                    f"The atlas in {folder} is of {_WORDS[name]}. Choose another folder, or remove "
+                    "this one."
+                )

@@ -1,0 +1,402 @@
+"""Compute an atlas in a folder, here or by workers, or what is missing of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import torch
+from torch import Tensor, nn
+
+from splinecam._util.backend import backend_of
+from splinecam._util.files import folder_of, made_folder, replaced
+from splinecam._util.options import device_of
+from splinecam._util.progress import progress_bar, tell
+from splinecam.engine.artificial_cuts import UNDECIDED, switching, without_artificial_edges
+from splinecam.engine.division import Coarse
+from splinecam.engine.plan import Plan, first_device, free_memory, is_light, to_device
+from splinecam.engine.run import Outcome, Run
+from splinecam.engine.tiling import halves, sorted_faces
+from splinecam.errors import FileError, LimitError
+from splinecam.geometry.domain import Domain, Frame
+from splinecam.geometry.subdivision import BORDER
+from splinecam.network.capture import capture
+from splinecam.network.capture.models import Output, dtype_of
+from splinecam.parallel import Engine, Job, Packed, engine_for, run_tasks
+from splinecam.parallel.workers import Worker
+from splinecam.partitions.partition_files import output_written
+from splinecam.questions.partition_data import names_of
+from splinecam.stores.claims import Claims
+from splinecam.stores.manifest import domain_digest, model_facts
+from splinecam.stores.untrusted import inside, refuse_links
+from splinecam.tiles.atlas import Atlas, open_atlas
+from splinecam.tiles.atlas_data import write_domain
+from splinecam.tiles.making import Making, Sizes, TileTooLarge, tile_name
+from splinecam.tiles.manifest import FILE, Manifest, TileEntry
+from splinecam.tiles.seams import KEY, Dissolved, JoinedStrips, clean, complete, is_clean
+from splinecam.tiles.tile_files import ERRORS, read_errors
+from splinecam.tiles.unit_files import TileWriter, rim_of
+
+
+def dissolved_tiles(making: Making, coarse: Coarse | None, joined: JoinedStrips) -> list[Dissolved]:
+    """Remove the artificial edges of all strips, and write what is left as tiles."""
+    if coarse is None or coarse.lines is None:
+        raise ValueError("there are no artificial lines")
+    program, domain, frame = making.plan.last.program, making.domain, Frame.of(making.domain)
+    error, layer_errors = read_errors(making.folder / ERRORS)
+
+    errors = {name: each.to(program.device) for name, each in layer_errors.items()}
+
+    def switch(uv: Tensor) -> tuple[Tensor, Tensor]:
+        sides = (domain.embed(frame.to_plane(side)) for side in uv.unbind(1))
+        layer, unit = switching((program.walk(x) for x in sides), errors, 0)
+        return layer.to(uv.device), unit.to(uv.device)
+
+    widest = max([domain.dim, *(len(each) for each in layer_errors.values())])
+    rows = max(1, backend_of(joined.mesh.uv.device).numbers // widest)
+    fixed = joined.mesh.vertex_layer == BORDER
+    mesh, kept, undecided = without_artificial_edges(joined.mesh, coarse.lines, fixed, switch, rows)
+    values = joined.values[kept]
+    order, waiting = sorted_faces(mesh), [range(mesh.num_faces)]
+    found: list[Dissolved] = []
+    while waiting:
+        members = waiting.pop()
+        if len(members) > making.sizes.regions:
+            waiting += reversed(halves(members))
+            continue
+        faces = torch.sort(order[members.start : members.stop]).values
+        some, vertex, _ = mesh.select(faces)
+        name = f"strip{len(found):05d}"
+        making.writer.make(name)
+        outcome = Outcome(some, values[vertex], error, layer_errors, [])
+        entry = making.writer.tile(name, outcome)
+        found.append(Dissolved(entry, rim_of(some, kept[vertex])))
+    if undecided.shape[0]:
+        where = frame.to_plane(undecided.mean(1)).tolist()
+        layer = program.layers[min(coarse.index, len(program.layers) - 1)].name
+        places = [((u, v), layer, UNDECIDED) for u, v in where]
+        entry = replace(found[0].entry, unresolved=found[0].entry.unresolved + places)
+        found[0] = replace(found[0], entry=entry)
+    return found
+
+
+_PER_WORKER = 4  # tiles that each worker is to have
+_SMALL = 1 << 14  # regions below which a tile is not made smaller for the sake of the workers
+_PROBES, _PROBED = 8, 512  # how many units come first, and which part of the faces each has
+_FACES = 64  # faces of the coarse mesh for each of these tiles, from which on it is divided
+_MOST = 1 << 16  # regions that a layer may make of the undivided domain in this process
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """Workers that compute tiles; jobs: one job in several forms, the first that can be sent is."""
+
+    engine: Engine
+    jobs: list[Job]
+
+    @property
+    def tiles(self) -> int:
+        """How many tiles there are to be at least, if they are not very small."""
+        return _PER_WORKER * self.engine.workers
+
+    def prepare(self, making: Making) -> None:
+        """Leave more of the first layers to the workers.
+
+        A wide one is computed in parts of the domain, between artificial lines.
+        """
+        making.most, making.least_parts = _MOST, self.tiles
+        enough = min(making.sizes.enough, _FACES * self.tiles)
+        making.sizes = replace(making.sizes, enough=enough)
+
+    def compute(self, making: Making, coarse: Coarse) -> None:
+        """Compute all tiles that are missing."""
+        arrays, program = coarse.arrays(), making.plan.first.program
+        place, key = making.folder.resolve() / KEY, uuid4().hex
+        with replaced(inside(making.folder, KEY)) as file:
+            file.write(key.encode())
+        given = arrays, making.writer.absolute(), place, key
+        shared = Packed.first_of(*(partial(_Shared, job, *given) for job in self.jobs))
+        tasks = _Tasks(making, coarse.mesh.num_faces, self.tiles)
+        share = (len(program.layers) - coarse.index) / coarse.mesh.num_faces
+        for number, made in run_tasks(self.engine, _run_unit, shared, tasks):
+            if made is None:
+                tasks.halve(number)
+                continue
+            members = tasks.members[number]
+            name = tile_name(members)
+            if isinstance(made, Outcome):
+                entry = making.writer.unit(name, coarse, coarse.unit(members).tile, made)
+            else:
+                entry = making.writer.rename(made, name)
+            tasks.done(number)
+            making.add(entry, tasks.left)
+            making.report(program.layers[-1].name, making.regions, share * len(members))
+            making.check_limit()
+
+
+@dataclass(frozen=True, eq=False)
+class _Shared:
+    """What all units share: the job, the coarse mesh as arrays, and what writes tiles.
+
+    key: what the file ``place`` has if the folder of the atlas is the one of the caller.
+    """
+
+    job: Job
+    coarse: dict[str, Tensor]
+    writer: TileWriter
+    place: Path
+    key: str
+
+    def in_sight(self) -> bool:
+        """Whether this process sees the folder of the atlas."""
+        try:
+            return self.place.read_text() == self.key
+        except OSError:
+            return False
+
+
+class _Task(NamedTuple):
+    """Faces of the coarse mesh, by their places in its order, and how many regions may come."""
+
+    start: int
+    stop: int
+    most: int
+
+
+def _run_unit(worker: Worker, task: _Task) -> TileEntry | Outcome | None:
+    """Carry a unit to the end of the network, in a worker; None if it has too many regions.
+
+    The tile is written, under a name of its own, if the folder of the atlas is in sight.
+    """
+    shared = worker.shared
+    if "ready" not in worker.kept:  # workers may be threads: both are kept at once
+        plan = shared.job.plan(worker)
+        coarse = Coarse.from_arrays(shared.coarse, plan.first.program)
+        worker.kept["ready"] = plan, replace(coarse, at_second=False)
+    plan, coarse = worker.kept["ready"]
+    with torch.inference_mode():
+        run = Run(plan, task.most, lambda name, regions, share: None)
+        unit = coarse.unit(range(task.start, task.stop))
+        try:
+            end = unit.finish(run)
+        except LimitError:
+            return None
+        outcome: Outcome = to_device(run.result(end), torch.device("cpu")).kept()
+        if not shared.in_sight():
+            return outcome
+        entry: TileEntry = shared.writer.unit(f".{uuid4().hex}", coarse, unit.tile, outcome)
+        return entry
+
+
+class _Tasks(Iterator[_Task]):
+    """The units that are still to be computed; it may go on after it has been empty.
+
+    members: the faces of each task, by its number.
+    """
+
+    def __init__(self, making: Making, total: int, tiles: int) -> None:
+        self._making, self._total, self._tiles = making, total, tiles
+        self.members: list[range] = []
+        self._most: list[int] = []
+        self._out = 0  # tasks without a result
+        self._next: list[range] = []
+        self._rest = [range(*each) for each in making.manifest.pending or []]  # not divided yet
+        if not making.manifest.tiles:
+            self._next, self._rest = _probes(total)
+        self._left = {some.start: some for some in self._next + self._rest}
+
+    def __next__(self) -> _Task:
+        if self._rest and not self._next and not self._out:
+            self._divide()
+        if not self._next:
+            raise StopIteration
+        members, making = self._next.pop(0), self._making
+        most = making.sizes.regions
+        if making.max_regions is not None:
+            most = min(most, making.max_regions - making.regions)
+        self.members.append(members)
+        self._most.append(most)
+        self._out += 1
+        return _Task(members.start, members.stop, most)
+
+    @property
+    def left(self) -> list[list[int]]:
+        """The faces that are not done, as the manifest lists them: the next ones last."""
+        ranges = (self._left[start] for start in sorted(self._left, reverse=True))
+        return [[some.start, some.stop] for some in ranges]
+
+    def done(self, number: int) -> None:
+        """Take in that a task has its tile."""
+        self._out -= 1
+        del self._left[self.members[number].start]
+
+    def halve(self, number: int) -> None:
+        """Replace a task that has too many regions by its halves."""
+        self.done(number)
+        if self._most[number] < self._making.sizes.regions:
+            raise self._making.too_many()
+        if len(self.members[number]) == 1:
+            raise TileTooLarge("a single face of the coarse mesh is too large for a tile")
+        for half in halves(self.members[number]):
+            self._left[half.start] = half
+            self._next.append(half)
+
+    def _divide(self) -> None:
+        """Divide the rest by the number of regions of the faces that are done."""
+        making = self._making
+        done = self._total - sum(map(len, self._left.values()))
+        each = making.regions / max(1, done)
+        goal = min(making.planned, max(_SMALL, each * self._total / self._tiles))
+        waiting, self._rest = self._rest[::-1], []
+        while waiting:
+            some = waiting.pop()
+            if len(some) > 1 and len(some) * each > goal:
+                waiting += reversed(halves(some))
+                continue
+            self._left[some.start] = some
+            self._next.append(some)
+
+
+def _probes(total: int) -> tuple[list[range], list[range]]:
+    """A few units that are spread over all faces, and the faces between them."""
+    count = min(_PROBES, total)
+    starts = [total * number // count for number in range(count)]
+    stops = [start + max(1, total // _PROBED) for start in starts]
+    first = [range(*ends) for ends in zip(starts, stops, strict=True)]
+    between = [range(*ends) for ends in zip(stops, [*starts[1:], total], strict=True)]
+    return first, [some for some in between if some]
+
+
+def compute_atlas(  # noqa: PLR0913 - the options of a partition, each given by its name
+    network: nn.Module,
+    domain: Domain,
+    store: str | os.PathLike[str],
+    *,
+    output: Output = None,
+    device: str | torch.device = "auto",
+    memory: int | None = None,
+    max_regions: int | None = None,
+    names: Sequence[str] | None = None,
+    progress: bool = True,
+    n_jobs: int | None = None,
+    sizes: Sizes | None = None,
+) -> Atlas:
+    """The atlas of a domain in a folder, of which only what is missing there is computed.
+
+    The arguments are those of ``partition``, which has checked them. sizes: of tiles, by default
+    those that the memory allows.
+    """
+    folder = folder_of(store)
+    with torch.inference_mode(False):
+        engine = engine_for(n_jobs)
+        first = first_device(device, network, domain.input_shape) if engine is None else "cpu"
+        program = capture(network, domain.input_shape, device=first, output=output)
+        names = names_of(names, prod(program.output_shape))
+        identity = {"domain": domain_digest(domain).hex()}
+        identity |= model_facts(network, domain, output)
+        last = device_of(device)
+        if _is_ready(folder, identity, names):
+            atlas = open_atlas(folder, last)
+            atlas._model, atlas._program, atlas.output = network, program.to(last), output
+            return atlas
+        with _alone(folder):
+            manifest = _manifest(folder, domain, identity)
+            if memory is None:
+                memory = free_memory(last) // (1 if engine is None else 1 + engine.neighbours)
+            plan = Plan.of(program, last if engine is None else None, 3 * memory // 4)
+            if not manifest.complete:
+                manifest.about |= {
+                    "input_shape": list(domain.input_shape),
+                    "layers": [layer.name for layer in program.layers],
+                    "stripped": program.stripped,
+                    "dtype": str(dtype_of(network)).removeprefix("torch."),
+                    "output": output_written(output),
+                }
+            if names is not None or "names" not in manifest.about:
+                manifest.about["names"] = names and list(names)
+            with progress_bar(len(program.layers), "layer", progress) as bar, torch.no_grad():
+
+                def report(name: str, regions: int, share: float) -> None:
+                    tell(bar, name, regions)
+                    bar.update(share)
+
+                sizes = sizes or Sizes.within(memory)
+                making = Making(folder, manifest, plan, domain, sizes)
+                making.max_regions, making.report = max_regions, report
+                spread = None
+                if engine is not None:
+                    light = is_light(network, domain.input_shape)
+                    rest = output, domain.input_shape, device, light, 3 * memory // 4, None
+                    spread = Spread(engine, [Job(program, None, *rest), Job(None, network, *rest)])
+                    spread.prepare(making)
+                _finish(making, spread)
+        atlas = open_atlas(folder, last)
+        atlas._model, atlas._program, atlas.output = network, plan.last.program.to(last), output
+        return atlas
+
+
+def _finish(making: Making, spread: Spread | None) -> None:
+    """Compute what is missing of an atlas; spread: the workers, None for this process."""
+    manifest = making.manifest
+    if manifest.complete:
+        manifest.write(making.folder)
+        clean(making.folder, manifest)
+        return
+    compute = making.compute if spread is None else partial(spread.compute, making)
+    with torch.inference_mode():
+        coarse = making.coarse()
+        while coarse is not None:
+            try:
+                compute(coarse)
+                break
+            except TileTooLarge:
+                making.restart()
+            coarse = making.coarse()
+    with torch.inference_mode(False):
+        dissolve = partial(dissolved_tiles, making, coarse)
+        complete(making.folder, manifest, None if coarse is None else coarse.mesh, dissolve)
+    if making.max_regions is not None:
+        making.check_limit()
+
+
+def _manifest(folder: Path, domain: Domain, identity: dict[str, Any]) -> Manifest:
+    """The manifest in a folder, which must be of the same model and domain, or a new one."""
+    if (folder / FILE).exists():
+        manifest = Manifest.read(folder)
+        manifest.check(folder, identity)
+        return manifest
+    write_domain(folder, domain)
+    return Manifest(identity, {})
+
+
+def _is_ready(folder: Path, identity: dict[str, Any], names: Sequence[str] | None) -> bool:
+    """Whether an atlas is complete, so that it is opened as it is, also on a read-only disk."""
+    if not (folder / FILE).exists():
+        return False
+    manifest = Manifest.read(folder)
+    manifest.check(folder, identity)
+    same = names is None or list(names) == manifest.about["names"]
+    return manifest.complete and same and is_clean(folder, manifest)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Make the folder, and claim it until the end, which may be that of the process."""
+    claims = Claims(made_folder(folder))
+    try:
+        if not claims.take(0, 1):
+            raise FileError(
+                f"Another process is computing the atlas in {folder}. Wait until it has ended, or "
+                "choose another folder."
+            )
+        refuse_links(folder)
+        yield
+    finally:
+        claims.close()

@@ -1,0 +1,183 @@
+"""Validate an atlas: each tile by itself, the seams between tiles, and the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from splinecam._util.progress import progress_bar
+from splinecam.geometry.checks import Check, check_area, check_border, check_tile
+from splinecam.questions.model_checks import Sites, check_model, switches
+from splinecam.questions.validate import (
+    Report,
+    accepted,
+    chosen_regions,
+    interior_points,
+    near_unresolved,
+)
+from splinecam.tiles.atlas_data import AtlasData, Tile
+
+_SAMPLED = 2000  # regions that are compared with the model by default
+_LEAST = 4  # of them in each tile
+
+
+def validate(
+    atlas: AtlasData,
+    *,
+    samples: int | None = None,
+    thorough: bool = False,
+    seed: int = 0,
+    progress: bool = True,
+) -> Report:
+    """Check the structure of all regions, and the maps of some of them against the real model.
+
+    One tile after the other is in memory. All tiles are checked like a partition, and then that
+    they fit together: each edge on a seam is in two tiles, one on each side, its vertices are the
+    same bit for bit, the border is one cycle, areas add up to that of the domain, and
+    V - E + F = 1. Returns a report of the checks, or raises a ``ValidationError`` with those that
+    failed.
+
+    samples: compare this many regions, by default 2,000, and at least 4 of each tile, at two points
+    each. thorough: compare every region. seed: determines the random regions and points. progress:
+    show a progress bar in interactive use.
+    """
+    if samples is not None and samples < 1:
+        raise ValueError(f"samples must be at least 1, not {samples}")
+    if samples is not None and thorough:
+        raise ValueError("give either samples, or thorough=True for all regions")
+    wanted = len(atlas) if thorough else _SAMPLED if samples is None else samples
+    generator = torch.Generator().manual_seed(seed)
+    _ = atlas.program  # without it there is nothing to compare with
+    checking = _Checking(atlas)
+    with torch.inference_mode(False), progress_bar(atlas.num_tiles, "tile", progress) as bar:
+        for number in range(atlas.num_tiles):
+            checking.structure(number)
+            if checking.ok:
+                checking.compare(number, wanted, thorough, generator)
+            bar.update(1)
+        if checking.ok:
+            checking.whole()
+    return accepted(checking.report(), atlas)
+
+
+@dataclass
+class _Checking:
+    """The checks of an atlas so far, by name, and what is needed to check the whole.
+
+    border: (B, 2) edges on the border of the domain; edges: (P, 4) on seams: the number, both ends,
+    and the side on which the tile is; vertices: (S, 3 + n_out) on seams: the number, coordinates
+    and values.
+    """
+
+    atlas: AtlasData
+    checks: dict[str, Check] = field(default_factory=dict)
+    area: float = 0.0
+    sampled: int = 0
+    excused: int = 0
+    points: int = 0
+    first_vertex: int = 0
+    border: list[Tensor] = field(default_factory=list)
+    edges: list[Tensor] = field(default_factory=list)
+    vertices: list[Tensor] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return all(check.ok for check in self.checks.values())
+
+    def structure(self, number: int) -> None:
+        """Check a tile by itself, and remember what it has in common with others."""
+        tile, vertices = self.atlas.tile(number), self.atlas.shared_vertices(number)
+        edges, mesh = self.atlas.shared_edges(number), tile.mesh
+        seam = torch.zeros(mesh.num_edges, dtype=torch.bool, device=mesh.uv.device)
+        seam[edges.local] = True
+        trusted = ~near_unresolved(tile)
+        found = check_tile(mesh, seam, trusted)
+        self._add(found.checks)
+        if found.border is None:
+            return
+        first = self.atlas.num_shared_vertices + self.first_vertex
+        ids = first + torch.arange(mesh.num_vertices, device=mesh.uv.device)
+        ids[vertices.local] = vertices.shared
+        self.first_vertex += mesh.num_vertices
+        self.area += found.area
+        self.excused += int((~trusted).sum())
+        self.border.append(ids[found.border])
+        side = (tile.edge_faces[edges.local, 1] >= 0).long()
+        ends = ids[mesh.edges[edges.local]]
+        self.edges.append(torch.cat([edges.shared[:, None], ends, side[:, None]], 1))
+        there = [vertices.shared[:, None].to(mesh.uv), mesh.uv[vertices.local]]
+        self.vertices.append(torch.cat([*there, tile.values[vertices.local]], 1))
+
+    def compare(self, number: int, wanted: int, thorough: bool, generator: torch.Generator) -> None:
+        """Compare regions of a tile with the real model."""
+        tile = self.atlas.tile(number)
+        trusted = ~near_unresolved(tile)
+        if not bool(trusted.any()):
+            return
+        most = max(_LEAST, round(wanted * len(tile) / len(self.atlas)))
+        tile = _only(tile, chosen_regions(tile, trusted, most, generator))
+        sites = _sites(tile, generator)
+        switched, decided = switches(tile, sites, lambda count: None)
+        self._add([Check("regions inside which a unit switches", switched, 0)])
+        if tile.unresolved:
+            self.excused += int((~decided).sum())
+            sites = sites.only(decided)
+        self.sampled += int(sites.faces.shape[0])
+        self.points += sum(faces.shape[0] for faces, _ in sites.groups().values())
+        if sites.faces.shape[0]:
+            self._add(check_model(tile, sites, thorough, generator, lambda count: None))
+
+    def whole(self) -> None:
+        """Check that the tiles fit together."""
+        atlas, domain = self.atlas, self.atlas.domain
+        edges, vertices = torch.cat(self.edges), torch.cat(self.vertices)
+        sides = torch.unique(edges, dim=0)
+        count = torch.bincount(edges[:, 0], minlength=atlas.num_shared_edges)
+        alike = torch.unique(edges[:, :3], dim=0).shape[0] == atlas.num_shared_edges
+        apart = int((count != 2).sum()) + abs(sides.shape[0] - edges.shape[0]) + int(not alike)
+        different = torch.unique(vertices, dim=0).shape[0] - atlas.num_shared_vertices
+        euler = atlas.num_vertices - atlas.num_edges + len(atlas) - 1
+        self._add(
+            [
+                Check("edges on seams that are not in two tiles, on either side", apart, 0),
+                Check("vertices on seams that differ between tiles", abs(different), 0),
+                check_border(torch.cat(self.border)),
+                Check("|V - E + F - 1|", abs(euler), 0),
+                check_area(self.area, float(domain.area) / atlas.frame.scale**2),
+            ]
+        )
+
+    def _add(self, checks: Iterable[Check]) -> None:
+        """Add checks of a tile: of exact ones the violations add up, of others the worst counts."""
+        for check in checks:
+            known = self.checks.get(check.name)
+            if known is None:
+                self.checks[check.name] = check
+            elif check.limit == 0:
+                self.checks[check.name] = Check(check.name, known.worst + check.worst, 0)
+            elif check.worst / check.limit > known.worst / known.limit:
+                self.checks[check.name] = check
+
+    def report(self) -> Report:
+        """All checks together."""
+        checks = tuple(self.checks.values())
+        return Report(checks, len(self.atlas), self.sampled, self.excused, self.points)
+
+
+def _only(tile: Tile, faces: Tensor) -> Tile:
+    """Some regions of a tile, so that only their maps are computed."""
+    mesh, vertices, _ = tile.mesh.select(faces)
+    part = replace(tile, mesh=mesh, values=tile.values[vertices])
+    part._model, part._program = tile._model, tile._program
+    return part
+
+
+def _sites(tile: Tile, generator: torch.Generator) -> Sites:
+    """The places in all regions of a tile where the model is compared."""
+    faces = torch.arange(len(tile), device=tile.mesh.uv.device)
+    _, centroids = tile.mesh.areas_and_centroids()
+    interior = interior_points(tile.mesh, faces, generator)
+    return Sites(faces, centroids, interior, centroids[:0], faces[:0])

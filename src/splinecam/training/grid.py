@@ -1,0 +1,548 @@
+"""Many domains times many networks or checkpoints: one call, one table, one picture."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from splinecam._util.files import folder_of
+from splinecam._util.options import kind_of
+from splinecam._util.progress import progress_bar
+from splinecam._util.text import TextTable, pandas_if_installed
+from splinecam.errors import FileError
+from splinecam.geometry.domain import Domain
+from splinecam.jobs.sweep import sweep
+from splinecam.parallel import engine_for
+from splinecam.partitions.partition import Partition
+from splinecam.partitions.smoothed import Accuracy
+from splinecam.plot.figures import given_axes, new_figure, written
+from splinecam.plot.histograms import plot_bands
+from splinecam.questions.stats import BATCHED, BOUNDS, batch_stats
+from splinecam.stores.manifest import (
+    domain_digest,
+    function_name,
+    model_facts,
+    output_name,
+    read_manifest,
+)
+from splinecam.stores.result_store import ResultStore, Taken, fill, results_in
+from splinecam.stores.untrusted import check_entries, damaged, inside
+from splinecam.training.checkpoints import Label, count_of, networks_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Row = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Measures:
+    """Measures a partition; ``many`` measures several at once, which is much faster.
+
+    names: of statistics, as in ``part.stats()``, or ``"density"``; ``"bound"`` is the largest one
+    of all outputs. reduce: gives more numbers.
+    """
+
+    names: tuple[str, ...]
+    reduce: Callable[[Partition], Any] | None = None
+
+    def __call__(self, part: Partition) -> Row:
+        return self.many([part])[0]
+
+    def many(self, parts: Sequence[Partition]) -> list[Row]:
+        """The numbers of each partition by name.
+
+        >>> import splinecam as sc, torch
+        >>> part = sc.partition(torch.nn.ReLU(), sc.Domain.box(-1, 1), progress=False)
+        >>> Measures(("NR", "area.max"), lambda part: {"layers": len(part.layers)}).many([part])
+        [{'NR': 4, 'area.max': 1.0, 'layers': 1}]
+        """
+        together = (*BATCHED, *BOUNDS)
+        quick = batch_stats(parts, [name for name in self.names if name in together])
+        slow = [name for name in self.names if name not in together]
+        rows = []
+        for k, part in enumerate(parts):
+            stats = part.stats() if slow else {}
+            numbers = {
+                name: quick[name][k] if name in quick else stats[name] for name in self.names
+            }
+            rows.append({**_flat(numbers), **_reduced(self.reduce, part)})
+        return rows
+
+
+def _reduced(reduce: Callable[[Partition], Any] | None, part: Partition) -> Row:
+    """The numbers that the function gives; a single number is called after the function."""
+    if reduce is None:
+        return {}
+    found = reduce(part)
+    if isinstance(found, Mapping):
+        return _flat(found)
+    name = getattr(reduce, "__name__", "value")
+    return _flat({name if name.isidentifier() else "value": found})
+
+
+def _flat(numbers: Mapping[str, Any]) -> Row:
+    """Numbers by name; those of an inner dict or tuple by both names with a dot between."""
+    row: Row = {}
+    for name, value in numbers.items():
+        if isinstance(value, Mapping):
+            row |= _flat({f"{name}.{inner}": number for inner, number in value.items()})
+        elif isinstance(value, tuple):
+            row |= _flat({f"{name}.{k}": number for k, number in enumerate(value)})
+        else:
+            row[str(name)] = _number(name, value)
+    return row
+
+
+def _number(name: str, value: Any) -> float:
+    number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
+    number = number.item() if hasattr(number, "item") and not isinstance(number, Tensor) else number
+    if isinstance(number, Real):
+        return int(number) if isinstance(number, int) else float(number)
+    raise TypeError(
+        f"reduce must return numbers by name, but {name} is {type(value).__name__}. To keep other "
+        "results of each domain, use sc.sweep(..., reduce=...)."
+    )
+
+
+Rows = Sequence[Mapping[str, float]]
+
+_WORDS = {
+    "NR": "regions (NR)",
+    "ARV": "mean area (ARV)",
+    "ANV": "mean vertices (ANV)",
+    "ARE": "mean eccentricity (ARE)",
+    "density": "regions per area",
+}
+_WIDE, _HIGH, _ACROSS = 3.6, 2.5, 2  # of a panel, in inches; panels side by side
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Grid:
+    """Numbers of D domains for each of C checkpoints; made by ``sc.grid`` and ``sc.open_grid``.
+
+    checkpoints: their labels, in order, (C,); groups: the number of domains of each group, in
+    order; numbers: by name, (C, D) each, in which the domains are group after group, and nan where
+    there is no number; folder: the store, if there is one.
+    """
+
+    checkpoints: tuple[Label, ...]
+    groups: Mapping[str, int]
+    numbers: Mapping[str, NDArray[Any]]
+    folder: Path | None = None
+
+    @classmethod
+    def of(
+        cls, rows: Mapping[Label, Rows], groups: Mapping[str, int], folder: Path | None = None
+    ) -> Grid:
+        """From the numbers of each domain for each checkpoint."""
+        every = [row for some in rows.values() for row in some]
+        shape = len(rows), sum(groups.values())
+        numbers = {
+            name: np.array([row.get(name, np.nan) for row in every]).reshape(shape)
+            for name in dict.fromkeys(name for row in every for name in row)
+        }
+        return cls(tuple(rows), groups, numbers, folder)
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """The names of the numbers."""
+        return tuple(self.numbers)
+
+    def values(self, statistic: str, group: str | None = None) -> NDArray[Any]:
+        """One of the numbers for each checkpoint and each domain, or those of a group, (C, D)."""
+        found = self.numbers[self._known(statistic)]
+        if group is None:
+            return found
+        if group not in self.groups:
+            raise ValueError(f"there is no group {group!r}; there are {', '.join(self.groups)}")
+        return found[:, self._slices()[group]]
+
+    def table(self) -> Any:
+        """One row per checkpoint and domain: a pandas DataFrame, or without pandas a dict of lists.
+
+        Columns: ``checkpoint``, ``group``, ``domain`` (the number within its group), and the
+        statistics.
+        """
+        count, names = len(self.checkpoints), list(self.groups)
+        sizes = [self.groups[name] for name in names]
+        columns: dict[str, Any] = {
+            "checkpoint": [label for label in self.checkpoints for _ in range(sum(sizes))],
+            "group": np.repeat(names, sizes).tolist() * count,
+            "domain": [k for size in sizes for k in range(size)] * count,
+        }
+        return _frame(columns | {k: v.reshape(-1) for k, v in self.numbers.items()})
+
+    def summary(self) -> Any:
+        """The mean and the standard deviation of every statistic, by checkpoint and group.
+
+        A pandas DataFrame, or without pandas a dict of lists, with the columns ``checkpoint``,
+        ``group``, ``domains`` (how many), and ``NR_mean``, ``NR_std``, ... The standard deviation
+        is that of a sample, with D - 1 in the denominator; it is nan for a single domain.
+        """
+        places = [(label, group) for label in self.checkpoints for group in self.groups]
+        columns: dict[str, Any] = {
+            "checkpoint": [label for label, _ in places],
+            "group": [group for _, group in places],
+            "domains": [self.groups[group] for _, group in places],
+        }
+        for name in self.numbers:
+            means, deviations = zip(*self._moments(name), strict=True)
+            columns[f"{name}_mean"], columns[f"{name}_std"] = list(means), list(deviations)
+        return _frame(columns)
+
+    def to_markdown(self, statistics: Sequence[str] | None = None) -> str:
+        """The table of papers in Markdown: mean and standard deviation by checkpoint and group.
+
+        statistics: those that get a column, by default all.
+        """
+        return self._text(statistics).markdown()
+
+    def to_latex(self, statistics: Sequence[str] | None = None) -> str:
+        """The same as ``to_markdown`` as a ``tabular``, with the rules of the package booktabs.
+
+        statistics: those that get a column, by default all.
+        """
+        return self._text(statistics).latex().replace("±", r"$\pm$")
+
+    def plot(
+        self,
+        statistics: str | Sequence[str] | None = None,
+        *,
+        band: Literal["mean", "points"] = "mean",
+        log: bool | None = None,
+        xlabel: str = "epoch",
+        axes: Sequence[Axes] | None = None,
+    ) -> Figure:
+        """Draw statistics over the checkpoints: the mean of each group of domains with a band.
+
+        statistics: those that get a panel each, by default all. band: ``"mean"`` for a 95 %
+        confidence interval of the mean, or ``"points"`` for the middle 80 % of the domains. log:
+        whether the axes of values are logarithmic, by default where the means span more than a
+        decade or so. xlabel: what the checkpoints are. axes: one for each panel, instead of a new
+        figure.
+        """
+        wanted = [statistics] if isinstance(statistics, str) else list(statistics or self.numbers)
+        if not wanted or not self.checkpoints:
+            raise ValueError("there is nothing to draw: the grid is empty")
+        numeric = all(isinstance(label, int | float) for label in self.checkpoints)
+        at = self.checkpoints if numeric else range(len(self.checkpoints))
+        panels = _panels(len(wanted)) if axes is None else given_axes(axes, len(wanted))
+        options: Any = {"band": band, "log": log, "xlabel": xlabel}
+        for ax, name in zip(panels, wanted, strict=True):
+            words = _WORDS.get(name, written(name.replace("_", " ")))
+            groups = {group: self.values(name, group) for group in self.groups}
+            shown = groups if list(groups) != [""] else groups[""]
+            plot_bands(np.array(at, np.float64), shown, ax=ax, ylabel=words, **options)
+            if not numeric:
+                ax.set_xticks(list(at), [written(str(label)) for label in self.checkpoints])
+        figure: Any = panels[0].get_figure()
+        return figure  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        count, domains = len(self.checkpoints), sum(self.groups.values())
+        groups = "" if list(self.groups) == [""] else f" in {len(self.groups)} groups"
+        kept = f", in {self.folder}" if self.folder else ""
+        size = f"{count} checkpoint{'s' * (count != 1)} x {domains} domain{'s' * (domains != 1)}"
+        return f"Grid({size}{groups}: {', '.join(self.numbers)}{kept})"
+
+    def _repr_html_(self) -> str:
+        return self._text(None).html()
+
+    def _known(self, statistic: str) -> str:
+        if statistic not in self.numbers:
+            known = ", ".join(self.numbers)
+            raise ValueError(f"the grid has no statistic {statistic!r}; there are {known}")
+        return statistic
+
+    def _slices(self) -> dict[str, slice]:
+        """The places of each group among the domains."""
+        ends = np.cumsum(list(self.groups.values())).tolist()
+        sizes = self.groups.items()
+        return {name: slice(end - n, end) for (name, n), end in zip(sizes, ends, strict=True)}
+
+    def _moments(self, name: str) -> Iterator[tuple[float, float]]:
+        """The mean and the standard deviation, checkpoint by checkpoint and group by group."""
+        for row in self.numbers[name]:
+            for places in self._slices().values():
+                some = row[places]
+                known = some[~np.isnan(some)].astype(np.float64)
+                mean = float(known.mean()) if len(known) else np.nan
+                yield mean, float(known.std(ddof=1)) if len(known) > 1 else np.nan
+
+    def _text(self, statistics: Sequence[str] | None) -> TextTable:
+        names = [statistics] if isinstance(statistics, str) else list(statistics or self.numbers)
+        columns = [list(self._moments(self._known(name))) for name in names]
+        labels = [
+            f"{label} {group}".rstrip() for label in self.checkpoints for group in self.groups
+        ]
+        rows = [
+            (label, [_plus_minus(*column[k]) for column in columns])
+            for k, label in enumerate(labels)
+        ]
+        return TextTable("", tuple(names), rows)
+
+
+def _plus_minus(mean: float, deviation: float) -> str:
+    """A mean with its standard deviation, as text.
+
+    >>> _plus_minus(12.345, 0.678), _plus_minus(43.9, 210.5)
+    ('12.35 ± 0.68', '43.9 ± 210')
+    """
+    spread = f"{deviation:.2g}"
+    if 100 <= deviation < 1e6:
+        spread = f"{float(spread):.0f}"
+    return f"{mean:.4g}" + ("" if np.isnan(deviation) else f" ± {spread}")
+
+
+def _panels(count: int) -> list[Axes]:
+    """The axes of a new figure, two side by side."""
+    across = min(count, _ACROSS)
+    down = -(-count // across)
+    figure = new_figure(figsize=(_WIDE * across, _HIGH * down), layout="constrained")
+    return [figure.add_subplot(down, across, k + 1) for k in range(count)]
+
+
+def _frame(columns: Mapping[str, Any]) -> Any:
+    """A pandas DataFrame, or without pandas a dict of lists."""
+    pandas = pandas_if_installed()
+    if pandas is None:
+        return {name: list(column) for name, column in columns.items()}
+    return pandas.DataFrame(columns)
+
+
+_ANEW = "Remove the folder, and compute the grid again."  # what to do about damage
+_MOST = 1 << 24  # domains of a grid
+_SECONDS, _ROUNDS = 1.0, 2  # that a chunk takes at most, and chunks of a worker at least
+
+
+def grid(
+    model: Any,
+    domains: Mapping[str, Sequence[Domain]] | Iterable[Domain],
+    *,
+    checkpoints: Any = None,
+    statistics: str | Sequence[str] | None = None,
+    reduce: Callable[[Partition], Any] | None = None,
+    store: str | os.PathLike[str] | None = None,
+    progress: bool = True,
+    **options: Any,
+) -> Grid:
+    """Measure the partitions of many domains by many networks, or checkpoints of one.
+
+    The result has the table that papers show: the mean and the standard deviation of the number of
+    regions, their average area, and so on, by checkpoint and group of domains. Partitions are
+    measured as they are computed, and not kept.
+
+    model: one network with ``checkpoints``; or several networks in a dict by name, or another
+    iterable of networks, or of pairs of a label and a network, each of which is used before the
+    next one is taken.
+
+    domains: lists of domains by the name of their group, such as ``{"train": [...], "test":
+    [...]}``, or one list.
+
+    checkpoints: weights of the model: state dicts, or paths of them, in a dict by epoch or in
+    another iterable, also of pairs of a label and a state dict; the path of a folder of ``.pt`` or
+    ``.safetensors`` files, which are ordered and labelled by the numbers in their names; or a run
+    that ``sc.watch(..., weights=True)`` has recorded, or its folder. A copy of the model takes the
+    weights one after the other, in eval mode; the model itself stays as it is.
+
+    statistics: names of what is measured, as in ``part.stats()``, or ``"density"``, the number of
+    regions per area. The default ones are computed for a hundred partitions at once; other ones
+    take longer than the partition itself if it is small. With ``smooth=``, the default ones also
+    have ``"bound"``, how far any output of the network may be from the maps, and
+    ``"undecided_area"``, on which no class is certain. reduce: a function of a partition that
+    gives more numbers, in a dict by name.
+
+    store: a folder in which every result is kept as soon as it is computed. The same call computes
+    only what is missing, whatever has interrupted the last one; more checkpoints may be added.
+    Several processes can work on one store. ``sc.open_grid`` opens it.
+
+    progress: show a progress bar in interactive use. options: those of ``sc.sweep``, such as
+    n_jobs, device, memory, max_regions, output, or smooth for networks with GELU and the like.
+
+    >>> import splinecam as sc, torch
+    >>> model = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 1))
+    >>> weights = {epoch: nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 1)).state_dict()
+    ...            for epoch in (0, 10, 20)}
+    >>> squares = [sc.Domain.around(x, side=1.0) for x in torch.rand(5, 2)]
+    >>> found = grid(model, {"train": squares[:3], "test": squares[3:]}, checkpoints=weights)
+    >>> found
+    Grid(3 checkpoints x 5 domains in 2 groups: NR, ARV, ANV, ARE, density, boundary_length, \
+total_edge_length)
+    >>> found.values("NR", "train").shape
+    (3, 3)
+    """
+    groups, accuracy = _groups(domains), Accuracy.among(options)
+    if statistics is None:
+        statistics = BATCHED if accuracy is None else (*BATCHED, *BOUNDS)
+    names = (statistics,) if isinstance(statistics, str) else tuple(statistics)
+    every = [domain for some in groups.values() for domain in some]
+    work = _Work(every, Measures(names, reduce), options, accuracy)
+    sizes = {name: len(some) for name, some in groups.items()}
+    folder = None if store is None else folder_of(store)
+    if folder is not None:
+        work.open(folder, sizes)
+    count = count_of(model, checkpoints)
+    total = None if count is None else count * len(work.domains)
+    rows: dict[Label, Rows] = {}
+    with progress_bar(total, "domain", progress) as bar:
+        for label, network in networks_of(model, checkpoints):
+            if label in rows:
+                raise ValueError(f"there are two checkpoints {label!r}: give each its own label")
+            if folder is None:
+                found = dict(work.measured(network, bar.update, work.domains))
+                rows[label] = [found[place] for place in range(len(found))]
+            else:
+                rows[label] = work.stored(network, folder, label, len(rows), bar.update)
+    return Grid.of(rows, sizes, folder)
+
+
+def open_grid(folder: str | os.PathLike[str]) -> Grid:
+    """The grid that ``sc.grid(..., store=folder)`` has computed so far.
+
+    It can be opened while the computation goes on, from any process and without the networks;
+    numbers that are missing yet are nan. Open it again to see later ones.
+
+    folder: where the grid is stored.
+    """
+    path = Path(folder)
+    about = read_manifest(path)
+    if about is None or about.get("kind") != "grid":
+        what = "has no grid in it" if path.is_dir() else "is not there"
+        raise FileError(f"{path} {what}. A grid is made by sc.grid(..., store=folder).")
+    check_entries(about, {"groups": list[tuple[str, int]]}, path, _ANEW, others=True)
+    sizes: dict[str, int] = dict(about["groups"])
+    if sum(sizes.values()) > _MOST:
+        raise damaged(path, f"a grid of {sum(sizes.values()):,} domains", _ANEW)
+    places = [inside(path, each.name) for each in sorted(path.iterdir())]
+    parts = [(each, read_manifest(each)) for each in places if each.is_dir()]
+    found = [(facts, each) for each, facts in parts if facts and facts.get("kind") == "checkpoint"]
+    for facts, each in found:
+        check_entries(facts, {"label": float | str, "position": int}, each, _ANEW, others=True)
+    numeric = all(isinstance(facts["label"], int | float) for facts, _ in found)
+    found.sort(key=lambda pair: pair[0]["label" if numeric else "position"])
+    rows: dict[Label, Rows] = {}
+    for facts, each in found:
+        done = results_in(each)
+        if not all(
+            isinstance(row, dict) and all(map(_is_number, row.values())) for row in done.values()
+        ):
+            raise damaged(each, "it holds something else than numbers by their names", _ANEW)
+        rows[facts["label"]] = [done.get(k, {}) for k in range(sum(sizes.values()))]
+    return Grid.of(rows, sizes, path)
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or isinstance(value, int | float | str)
+
+
+@dataclass
+class _Work:
+    """What is computed for each checkpoint."""
+
+    domains: list[Domain]
+    measures: Measures
+    options: Mapping[str, Any]
+    accuracy: Accuracy | None  # which is among the options
+    chunk: int | None = None  # domains that a worker gets at a time
+
+    def measured(
+        self, network: nn.Module, report: Callable[[int], Any], domains: Iterable[Domain]
+    ) -> Iterator[tuple[int, Mapping[str, float]]]:
+        """Yield the place of each domain and its numbers, as they are done."""
+        options: Any = {"chunk": self.chunk, **self.options}
+        options |= {"progress": False, "reduce": self.measures}
+        begin, count = time.monotonic(), 0
+        for place, row in sweep(network, domains, stream=True, order=False, **options):
+            report(1)
+            count += 1
+            yield place, row
+        engine = engine_for(self.options.get("n_jobs"))
+        if engine is not None and count >= engine.workers:
+            # The next network is likely to take as long: then chunks need not begin small.
+            rounds = max(_ROUNDS, math.ceil((time.monotonic() - begin) / _SECONDS))
+            self.chunk = math.ceil(count / (engine.workers * rounds))
+
+    def open(self, folder: Path, sizes: Mapping[str, int]) -> None:
+        """Make the store of a grid, or check that it is the same grid."""
+        about = {"kind": "grid", "groups": list(sizes.items()), **self._facts()}
+        with ResultStore(folder, about):
+            pass
+
+    def stored(
+        self,
+        network: nn.Module,
+        folder: Path,
+        label: Label,
+        position: int,
+        report: Callable[[int], Any],
+    ) -> Rows:
+        """The numbers of all domains; those that the store lacks are computed."""
+        smooth, output = self.accuracy is not None, self.options.get("output")
+        facts = model_facts(network, self.domains[0], output, smooth=smooth)
+        about = {"kind": "checkpoint", "label": label, **self._facts(), **facts}
+        digests = dict(enumerate(map(domain_digest, self.domains)))
+        with ResultStore(inside(folder, _name(label)), about, {"position": position}) as store:
+            report(len(digests) - len(store.missing(digests)))
+
+            def compute(numbers: Iterator[int]) -> Iterator[tuple[int, Any]]:
+                taken = Taken(numbers, self.domains)
+                rows = self.measured(network, report, taken)
+                yield from ((taken.numbers[place], row) for place, row in rows)
+
+            fill(store, digests, compute)
+            return list(store.read(digests))
+
+    def _facts(self) -> dict[str, Any]:
+        """What is measured, for a manifest."""
+        return {
+            "smooth": None if self.accuracy is None else self.accuracy.facts,
+            "statistics": self.measures.names,
+            "reduce": function_name(self.measures.reduce),
+            "output": output_name(self.options.get("output")),
+        }
+
+
+def _groups(domains: Any) -> dict[str, list[Domain]]:
+    """The domains by group; those of a single list have a group without a name."""
+    if isinstance(domains, Domain) or not isinstance(domains, Mapping | Iterable):
+        raise TypeError(
+            "domains must be lists of domains by the name of their group, such as {'train': [...], "
+            f"'test': [...]}}, or one list, not {kind_of(domains)}"
+        )
+    given = domains if isinstance(domains, Mapping) else {"": domains}
+    groups = {str(name): list(some) for name, some in given.items()}
+    for name, some in groups.items():
+        for k, domain in enumerate(some):
+            if not isinstance(domain, Domain):
+                which = f"domains[{name!r}][{k}]" if name else f"domains[{k}]"
+                raise TypeError(f"{which} must be a splinecam.Domain, not {kind_of(domain)}")
+    if not any(groups.values()):
+        raise ValueError("there are no domains to measure")
+    return groups
+
+
+def _name(label: Label) -> str:
+    """The name of the folder of a checkpoint.
+
+    >>> _name(12), _name("last"), _name("a/b")
+    ('checkpoint-00000012', 'checkpoint-last', 'checkpoint-a_b-82badf67')
+    """
+    text = f"{label:08d}" if isinstance(label, int) and label >= 0 else str(label)
+    plain = re.sub(r"[^\w=.,+-]", "_", text)[:64]
+    if isinstance(label, str) and (plain != text or text.isdigit() or text != text.lower()):
+        plain += f"-{blake2b(text.encode(), digest_size=4).hexdigest()}"
+    return f"checkpoint-{plain}"
