@@ -18,7 +18,7 @@ PAPER = Path(__file__).parent / "paper"
 RESULTS = PAPER / "results"
 sys.path.insert(0, str(PAPER.parents[1] / "src"))
 
-from splinecam._util.text import TextTable, number_text
+from splinecam._util.text import TextTable, number_text  # noqa: E402
 from splinecam.reproduce.report import foot, table  # noqa: E402
 from splinecam.reproduce.running import NAMES  # noqa: E402
 

@@ -36,17 +36,18 @@ if TYPE_CHECKING:
     from splinecam.network.ops.register import register_op, unregister_op
     from splinecam.partitions.captured import Captured, capture
     from splinecam.partitions.frozen import Frozen, Gap, freeze
-    from splinecam.partitions.partition import Partition, Region, Unresolved, load
+    from splinecam.partitions.partition import Partition, load
     from splinecam.questions.boundary import Boundary, LevelSet
     from splinecam.questions.certainty import Band
     from splinecam.questions.class_regions import ClassRegions
     from splinecam.questions.comparison import Comparison, Counts, compare
     from splinecam.questions.difference import Difference, Disagreement
     from splinecam.questions.neurons import NeuronCurves
-    from splinecam.questions.partition_data import Smoothing, SmoothLayer
+    from splinecam.questions.partition_data import Smoothing, SmoothLayer, Unresolved
     from splinecam.questions.paths import PathPartition
     from splinecam.questions.preimage import Preimage
     from splinecam.questions.property_check import PropertyCheck
+    from splinecam.questions.regions import Region
     from splinecam.questions.segment_partitions import SegmentPartitions
     from splinecam.questions.stats import Stats
     from splinecam.questions.topology import Topology
@@ -131,43 +132,91 @@ __all__ = [
 # Where a name comes from. It is imported when it is first used: torch takes seconds, which the
 # command line's help, and who interrupts it, need not wait for.
 _MODULES = {
-    "_captured": ("Captured", "capture"),
-    "_difference": ("difference",),
-    "_freeze": ("Frozen", "freeze"),
-    "_partition": ("Partition", "Region", "Unresolved", "load"),
-    "_partitioning": ("partition",),
-    "_sweep": ("sweep",),
-    "analysis.band": ("Band",),
-    "analysis.boundary": ("Boundary", "LevelSet"),
-    "analysis.class_regions": ("ClassRegions",),
-    "analysis.comparison": ("Comparison", "compare"),
-    "analysis.counts": ("Counts",),
-    "analysis.difference": ("Difference",),
-    "analysis.disagreement": ("Disagreement",),
-    "analysis.gap": ("Gap",),
-    "analysis.path_partition": ("PathPartition",),
-    "analysis.preimage": ("Preimage",),
-    "analysis.property_check": ("PropertyCheck",),
-    "analysis.segment_partitions": ("SegmentPartitions",),
-    "analysis.smoothing": ("SmoothLayer", "Smoothing"),
-    "geometry.domain": ("Domain",),
-    "grids": ("Grid", "grid", "open_grid"),
-    "importing.loading": ("load_model",),
-    "geometry.paths": ("Path", "SegmentBatch"),
     "errors": tuple(name for name in __all__ if name.endswith("Error")),
-    "importing.scikit_learn": ("from_sklearn",),
-    "analysis.neurons": ("NeuronCurves",),
-    "importing.properties": ("Conjunction", "OutputCondition", "Property", "PropertyCase"),
-    "importing.vnnlib": ("read_vnnlib",),
+    "files.loading": ("load_model",),
+    "files.properties": (
+        "Conjunction",
+        "OutputCondition",
+        "Property",
+        "PropertyCase",
+    ),
+    "files.scikit_learn": ("from_sklearn",),
+    "files.vnnlib": ("read_vnnlib",),
+    "geometry.domain": ("Domain",),
+    "geometry.paths": (
+        "Path",
+        "SegmentBatch",
+    ),
+    "jobs.difference": ("difference",),
+    "jobs.partitioning": ("partition",),
+    "jobs.sweep": ("sweep",),
     "network.ops": ("op_table",),
-    "network.ops.register": ("register_op", "unregister_op"),
-    "analysis.stats": ("Stats",),
-    "analysis.topology": ("Topology",),
-    "atlas.atlas": ("Atlas",),
-    "training": ("Movie", "Run", "Snapshot", "Watch", "movie", "open_run", "watch"),
+    "network.ops.register": (
+        "register_op",
+        "unregister_op",
+    ),
+    "partitions.captured": (
+        "Captured",
+        "capture",
+    ),
+    "partitions.frozen": (
+        "Frozen",
+        "Gap",
+        "freeze",
+    ),
+    "partitions.partition": (
+        "Partition",
+        "Region",
+        "Unresolved",
+        "load",
+    ),
+    "questions.boundary": (
+        "Boundary",
+        "LevelSet",
+    ),
+    "questions.certainty": ("Band",),
+    "questions.class_regions": ("ClassRegions",),
+    "questions.comparison": (
+        "Comparison",
+        "Counts",
+        "compare",
+    ),
+    "questions.difference": (
+        "Difference",
+        "Disagreement",
+    ),
+    "questions.neurons": ("NeuronCurves",),
+    "questions.partition_data": (
+        "Smoothing",
+        "SmoothLayer",
+    ),
+    "questions.paths": ("PathPartition",),
+    "questions.preimage": ("Preimage",),
+    "questions.property_check": ("PropertyCheck",),
+    "questions.segment_partitions": ("SegmentPartitions",),
+    "questions.stats": ("Stats",),
+    "questions.topology": ("Topology",),
+    "tiles.atlas": ("Atlas",),
+    "training": (
+        "Movie",
+        "Run",
+        "Snapshot",
+        "Watch",
+        "movie",
+        "open_run",
+        "watch",
+    ),
+    "training.grid": (
+        "Grid",
+        "grid",
+        "open_grid",
+    ),
     "viewer.page": ("to_html",),
-    "viewer.viewer": ("Selection", "Viewer"),
-    "viewer.viewing": ("view",),
+    "viewer.viewer": (
+        "Selection",
+        "Viewer",
+        "view",
+    ),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 # Modules of the code that was released with the paper; its ``plot`` is a module here, too.

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
+from splinecam.geometry.checks import check_mesh
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
 from splinecam.questions.model_checks import run_real
-from splinecam.questions.validate import check_mesh
 
 
 @pytest.fixture

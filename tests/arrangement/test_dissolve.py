@@ -8,8 +8,8 @@ from torch import Tensor
 from splinecam.arrangement.crossings import Functions
 from splinecam.arrangement.dissolve import dissolve
 from splinecam.arrangement.refine import refine
+from splinecam.geometry.checks import check_mesh
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
-from splinecam.questions.validate import check_mesh
 
 SQUARE = [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]]
 LINES = torch.tensor(

@@ -14,8 +14,8 @@ from splinecam.arrangement.crossings import Functions
 from splinecam.arrangement.refine import refine
 from splinecam.arrangement.refinement import Refinement
 from splinecam.errors import LimitError
+from splinecam.geometry.checks import check_mesh
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
-from splinecam.questions.validate import check_mesh
 
 SQUARE = torch.tensor([[-1, -1], [1, -1], [1, 1], [-1, 1]], dtype=torch.float64)
 

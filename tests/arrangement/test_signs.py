@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from splinecam.arrangement.crossings import SignWriter, set_bits
+from splinecam._util.arrays import set_bits
+from splinecam.arrangement.crossings import SignWriter
 
 
 @pytest.mark.parametrize("m", [1, 7, 63, 64, 65, 200])

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 import splinecam as sc
 from checks import ATOL, assert_same_partition
-from splinecam.engine.activations import LayerInput, State
+from splinecam.engine.activations import LayerInput, State, first_state
 from splinecam.engine.artificial_cuts import CutLines, RegionSample, choose_lines, sample_regions
 from splinecam.engine.plan import Plan
-from splinecam.engine.run import Run, TooLarge, first_state
+from splinecam.engine.run import Run, TooLarge
 from splinecam.geometry.domain import Frame
 from splinecam.geometry.subdivision import polygon_mesh
 from splinecam.network.capture import capture

@@ -7,9 +7,10 @@ import torch
 from torch import nn
 
 from splinecam import Domain
+from splinecam.engine.activations import join_states
 from splinecam.engine.division import Coarse, Ready, begin, shares
 from splinecam.engine.plan import Plan
-from splinecam.engine.run import Run, join_states, run
+from splinecam.engine.run import Run, run
 from splinecam.network.capture import capture
 from splinecam.partitions.partition import assemble
 

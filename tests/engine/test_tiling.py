@@ -110,7 +110,7 @@ def test_a_vertex_that_only_one_tile_has_becomes_a_corner_of_both():
         vertex_layer=torch.cat([left.mesh.vertex_layer, torch.tensor([0])]),
     )
     glued, _ = join_tiles(mesh, [Tile(grown, left.vertex_ids), right])
-    from splinecam.questions.validate import check_mesh
+    from splinecam.geometry.checks import check_mesh
 
     area = float(mesh.areas_and_centroids()[0].sum())
     assert all(check.ok for check in check_mesh(glued, area))

@@ -4,8 +4,8 @@ import math
 
 import torch
 
+from splinecam.geometry.checks import check_mesh
 from splinecam.geometry.subdivision import polygon_mesh
-from splinecam.questions.validate import check_mesh
 
 
 def regular(k: int) -> torch.Tensor:

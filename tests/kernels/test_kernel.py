@@ -18,10 +18,11 @@ from torch import Tensor, nn
 import splinecam as sc
 from checks import assert_exact, follow_lines
 from kernel_cases import INTEGER_ARRAYS, NETS, assert_same_mesh, assert_same_refinement, mlp
+from splinecam._util.arrays import set_bits
 from splinecam._util.tolerances import EPS
 from splinecam.arrangement import refine
 from splinecam.arrangement import refinement as breakpoints
-from splinecam.arrangement.crossings import Functions, set_bits
+from splinecam.arrangement.crossings import Functions
 from splinecam.engine import activations as state
 from splinecam.engine import run as engine
 from splinecam.engine.batched import run_batch

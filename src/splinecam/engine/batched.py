@@ -13,9 +13,9 @@ from torch import Tensor
 from splinecam._util.arrays import offsets_of, owners_of, take, take_rows
 from splinecam._util.backend import backend_of
 from splinecam.arrangement.crossings import Ambiguities
-from splinecam.engine.activations import LayerInput, State
+from splinecam.engine.activations import LayerInput, State, first_state
 from splinecam.engine.plan import Plan
-from splinecam.engine.run import Outcome, Report, Run, TooLarge, Waiting, first_state
+from splinecam.engine.run import Outcome, Report, Run, TooLarge, Waiting
 from splinecam.engine.tiling import Tile
 from splinecam.errors import LimitError
 from splinecam.geometry.domain import Domain, Frame

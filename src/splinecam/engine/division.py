@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from splinecam.arrangement.crossings import Signs
-from splinecam.engine.activations import Interpolated, LayerInput, State, nothing_new
+from splinecam.engine.activations import Interpolated, LayerInput, State, first_state, nothing_new
 from splinecam.engine.artificial_cuts import (
     CutLines,
     RegionSample,
@@ -27,7 +27,7 @@ from splinecam.engine.artificial_cuts import (
     sample_regions,
 )
 from splinecam.engine.plan import Plan, to_device
-from splinecam.engine.run import Report, Run, TooLarge, Waiting, first_state
+from splinecam.engine.run import Report, Run, TooLarge, Waiting
 from splinecam.engine.tiling import Tile, halves, sorted_faces, tile_of
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.subdivision import InterpolatedVertices, Mesh, polygon_mesh

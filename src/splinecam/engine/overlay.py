@@ -14,19 +14,10 @@ from splinecam._util.arrays import take
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS, OVERLAY_SLACK, SAFETY
 from splinecam.arrangement.zero_sets import parents_of
-from splinecam.engine.activations import State, empty_table, rows_in_block
+from splinecam.engine.activations import State, empty_table, first_state, join_states, rows_in_block
 from splinecam.engine.affine_maps import fit_maps
 from splinecam.engine.plan import Plan, overlaying_kernel
-from splinecam.engine.run import (
-    Outcome,
-    Report,
-    Run,
-    TooLarge,
-    faces_within,
-    first_state,
-    join_states,
-    run,
-)
+from splinecam.engine.run import Outcome, Report, Run, TooLarge, faces_within, run
 from splinecam.engine.tiling import cut_in_two
 from splinecam.errors import LimitError
 from splinecam.geometry.domain import Domain, Frame

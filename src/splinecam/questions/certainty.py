@@ -76,8 +76,8 @@ class Certainty:
         """The local area on which each class is certain, (classes,); areas: (F,) of regions."""
         total = self._settled_areas(areas, classes)
         for contest in self.contests:
-            for k, polygons in enumerate(contest.certain):
-                total.index_add_(0, contest.classes[polygons.source, k], polygons.areas())
+            for k, cells in enumerate(contest.certain):
+                total.index_add_(0, contest.classes[cells.source, k], cells.areas())
         return total
 
     def possible_areas(self, areas: Tensor, classes: int) -> Tensor:

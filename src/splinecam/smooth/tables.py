@@ -12,8 +12,9 @@ from splinecam._util.backend import backend_of
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.kernels import kernel_for
 from splinecam.network.curves import Curve
-from splinecam.network.nonlinearities import Nonlinearity, Operation, PiecewiseScalar, SmoothScalar
+from splinecam.network.nonlinearities import Nonlinearity, PiecewiseScalar, SmoothScalar
 from splinecam.network.program import Program
+from splinecam.network.values import Operation
 from splinecam.smooth.following import Followed, follow, norm
 from splinecam.smooth.grid import CellBounds, Grid
 

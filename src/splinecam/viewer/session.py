@@ -250,11 +250,11 @@ class Session:
             whole = self.panes[pane].mesh_id(pane, frame)
             if name == whole or name.startswith(f"{whole}/w"):
                 return pane, frame
-        for number, shown in enumerate(self.panes):
+        for place, shown in enumerate(self.panes):
             given = shown.frames.partitions if isinstance(shown.frames, GivenFrames) else ()
             frames = [frame for frame, each in enumerate(given) if each is part]
             if frames and not shown.generation:
-                return number, frames[0]
+                return place, frames[0]
         return None
 
     # -- the answers ------------------------------------------------------------------------------

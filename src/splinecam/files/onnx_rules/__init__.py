@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-from splinecam.files.onnx_rules import (
+from splinecam.files.onnx_rules import (  # noqa: F401  (they register their rules)
     constants,
     elementwise,
     linear,
     shaping,
-)
-from splinecam.files.onnx_rules import (
-    constants as reducing,
-)
-from splinecam.files.onnx_rules import (
-    elementwise as smooth,
-)
-from splinecam.files.onnx_rules import (
-    registry as rejected,
-)
-from splinecam.files.onnx_rules import (
-    shaping as resizing,
-)
-from splinecam.files.onnx_rules import (
-    windows as convolution,
-)
-from splinecam.files.onnx_rules import (
-    windows as pooling,
+    windows,
 )
 from splinecam.files.onnx_rules.registry import (
     FOLDS,

@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from splinecam.network.capture.reading.stages import make_stages
-from splinecam.network.nonlinearities import Nonlinearity, Operation, PiecewiseScalar
+from splinecam.network.nonlinearities import Nonlinearity, PiecewiseScalar
 from splinecam.network.ops import Affine, role_of, rule_of
 from splinecam.network.program import Program, Stage, Step
-from splinecam.network.values import Ref, Rows, map_tensors
+from splinecam.network.values import Operation, Ref, Rows, map_tensors
 
 _LINEAR = torch.ops.aten.linear.default
 _RULE = cast(Affine, rule_of(_LINEAR))

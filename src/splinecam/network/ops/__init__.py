@@ -2,22 +2,7 @@
 
 from __future__ import annotations
 
-from splinecam.network.ops import (
-    affine,
-    composite,
-)
-from splinecam.network.ops import (
-    nonlinear as maxima,
-)
-from splinecam.network.ops import (
-    nonlinear as piecewise,
-)
-from splinecam.network.ops import (
-    nonlinear as rejected,
-)
-from splinecam.network.ops import (
-    nonlinear as smooth,
-)
+from splinecam.network.ops import affine, composite, nonlinear  # noqa: F401  (they register)
 from splinecam.network.ops.bounds import Bound, affine_bound, measured_bound, role_of
 from splinecam.network.ops.registry import (
     OPTION,
@@ -66,15 +51,11 @@ __all__ = [
     "Terminal",
     "affine_bound",
     "composite",
-    "maxima",
     "measured_bound",
     "op_table",
     "op_table_markdown",
-    "piecewise",
     "registered_ops",
-    "rejected",
     "role_of",
     "rule_of",
-    "smooth",
     "target_name",
 ]

@@ -22,13 +22,13 @@ from splinecam.network.capture.tracing.opaque_modules import (
     opaque_module_of,
 )
 from splinecam.network.curves.registered import TaughtCurve
-from splinecam.network.nonlinearities import CustomNonlinearity, Operation, PiecewiseScalar
+from splinecam.network.nonlinearities import CustomNonlinearity, PiecewiseScalar
 from splinecam.network.ops import OPTION, Affine, Bound, target_name
 from splinecam.network.ops.bounds import measured_bound
 from splinecam.network.ops.nonlinear import MIXES
 from splinecam.network.ops.register import CustomOp, Table, rule_of_operator
 from splinecam.network.program import Step
-from splinecam.network.values import Ref, resolve
+from splinecam.network.values import Operation, Ref, resolve
 
 _CURVE_SCALES = (
     0.01,

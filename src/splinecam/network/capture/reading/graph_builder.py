@@ -17,12 +17,12 @@ from splinecam.network.capture.reading.stages import refs
 from splinecam.network.capture.tracing.diagnosis import first_line, quantised, user_line
 from splinecam.network.capture.tracing.flat_graph import Batch, FlatGraph
 from splinecam.network.capture.tracing.opaque_modules import opaque_module_of
-from splinecam.network.nonlinearities import Nonlinearity, Operation
+from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops import Affine, rule_of, target_name
 from splinecam.network.ops.affine import STATISTICS, TRAINING
 from splinecam.network.ops.nonlinear import JUMP, MASK, SPELLINGS
 from splinecam.network.program import Step
-from splinecam.network.values import Ref, Rows, Size
+from splinecam.network.values import Operation, Ref, Rows, Size
 
 _LISTED = 5  # tensors that an error names
 

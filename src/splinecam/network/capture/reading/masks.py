@@ -13,11 +13,11 @@ from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.network.capture.reading.graph_builder import GraphBuilder, Mask, NodeCall
 from splinecam.network.capture.reading.scalar_functions import spread_knots
 from splinecam.network.capture.reading.stages import refs
-from splinecam.network.nonlinearities import ChoiceNonlinearity, Operation, PiecewiseScalar, choose
+from splinecam.network.nonlinearities import ChoiceNonlinearity, PiecewiseScalar, choose
 from splinecam.network.ops import Affine, Bound, Knots, target_name
 from splinecam.network.ops.nonlinear import CHOICE, MASK, MIXES
 from splinecam.network.program import Step
-from splinecam.network.values import Ref, Rows, resolve
+from splinecam.network.values import Operation, Ref, Rows, resolve
 
 _POINTS = 8
 _FUNCTIONS = 12  # at most so many functions of one variable are looked at

@@ -29,14 +29,13 @@ from splinecam.network.curves import (
 )
 from splinecam.network.nonlinearities import (
     MaxNonlinearity,
-    Operation,
     PiecewiseScalar,
     SmoothScalar,
     apply_curve,
 )
 from splinecam.network.ops import Knots, target_name
 from splinecam.network.ops.nonlinear import MIXES
-from splinecam.network.values import Ref, Rows
+from splinecam.network.values import Operation, Ref, Rows
 
 
 def add_function(builder: GraphBuilder, call: NodeCall) -> str | None:

@@ -19,11 +19,11 @@ from splinecam.network.capture.reading.graph_builder import (
 )
 from splinecam.network.capture.reading.scalar_functions import operation_of
 from splinecam.network.capture.reading.stages import refs
-from splinecam.network.nonlinearities import MaxNonlinearity, Operation, SortNonlinearity
+from splinecam.network.nonlinearities import MaxNonlinearity, SortNonlinearity
 from splinecam.network.ops import Affine, Scatter, target_name
 from splinecam.network.ops.nonlinear import INDICES, MIXES, PRODUCT, UNPOOLED
 from splinecam.network.program import Step
-from splinecam.network.values import Ref, Rows, resolve
+from splinecam.network.values import Operation, Ref, Rows, resolve
 
 # Every function that adds something gives the reason why it cannot be added, or None.
 
