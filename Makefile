@@ -17,7 +17,7 @@ help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 
 # Reinstalled when the package's metadata, the pinned versions or the compiled kernel change.
-NEEDS := pyproject.toml constraints.txt hatch_build.py $(wildcard src/splinecam/kernels/*.[ch])
+NEEDS := pyproject.toml paper/pyproject.toml constraints.txt hatch_build.py $(wildcard src/splinecam/kernels/*.[ch])
 
 comma := ,
 define install
@@ -25,7 +25,7 @@ define install
 	  { echo "Python 3.11 or newer is needed; call make PYTHON=/path/to/python3."; exit 1; }
 	$(PYTHON) -m venv $(VENV) || \
 	  { echo "Could not create $(VENV): is the venv module (Debian: python3-venv) there?"; exit 1; }
-	$(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[$(1)]'
+	$(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[$(1)]' $(2)
 	@touch $@
 endef
 
@@ -39,7 +39,7 @@ $(DOCS): $(NEEDS)
 	@touch $(PLOT)
 
 $(STAMP): $(NEEDS)
-	$(call install,dev)
+	$(call install,dev,-e paper)
 	@touch $(PLOT) $(DOCS)
 
 demo: $(PLOT)  ## train a small classifier, compute its partition, write pictures and a page to out/

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import splinecam as sc
 from splinecam import compat
-from splinecam.compat.polygons import Polygons
+from splinecam.compat.utils import Polygons
 from splinecam.testing import assert_valid
 
 

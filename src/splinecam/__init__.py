@@ -227,7 +227,9 @@ if not TYPE_CHECKING:  # which would take any name for one of ours
 
     def __getattr__(name: str) -> Any:
         """A public name, or a module of the package."""
-        place = f"{__name__}.{f'compat.{name}' if name in _PAPER else _HOME.get(name, name)}"
+        if name in _PAPER:
+            return getattr(import_module(f"{__name__}.compat"), name)
+        place = f"{__name__}.{_HOME.get(name, name)}"
         if not name.startswith("_"):
             try:
                 module = import_module(place)

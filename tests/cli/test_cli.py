@@ -839,6 +839,23 @@ def test_the_entry_point_is_the_command() -> None:
     assert main.__module__ == "splinecam.cli"
 
 
+# -- reproduce ------------------------------------------------------------------------------------
+
+
+def test_reproduce_says_how_to_install_the_paper(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "splinecam_paper"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "splinecam_paper", None)
+    for words in (["--list"], ["table1", "--quick"]):
+        assert main(["reproduce", *words]) == 1
+        assert capsys.readouterr().err == (
+            "splinecam: error: splinecam reproduce needs splinecam-paper, which is not installed. "
+            "Run: pip install -e paper -c constraints.txt, in a clone\n"
+        )
+
+
 # -- files and streams that cannot be written -----------------------------------------------------
 
 FULL = Path("/dev/full")

@@ -1,4 +1,4 @@
-"""The listings of the paper, and the README and the examples of its code, run."""
+"""The listings of the paper, and the examples of its code, run."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ import splinecam
 import splinecam as sc
 from compat_cases import NETWORKS, assert_same_regions, make, mlp, wrap
 from splinecam import compat
-from splinecam.compat.compute import Found
-from splinecam.compat.polygons import Polygons
+from splinecam.compat.utils import Polygons
 
 SHARED = Path(os.environ.get("SPLINECAM_SHARED", Path(__file__).parents[3] / "shared"))
 PAPER = SHARED / "paper" / "splinecam.tex"
@@ -136,14 +135,14 @@ def test_maps_of_other_regions_are_refused() -> None:
         compat.utils.get_Abw(q, weights, torch.ones(2, 2, 3))
 
 
-# -- the README and the examples --------------------------------------------------------------
+# -- the examples -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_regions_and_boundary_in_one_call(name: str) -> None:
     model, domain = make(name)
     NN = wrap(model, domain, NETWORKS[name][1])
-    regions, edges = splinecam.compute.get_partitions_with_db(domain, NN.T, NN)
+    regions, edges, _ = splinecam.compute.get_partitions_with_db(domain, NN.T, NN)
     assert_same_regions(regions, NN, model, domain)
     part = NN.partition(compat.utils.plane_coordinates(domain, NN.T))
     assert edges.shape == (len(part.decision_boundary()), 2, 2)
@@ -151,11 +150,10 @@ def test_regions_and_boundary_in_one_call(name: str) -> None:
     top = out.topk(2).values if out.shape[1] > 1 else torch.cat([out, 0 * out], 1)
     torch.testing.assert_close(top[:, 0], top[:, 1])
     found = compat.compute.get_partitions_with_db(domain, NN.T, NN, batch_size=7, n_workers=0)
+    assert type(found) is tuple
     again, ends, Abw = found
     assert len(again) == len(regions)
     assert ends.equal(edges)
-    assert isinstance(found, Found)
-    assert len(found) == 3
     uv = compat.utils.get_region_means(regions)
     hidden = NN.layers[:-1](uv)[:, -Abw.shape[1] :]  # of a sum the last summand
     made = (Abw[:, :, :2] @ uv[:, :, None])[:, :, 0] + Abw[:, :, 2]
@@ -167,7 +165,7 @@ def test_the_picture(tmp_path: Path) -> None:
     plt = pytest.importorskip("matplotlib.pyplot")
     model, domain = make("leaky")
     NN = wrap(model, domain)
-    regions, edges = compat.compute.get_partitions_with_db(domain, NN.T, NN)
+    regions, edges, _ = compat.compute.get_partitions_with_db(domain, NN.T, NN)
     fig, ax = plt.subplots()
     assert splinecam.plot.plot_partition is compat.plot.plot_partition
     drawn = compat.plot.plot_partition(

@@ -11,7 +11,7 @@ from torch import nn
 import splinecam as sc
 from compat_cases import assert_same_regions, make, wrap
 from splinecam import compat
-from splinecam.compat.polygons import Polygons
+from splinecam.compat.utils import Polygons
 from splinecam.testing import assert_same_cells, exact_partition
 
 
@@ -25,7 +25,7 @@ def test_repeated_units_draw_one_line() -> None:
         model[2].weight[1], model[2].bias[1] = model[2].weight[0], model[2].bias[0]
     square = 2 * torch.tensor([[-1.0, -1], [1, -1], [1, 1], [-1, 1]], dtype=torch.float64)
     NN = wrap(model.eval(), square)
-    regions, _ = compat.compute.get_partitions_with_db(square, NN.T, NN)
+    regions, _, _ = compat.compute.get_partitions_with_db(square, NN.T, NN)
     assert_same_regions(regions, NN, model, square)
     part = regions.parts[0]
     assert_same_cells(part, exact_partition(NN.model, part.domain), atol=1e-9)
@@ -36,7 +36,7 @@ def test_layers_without_activation_divide_nothing() -> None:
     model = nn.Sequential(nn.Linear(2, 5), nn.ReLU(), nn.Linear(5, 50), nn.Linear(50, 3)).eval()
     square = torch.tensor([[-1.0, -1], [1, -1], [1, 1], [-1, 1]])
     NN = wrap(model, square)
-    regions, _ = compat.compute.get_partitions_with_db(square, NN.T, NN)
+    regions, _, _ = compat.compute.get_partitions_with_db(square, NN.T, NN)
     assert len(regions) == len(sc.partition(model[:2], sc.Domain.box(-1, 1), progress=False))
     assert len(NN.layers) == 3
     assert NN.layers[2].get_weights().shape == (3, 6)
@@ -49,7 +49,7 @@ def test_normalisation_after_the_activation_stays_after_it() -> None:
     square = torch.tensor([[-2.0, -2], [2, -2], [2, 2], [-2, 2]], dtype=torch.float64)
     NN = wrap(model.eval(), square)
     assert NN.verify()
-    regions, _ = compat.compute.get_partitions_with_db(square, NN.T, NN)
+    regions, _, _ = compat.compute.get_partitions_with_db(square, NN.T, NN)
     assert_same_regions(regions, NN, model, square)
 
 
@@ -64,7 +64,7 @@ def test_convolutions_of_any_padding_and_stride() -> None:
     ).eval()
     domain = compat.utils.get_square_slice_from_two_anchors(torch.randn(2, 1, 7, 5).double(), 2)
     NN = wrap(model, domain, (1, 7, 5))
-    regions, _ = compat.compute.get_partitions_with_db(domain, NN.T, NN)
+    regions, _, _ = compat.compute.get_partitions_with_db(domain, NN.T, NN)
     assert_same_regions(regions, NN, model, domain)
     with pytest.raises(sc.SplineCamError, match="not a ReLU"):
         NN.layers[2].get_weights()
@@ -81,7 +81,7 @@ def test_a_polygon_that_is_no_rectangle() -> None:
     uv = compat.utils.plane_coordinates(domain, NN.T)
     torch.testing.assert_close(NN.layers[0](uv).cpu(), domain)
     torch.testing.assert_close(NN.layers[0].to_input(domain).cpu(), uv)
-    regions, _ = compat.compute.get_partitions_with_db(domain, NN.T, NN)
+    regions, _, _ = compat.compute.get_partitions_with_db(domain, NN.T, NN)
     assert_same_regions(regions, NN, model, domain)
 
 
@@ -108,11 +108,11 @@ def test_boundaries_between_classes() -> None:
     square = 4 * torch.tensor([[-1.0, -1], [1, -1], [1, 1], [-1, 1]], dtype=torch.float64)
     NN = wrap(model, square)
     boundary = NN.partition(compat.utils.plane_coordinates(square, NN.T)).decision_boundary()
-    _, edges = compat.compute.get_partitions_with_db(square, NN.T, NN)
+    _, edges, _ = compat.compute.get_partitions_with_db(square, NN.T, NN)
     assert len(edges) == len(boundary) > 2
     i, j = boundary.classes[0].tolist()
     assert NN.layers[-1].to_decision_boundary(between_class=[i, j])
-    _, some = compat.compute.get_partitions_with_db(square, NN.T, NN)
+    _, some, _ = compat.compute.get_partitions_with_db(square, NN.T, NN)
     assert 0 < len(some) == len(boundary.between(i, j)) < len(edges)
     assert NN.layers[-1].get_weights().shape == (1, 17)
     values = NN.layers[:-1](some.flatten(0, 1))
@@ -137,14 +137,14 @@ def test_without_a_boundary_there_are_no_segments() -> None:
         model[2].bias.fill_(1)
     square = torch.tensor([[-1.0, -1], [1, -1], [1, 1], [-1, 1]])
     NN = wrap(model, square)
-    _, edges = compat.compute.get_partitions_with_db(square, NN.T, NN)
+    _, edges, _ = compat.compute.get_partitions_with_db(square, NN.T, NN)
     assert edges.shape == (0, 2, 2)
 
 
 def test_statistics_count_every_vertex() -> None:
     model, domain = make("leaky")
     NN = wrap(model, domain)
-    regions, _ = compat.compute.get_partitions_with_db(domain, NN.T, NN)
+    regions, _, _ = compat.compute.get_partitions_with_db(domain, NN.T, NN)
     names, values = compat.utils.get_region_statistics(regions)
     closed = [torch.cat([region, region[:1]]) for region in regions]
     assert compat.utils.get_region_statistics(closed)[1].equal(values)

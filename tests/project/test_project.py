@@ -19,6 +19,7 @@ from splinecam._util.text import how_to_install
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PAPER = tomllib.loads((ROOT / "paper" / "pyproject.toml").read_text())["project"]
 HOME = PYPROJECT["project"]["urls"]["Homepage"]
 PLACES = (  # where files of the repository are found on the web
     f"{HOME}/blob/main/",
@@ -89,9 +90,10 @@ def test_only_links_differ_on_the_package_index(on_the_index: str) -> None:
     assert plain.strip() == text("README.md").strip()
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", [*TEXTS, "paper/README.md"])
 def test_links_lead_somewhere(name: str) -> None:
-    assert [link for link in links(text(name)) if not is_there(link, ROOT)] == []
+    folder = (ROOT / name).parent
+    assert [link for link in links(text(name)) if not is_there(link, folder)] == []
 
 
 def test_a_link_that_leads_nowhere_is_seen() -> None:
@@ -116,7 +118,7 @@ def test_the_address_is_everywhere_the_same() -> None:
 
 def test_versions_agree() -> None:
     version = PYPROJECT["project"]["version"]
-    assert version == sc.__version__
+    assert version == sc.__version__ == PAPER["version"]
     assert re.search(rf"^version: {re.escape(version)}$", text("CITATION.cff"), re.M)
     titles = re.findall(r"^## (\S+)", text("CHANGELOG.md"), re.M)
     assert titles[:2] == ["Unreleased", version]
@@ -138,7 +140,8 @@ def test_everything_that_is_pinned_is_wanted_and_the_extras_are_documented() -> 
         if not line.startswith("#")
     }
     extras = PYPROJECT["project"]["optional-dependencies"]
-    wanted = {re.split(r"[<>=\[ ]", name)[0].lower() for names in extras.values() for name in names}
+    names = [*PAPER["dependencies"], *(name for names in extras.values() for name in names)]
+    wanted = {re.split(r"[<>=\[ ]", name)[0].lower() for name in names}
     assert wanted - {"splinecam"} <= pinned
     assert all(f"| `{extra}` |" in text("docs/install.md") for extra in extras)
 
@@ -215,7 +218,8 @@ def test_contributors_are_told_how_things_are_deprecated() -> None:
 
 # -- the code -----------------------------------------------------------------------------------
 
-SOURCES = [path for path in sorted((ROOT / "src").rglob("*")) if path.suffix in SUFFIXES]
+FOLDERS = [ROOT / "src", ROOT / "paper" / "src"]
+SOURCES = [path for root in FOLDERS for path in sorted(root.rglob("*")) if path.suffix in SUFFIXES]
 FUNCTION = re.compile(r"^[A-Za-z_][\w\s*]*?\b(\w+)\(([^;{}()]*)\)\s*\{", re.M)
 
 
@@ -243,13 +247,23 @@ def test_the_files_that_make_names_are_there() -> None:
     assert all((ROOT / name).exists() for name in named)
 
 
+def test_only_the_command_line_knows_of_the_paper() -> None:
+    knowing = [
+        path for path in (ROOT / "src").rglob("*.py") if "splinecam_paper" in path.read_text()
+    ]
+    names = sorted(path.relative_to(ROOT / "src" / "splinecam").as_posix() for path in knowing)
+    assert names == ["_util/text.py", "cli/reproducing.py"]
+
+
 # -- the suite itself ---------------------------------------------------------------------------
 
 CLOCKS = {"time", "timeit", "resource", "psutil", "tracemalloc"}
 
 
 def test_no_test_looks_at_the_clock_or_at_free_memory() -> None:
-    for path in sorted((ROOT / "tests").rglob("*.py")):
+    for path in sorted(
+        [*(ROOT / "tests").rglob("*.py"), *(ROOT / "paper" / "tests").rglob("*.py")]
+    ):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
                 used = {alias.name.partition(".")[0] for alias in node.names}
@@ -323,3 +337,4 @@ def test_make_installs_what_a_target_needs(target: str, extras: str, tmp_path: P
     words = ["make", "-n", target, f"VENV={tmp_path / 'venv'}"]
     told = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert re.findall(r"-e '\.\[(.*)\]'", told) == [extras]
+    assert ("-e paper" in told) == (extras == "dev")

@@ -70,6 +70,9 @@ _log = logging.getLogger("splinecam")
 
 # Packages whose modules have another name.
 _PACKAGES = {"PIL": "pillow", "skimage": "scikit-image", "sklearn": "scikit-learn"}
+_PACKAGES |= {"splinecam_paper": "splinecam-paper"}
+# Packages that only a clone of the repository has.
+_IN_A_CLONE = {"splinecam-paper": "pip install -e paper -c constraints.txt, in a clone"}
 
 
 def how_to_install(extra: str) -> str:
@@ -87,7 +90,8 @@ def how_to_install(extra: str) -> str:
 def missing(library: str, purpose: str, extra: str | None = None) -> SplineCamError:
     """Return the error that a library is not installed; the arguments are those of ``optional``."""
     verb = "are" if " and " in library else "is"
-    command = f"pip install {library}" if extra is None else how_to_install(extra)
+    command = _IN_A_CLONE.get(library, f"pip install {library}")
+    command = command if extra is None else how_to_install(extra)
     return SplineCamError(f"{purpose} needs {library}, which {verb} not installed. Run: {command}")
 
 

@@ -133,5 +133,5 @@ examples:
   splinecam reproduce --list
   splinecam reproduce scaling
   splinecam reproduce table1 --quick
-  splinecam reproduce cats --data ~/data --device cuda --out paper
+  splinecam reproduce cats --data ~/data --device cuda --out cats
 """

@@ -1,4 +1,7 @@
-"""The command ``splinecam reproduce``: tables and figures of the paper."""
+"""The command ``splinecam reproduce``: tables and figures of the paper.
+
+They are a distribution of their own, ``splinecam-paper`` in the folder ``paper`` of the repository.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +9,30 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from splinecam._util.options import device_of
+from splinecam._util.text import optional
 from splinecam.cli.console import Console, claim
 from splinecam.cli.pictures import prepare_pictures
 from splinecam.errors import DataError, SplineCamError
-from splinecam.reproduce.experiment import Setup
-from splinecam.reproduce.running import NAMES, experiment_of, reproduce
 
 
 def reproduce_command(options: Namespace) -> int:
     """Run the named experiments one after the other, or list all of them."""
+    paper = optional("splinecam_paper.experiment", "splinecam reproduce")
     console = Console(options.quiet)
     if options.list:
-        console.out(_listing())
+        console.out(_listing(paper))
         return 0
-    names = list(NAMES) if options.names == ["all"] else options.names
+    names = list(paper.NAMES) if options.names == ["all"] else options.names
     if not names:
         raise SplineCamError("Say which experiment: splinecam reproduce --list names them.")
     for name in names:
-        experiment_of(name)  # raises an error before the first one starts
+        paper.experiment_of(name)  # raises an error before the first one starts
     prepare_pictures()
     device_of(options.device)
-    setup = Setup(
+    setup = paper.Setup(
         out=options.out,
         data=options.data,
         device=options.device,
@@ -39,13 +43,13 @@ def reproduce_command(options: Namespace) -> int:
     claim([options.out / f"{name}.json" for name in names], force=True)
     for name in names:
         with console.timed(name), console.progress(), _hint(setup):
-            paths = reproduce(name, setup)[1]
+            paths = paper.reproduce(name, setup)[1]
         console.out(_result(name, paths, console.took(name)))
     return 0
 
 
 @contextmanager
-def _hint(setup: Setup) -> Iterator[None]:
+def _hint(setup: Any) -> Iterator[None]:
     """Add to an error about missing data that a quick run needs none."""
     try:
         yield
@@ -55,11 +59,11 @@ def _hint(setup: Setup) -> Iterator[None]:
         raise
 
 
-def _listing() -> str:
+def _listing(paper: Any) -> str:
     """The experiments, with the places in the paper and the data that they need."""
-    wide = max(map(len, NAMES))
+    wide = max(map(len, paper.NAMES))
     lines = []
-    for experiment in map(experiment_of, NAMES):
+    for experiment in map(paper.experiment_of, paper.NAMES):
         needs = f"; data: {', '.join(experiment.data)}" if experiment.data else ""
         lines.append(f"{experiment.name:<{wide}}  {experiment.shows}")
         lines.append(f"{'':<{wide}}  {', '.join(experiment.places)}{needs}")

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from splinecam._util.backend import backend_of
 from splinecam._util.options import device_of
-from splinecam.compat.utils import Maps
+from splinecam.compat.utils import Maps, plane_coordinates
 from splinecam.errors import DomainError, SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.jobs.partitioning import partition
@@ -292,3 +292,89 @@ class model_wrapper:
         """The affine maps (F, n, 3) of the regions of a partition, with respect to T."""
         weight = part.weight @ self._triangle
         return torch.cat([weight, part.bias[:, :, None]], 2).as_subclass(Maps)
+
+
+# -- regions, layer by layer ----------------------------------------------------------------------
+
+
+class Cycles(list[Tensor]):
+    """Regions as open polygons (k, 2), and the partitions of which these are all regions."""
+
+    def __init__(self, NN: model_wrapper, parts: Sequence[Partition]) -> None:
+        super().__init__(polygon for part in parts for polygon in NN.polygons(part))
+        self.NN, self.parts = NN, tuple(parts)
+
+
+def to_next_layer_partition(
+    cycles: Tensor | Sequence[Tensor],
+    Abw: Tensor | None,
+    current_layer: int,
+    NN: model_wrapper,
+    dtype: torch.dtype = torch.float64,
+    device: str | torch.device | None = None,
+) -> tuple[Cycles, Tensor]:
+    """The regions after one more layer, and which of the given polygons each of them lies in, (F,).
+
+    All polygons are divided along the units of the layer at which the network is not differentiable
+    there, and of the layers before it. A layer without a non-linearity divides nothing.
+
+    cycles: convex polygons (k, 2) of the plane, or one; the result for the layer before continues
+    at once, as long as it is the same list. Abw: not needed, as the network itself is evaluated;
+    the result of ``get_Abw`` learns how its regions are divided. current_layer: from 1, the index
+    into ``NN.layers``. dtype, device: those of NN are used.
+    """
+    if isinstance(cycles, Cycles) and cycles.NN is NN and len(cycles) == _count(cycles.parts):
+        before = list(cycles.parts)
+        parts = [NN.partition(part.domain, current_layer) for part in before]
+        inside = [old._locator(new.mesh.means()) for old, new in zip(before, parts, strict=True)]
+        sizes = [len(part) for part in before]
+    else:
+        polygons = [cycles] if isinstance(cycles, Tensor) else list(cycles)
+        parts = [NN.partition(polygon, current_layer) for polygon in polygons]
+        inside = [torch.zeros(len(part), dtype=torch.int64, device=NN.device) for part in parts]
+        sizes = [1] * len(parts)
+    starts = [sum(sizes[:k]) for k in range(len(sizes))]
+    out_idx = torch.cat([k + index for k, index in zip(starts, inside, strict=True)]).cpu()
+    if isinstance(Abw, Maps):
+        Abw.parents = out_idx
+    return Cycles(NN, parts), out_idx
+
+
+def to_next_layer_partition_batched(
+    cycles: Tensor | Sequence[Tensor],
+    Abw: Tensor | None,
+    current_layer: int,
+    NN: model_wrapper,
+    **options: Any,
+) -> tuple[Cycles, Tensor]:
+    """The same as ``to_next_layer_partition``; sizes of batches and workers are not needed."""
+    return to_next_layer_partition(cycles, Abw, current_layer, NN)
+
+
+def _count(parts: Sequence[Partition]) -> int:
+    return sum(len(part) for part in parts)
+
+
+# -- regions and decision boundary in one call ----------------------------------------------------
+
+
+def get_partitions_with_db(
+    domain: Tensor | Sequence[Tensor], T: Tensor, NN: model_wrapper, **options: int
+) -> tuple[Cycles, Tensor, Tensor]:
+    """The regions of a polygon of the input space, the decision boundary, and maps of the regions.
+
+    Regions are a list of open polygons (k, 2) in the coordinates of T. The boundary is (S, 2, 2),
+    both ends of each of its segments: where two classes tie and no third one is larger, or where a
+    single output is zero; between two classes only after ``to_decision_boundary``. The maps are
+    (F, n, 3), from coordinates of T to the units of the last layer with a non-linearity.
+
+    domain: (k, ...) the vertices of a convex polygon. T: as NN was wrapped with. options: sizes of
+    batches and numbers of workers, which are not needed.
+    """
+    if not T.detach().to(NN.T).equal(NN.T):
+        raise ValueError("T is not the matrix of the plane that NN was wrapped with")
+    part = NN.partition(plane_coordinates(domain, T))
+    pair = getattr(NN.layers[-1], "between_class", None)
+    boundary = NN.to_plane(part.decision_boundary(classes=pair).ends).cpu()
+    maps = NN.maps(part.at_layer(len(part.layers))).as_subclass(Tensor).cpu()
+    return Cycles(NN, [part]), boundary, maps
