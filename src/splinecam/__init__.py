@@ -30,13 +30,14 @@ if TYPE_CHECKING:
     from splinecam.geometry.domain import Domain
     from splinecam.geometry.paths import Path, SegmentBatch
     from splinecam.jobs.difference import difference
-    from splinecam.jobs.partitioning import partition
+    from splinecam.jobs.partitioning import along, atlas, partition
     from splinecam.jobs.sweep import sweep
     from splinecam.network.ops import op_table
     from splinecam.network.ops.register import register_op, unregister_op
     from splinecam.partitions.captured import Captured, capture
     from splinecam.partitions.frozen import Frozen, Gap, freeze
     from splinecam.partitions.partition import Partition, load
+    from splinecam.partitions.request import Smooth
     from splinecam.questions.boundary import Boundary, LevelSet
     from splinecam.questions.certainty import Band
     from splinecam.questions.class_regions import ClassRegions
@@ -95,6 +96,7 @@ __all__ = [
     "SegmentBatch",
     "SegmentPartitions",
     "Selection",
+    "Smooth",
     "SmoothLayer",
     "Smoothing",
     "Snapshot",
@@ -106,6 +108,8 @@ __all__ = [
     "ValidationError",
     "Viewer",
     "Watch",
+    "along",
+    "atlas",
     "capture",
     "compare",
     "difference",
@@ -148,7 +152,8 @@ _MODULES = {
         "SegmentBatch",
     ),
     "jobs.difference": ("difference",),
-    "jobs.partitioning": ("partition",),
+    "jobs.partitioning": ("along", "atlas", "partition"),
+    "partitions.request": ("Smooth",),
     "jobs.sweep": ("sweep",),
     "network.ops": ("op_table",),
     "network.ops.register": (

@@ -39,6 +39,7 @@ from splinecam.network.capture import capture
 from splinecam.network.ops.registry import TITLES, OpRow, op_table, op_table_markdown
 from splinecam.network.program import Program
 from splinecam.partitions.partition import Partition, load
+from splinecam.partitions.request import Smooth
 from splinecam.questions.comparison import compare
 from splinecam.questions.measures import table_columns
 from splinecam.questions.stats import Stats
@@ -92,7 +93,6 @@ def write_table(part: Partition, path: Path) -> None:
 
 
 _CLASSES = 20  # that are printed
-_UNDECIDED = 1e-3  # the share of the domain on which the class may be uncertain after refinement
 
 
 # -- partition ------------------------------------------------------------------------------------
@@ -164,9 +164,7 @@ def _computed(options: Namespace, domain: Domain, console: Console) -> Partition
             device=options.device,
             memory=options.memory,
             max_regions=options.max_regions,
-            smooth=options.smooth,
-            refine=options.refine,
-            undecided=_UNDECIDED if options.undecided is None else options.undecided,
+            smooth=_accuracy(options),
             progress=not options.quiet,
         )
     name_classes(part, found.model, options)
@@ -312,6 +310,14 @@ def _stats(options: Namespace) -> int:
 
 
 # -- models ---------------------------------------------------------------------------------------
+
+
+def _accuracy(options: Namespace) -> Smooth | None:
+    """How close the partition is to be to a network with smooth functions."""
+    if options.smooth is None:
+        return None
+    given = {"refine": options.refine, "undecided": options.undecided}
+    return Smooth(options.smooth, **{name: each for name, each in given.items() if each})
 
 
 def _model_of(options: Namespace) -> Found:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from math import ceil, inf
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -79,7 +79,8 @@ class Outcome:
 
     output: (V, n_out) at the vertices; error: (n_out,) its rounding error; layer_errors: (n,) that
     of the units of each layer; ambiguities: places that rounding leaves open, each with the name of
-    the layer.
+    the layer; smoothing: what was replaced in a network with smooth functions, which the engine
+    itself does not know.
     """
 
     mesh: Mesh
@@ -87,6 +88,7 @@ class Outcome:
     error: Tensor
     layer_errors: dict[str, Tensor]
     ambiguities: list[tuple[str, Ambiguities]]
+    smoothing: Any = None
 
     def kept(self) -> Outcome:
         """The same in tensors that autograd may use.
@@ -99,6 +101,7 @@ class Outcome:
             kept(self.error),
             {name: kept(error) for name, error in self.layer_errors.items()},
             [(name, replace(each, uv=each.uv.clone())) for name, each in self.ambiguities],
+            self.smoothing,
         )
 
 

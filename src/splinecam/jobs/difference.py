@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from typing import Unpack
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from splinecam._util.options import device_of, kind_of, limit_of, memory_of
+from splinecam._util.options import device_of, kind_of
 from splinecam._util.progress import progress_bar, tell
 from splinecam._util.tolerances import SAFETY, UV_ERROR
 from splinecam.engine.overlay import Together, run_both
@@ -21,17 +20,16 @@ from splinecam.geometry.domain import Domain
 from splinecam.geometry.point_location import Locator, signed_distances
 from splinecam.geometry.subdivision import Mesh
 from splinecam.network.capture import Both, capture
-from splinecam.network.capture.models import Output, check_output
 from splinecam.network.capture.pairs import Pair, Shown, pair_of
 from splinecam.network.nonlinearities import SmoothScalar
 from splinecam.network.program import Program
-from splinecam.partitions.captured import Captured, model_of
-from splinecam.partitions.partition import Partition, assemble, require_module
-from splinecam.partitions.smoothed import record_of
+from splinecam.partitions.computing import record_of
+from splinecam.partitions.partition import Partition, assemble
+from splinecam.partitions.request import Model, Options, Request
 from splinecam.questions.difference import Difference
-from splinecam.questions.partition_data import Smoothing, names_of
+from splinecam.questions.partition_data import Smoothing
 from splinecam.smooth.smoothing import Run, Smoothed, smoothed
-from splinecam.smooth.tables import Tolerance, tolerance_of
+from splinecam.smooth.tables import Tolerance
 
 
 @dataclass(frozen=True)
@@ -100,17 +98,10 @@ _WHERE = "model_a", "model_b"
 
 
 def difference(
-    model_a: nn.Module | Captured | str | os.PathLike[str],
-    model_b: nn.Module | Captured | str | os.PathLike[str],
+    model_a: Model,
+    model_b: Model,
     domain: Domain,
-    *,
-    output: Output = None,
-    device: str | torch.device = "auto",
-    memory: float | str | None = None,
-    max_regions: float | None = None,
-    names: Sequence[str] | None = None,
-    progress: bool = True,
-    smooth: float | str | None = None,
+    **options: Unpack[Options],
 ) -> Difference:
     """Where and by how much two networks of equal shapes differ on a domain, exactly.
 
@@ -123,11 +114,10 @@ def difference(
 
     model_a, model_b: two models, captured networks or files, as for ``partition``, with inputs and
     outputs of the same shapes. The difference is the output of the first less that of the second.
-    output: which of several outputs of both models. device, memory, max_regions, progress: as for
-    ``partition``; the regions are those of both networks together, often four times as many as
-    those of one. names: of the classes. smooth: the error that outputs of each network may have if
-    its smooth functions are replaced, as for ``partition``; ``diff.bound`` says how far the
-    difference of the models is from that of the replaced networks at most.
+    options: as for ``partition``. The regions are those of both networks together, often four times
+    as many as those of one. ``smooth`` is the error that outputs of each network may have;
+    ``diff.bound`` says how far the difference of the models is from that of the replaced networks
+    at most.
 
     >>> import copy
     >>> a = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 3))
@@ -140,40 +130,42 @@ def difference(
     >>> [round(x, 6) for x in diff.mean.tolist()]
     [0.0, 0.5, 0.0]
     """
-    given = [model_of(model, output, device) for model in (model_a, model_b)]
-    networks, outputs = [network for network, _, _ in given], [chosen for _, chosen, _ in given]
-    device = next((wanted for _, _, wanted in given if wanted != "auto"), device)
-    for where, network, chosen in zip(_WHERE, networks, outputs, strict=True):
-        require_module(network, where)
-        check_output(chosen)
+    requests = [
+        Request.of("difference", model, options, argument=where)
+        for where, model in zip(_WHERE, (model_a, model_b), strict=True)
+    ]
+    request = next((each for each in requests if each.device != "auto"), requests[0])
+    smooth = request.smooth
     if not isinstance(domain, Domain):
         raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")
-    memory, max_regions = memory_of(memory), limit_of("max_regions", max_regions)
-    tolerance = None if smooth is None else tolerance_of(smooth)
+    if smooth is not None and smooth.refine is not None:
+        raise TypeError("refine= is for sc.partition: the difference of networks has no classes")
+    tolerance = None if smooth is None else smooth.allowed
     with torch.inference_mode(False):
-        both = Both(networks[0], networks[1], (outputs[0], outputs[1]), smooth=smooth is not None)
-        last = device_of(device)
-        place = last if smooth else first_device(device, both, domain.input_shape)
+        outputs = requests[0].output, requests[1].output
+        both = Both(requests[0].model, requests[1].model, outputs, smooth=smooth is not None)
+        last = device_of(request.device)
+        place = last if smooth else first_device(request.device, both, domain.input_shape)
         programs = _captured(both, domain, place)
         pair = pair_of(*programs)
-        names = names_of(names, prod(pair.a.output_shape))
+        names, most = request.names_for(pair.a), request.max_regions
         layers = len(pair.b_after_a.layers)
-        with progress_bar(layers, "layer", progress) as bar, torch.no_grad():
+        with progress_bar(layers, "layer", request.progress) as bar, torch.no_grad():
 
             def report(name: str, regions: int, share: float) -> None:
                 tell(bar, name, regions)
                 bar.update(share)
 
             def plan(program: Program) -> Plan:
-                return Plan.of(program, last, memory)
+                return Plan.of(program, last, request.memory)
 
             def run_one(program: Program) -> Outcome:
-                return run(program, domain, max_regions=max_regions, plan=plan(program))
+                return run(program, domain, max_regions=most, plan=plan(program))
 
             near = [nearby(program, domain, tolerance, run_one) for program in programs]
             if any(each.found is not None for each in near):
                 pair = pair_of(*(each.program for each in near))
-            found = run_both(pair, domain, plan, max_regions=max_regions, report=report)
+            found = run_both(pair, domain, plan, max_regions=most, report=report)
         return _assembled(both, pair, domain, found, names, near)
 
 
@@ -232,8 +224,10 @@ def _assembled(
         chosen = replace(outcome, output=_outputs(outcome.output, kind), error=errors[kind])
         named = names if kind in ("a", "b") else None
         model = both.showing(kind, stripped=stripped)
-        record = None if records is None else shown_record(records, kind, equal=pair.equal)
-        return assemble(model, program, domain, chosen, names=named, smoothing=record)
+        if records is not None:
+            record = shown_record(records, kind, equal=pair.equal)
+            chosen = replace(chosen, smoothing=record)
+        return assemble(model, program, domain, chosen, names=named)
 
     return Difference(view, error)
 

@@ -1,64 +1,42 @@
-"""Compute the partition of a domain or a path: here, by workers, or as an atlas on disk."""
+"""The verbs for one network and one domain, path or folder: partition, along, atlas."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from math import prod
-from typing import TYPE_CHECKING, Literal, Unpack, overload
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, Unpack, overload
 
 import torch
-from torch import nn
 
-from splinecam._util.options import device_of, kind_of, limit_of, memory_of
-from splinecam._util.progress import progress_bar, tell
+from splinecam._util.options import device_of, kind_of
+from splinecam._util.progress import log, progress_bar, tell
 from splinecam.engine.along_segments import run_segments
 from splinecam.engine.plan import Plan, first_device, is_light, to_device
-from splinecam.engine.run import run
+from splinecam.engine.run import Report
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.paths import Path, SegmentBatch
-from splinecam.network.capture import capture, naming_option
-from splinecam.network.capture.models import Output, check_output, dtype_of
+from splinecam.network.capture import naming_option
+from splinecam.network.capture.models import Output, dtype_of
+from splinecam.network.program import Program
 from splinecam.parallel import Job, engine_for, run_domain
-from splinecam.partitions.captured import Captured, Model, Options, model_of
-from splinecam.partitions.partition import Partition, assemble, require_module
-from splinecam.partitions.smoothed import Accuracy, smooth_partition
-from splinecam.questions.partition_data import names_of
+from splinecam.partitions.computing import compute
+from splinecam.partitions.partition import Partition, assemble
+from splinecam.partitions.request import Model, Options, Request, Smooth
 from splinecam.questions.paths import PathPartition
 from splinecam.questions.pieces import Pieces
+from splinecam.questions.segment_partitions import SegmentPartitions
+from splinecam.smooth.smoothing import Note
+from splinecam.tiles.atlas import Atlas
+from splinecam.tiles.spreading import compute_atlas
 
-if TYPE_CHECKING:
-    from splinecam.tiles.atlas import Atlas
-
-ALONG_PATHS = "smooth= replaces it on domains, but not along paths"  # an error says so
+_ALONG_PATHS = "smooth= replaces it on domains, but not along paths"  # an error says so
+_SEGMENTS = 1 << 16  # segments at a time, in a stream
 
 
-@overload
 def partition(
     model: Model,
     domain: Domain,
-    *,
-    n_jobs: int | None = None,
-    store: None = None,
-    smooth: float | str | None = None,
-    refine: Literal["boundary"] | None = None,
-    undecided: float = 1e-3,
-    **options: Unpack[Options],
-) -> Partition: ...
-@overload
-def partition(
-    model: Model,
-    domain: Domain,
-    *,
-    n_jobs: int | None = None,
-    store: str | os.PathLike[str],
-    **options: Unpack[Options],
-) -> Atlas: ...
-@overload
-def partition(model: Model, domain: Path, **options: Unpack[Options]) -> PathPartition: ...
-def partition(  # noqa: PLR0913
-    model: nn.Module | Captured | str | os.PathLike[str],
-    domain: Domain | Path,
     *,
     output: Output = None,
     device: str | torch.device = "auto",
@@ -66,16 +44,10 @@ def partition(  # noqa: PLR0913
     max_regions: float | None = None,
     names: Sequence[str] | None = None,
     progress: bool = True,
+    smooth: Smooth | float | str | None = None,
     n_jobs: int | None = None,
-    store: str | os.PathLike[str] | None = None,
-    smooth: float | str | None = None,
-    refine: Literal["boundary"] | None = None,
-    undecided: float = 1e-3,
-) -> Partition | PathPartition | Atlas:
+) -> Partition:
     """The exact partition of a domain into the linear regions of a piecewise-linear network.
-
-    A path, such as ``Domain.segment(a, b)``, is divided into pieces: the result is a
-    ``PathPartition``.
 
     model: any ``nn.Module`` of continuous piecewise-linear operations, in eval mode; it is not
     changed. A network from ``capture`` stands for its model as it is now, and the path of an ONNX
@@ -85,22 +57,19 @@ def partition(  # noqa: PLR0913
     GPU if there is one; by default, layers that are small enough to be faster on the CPU are
     computed there, and the log says where the computation moves to the GPU.
     memory: the number of bytes to stay within, the result included, also as text such as ``"4GB"``;
-    by default most of the device's free memory. max_regions: raise a ``LimitError`` beyond this
-    many regions. names: the names of the classes, in the order of the outputs, or two names for a
-    single output; pictures and tables use them, and ``part.names`` changes them. progress: show a
-    progress bar in interactive use; elsewhere the logger ``splinecam`` reports each step at level
-    INFO. n_jobs: how many processes compute, as for ``sweep``: the first layers are computed once,
-    then parts of the domain by the processes, or by the cluster that ``joblib.parallel_config``
-    names; it pays on several machines and for wide networks, elsewhere the threads of one process
-    are faster. store: a folder in which the partition stays on disk as an ``Atlas``, which may be
-    larger than the memory; the same call after an interruption computes only what is missing.
-    ``n_jobs`` processes compute its tiles.
+    by default most of the device's free memory. ``sc.atlas`` keeps larger partitions on disk.
+    max_regions: raise a ``LimitError`` beyond this many regions. names: the names of the classes,
+    in the order of the outputs, or two names for a single output; pictures and tables use them, and
+    ``part.names`` changes them. progress: show a progress bar in interactive use; elsewhere the
+    logger ``splinecam`` reports each step at level INFO.
     smooth: the error that outputs may have, absolute or, as text such as ``"1%"``, relative to the
     range of each. With it, smooth functions of one variable (GELU, SiLU, tanh, ...) are replaced by
     piecewise-linear ones, and ``part.region_bounds`` says how far the model is from each map at
-    most. refine: with ``"boundary"``, regions are only refined where their class would be
-    uncertain; elsewhere errors may be larger. undecided: the share of the domain on which the class
-    may still be uncertain then.
+    most. ``sc.Smooth`` has more to say, such as to refine regions at the decision boundary only.
+    n_jobs: how many processes compute, as for ``sweep``: the first layers are computed once, then
+    parts of the domain by the processes, or by the cluster that ``joblib.parallel_config`` names;
+    it pays on several machines and for wide networks, elsewhere the threads of one process are
+    faster.
 
     >>> from torch import nn
     >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
@@ -108,104 +77,171 @@ def partition(  # noqa: PLR0913
     >>> part.validate().ok
     True
     """
-    network, output, device = model_of(model, output, device)
-    require_module(network)
-    if isinstance(domain, SegmentBatch):
-        raise TypeError("a batch of segments is for sc.sweep; sc.partition takes a single one")
-    if not isinstance(domain, Domain | Path):
-        raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")
-    check_output(output)
-    memory, max_regions = memory_of(memory), limit_of("max_regions", max_regions)
-    accuracy = Accuracy.of(smooth, refine, undecided)
-    if accuracy is not None:
-        if not isinstance(domain, Domain):
-            raise TypeError("smooth= is for a domain; along a path only exact networks are divided")
-        if n_jobs not in (None, 1) or store is not None:
-            extra = "n_jobs=" if store is None else "store="
-            raise TypeError(f"smooth= works in memory and in one process: leave out {extra}")
-        return smooth_partition(
-            network,
-            domain,
-            accuracy,
-            output=output,
-            device=device,
-            memory=memory,
-            max_regions=max_regions,
-            names=names,
-            progress=progress,
-        )
-    if n_jobs not in (None, 1) and isinstance(domain, Path):
-        raise TypeError("n_jobs is for partitions of a domain: leave it out for that of a path")
-    if store is not None:
-        if isinstance(domain, Path):
-            raise TypeError("store= is for a partition of a domain; that of a path fits in memory")
-        from splinecam.tiles.spreading import compute_atlas
-
-        return compute_atlas(
-            network,
-            domain,
-            store,
-            output=output,
-            device=device,
-            memory=memory,
-            max_regions=max_regions,
-            names=names,
-            progress=progress,
-            n_jobs=n_jobs,
-        )
-    if isinstance(domain, Path):
-        with progress_bar(len(domain.points) - 1, "segment", progress) as bar:
-            limits = memory, max_regions
-            return _along(network, domain, output, device, *limits, names, bar.update)
+    options: Options = {"output": output, "device": device, "memory": memory, "names": names}
+    options |= {"max_regions": max_regions, "progress": progress, "smooth": smooth}
+    request = Request.of("partition", model, options)
+    _require_domain(domain)
+    if request.smooth is not None and n_jobs not in (None, 1):
+        raise TypeError("smooth= works in one process: leave out n_jobs=")
     engine = engine_for(n_jobs)
     with torch.inference_mode(False):
-        first = first_device(device, network, domain.input_shape) if engine is None else "cpu"
-        program = capture(network, domain.input_shape, device=first, output=output)
-        names = names_of(names, prod(program.output_shape))
-        with progress_bar(len(program.layers), "layer", progress) as bar, torch.no_grad():
-
-            def report(name: str, regions: int, share: float) -> None:
-                tell(bar, name, regions)
-                bar.update(share)
-
+        last, shape = device_of(request.device), domain.input_shape
+        if engine is not None:
+            first = torch.device("cpu")
+        elif request.smooth is not None:
+            first = last
+        else:
+            first = first_device(request.device, request.model, shape)
+        with reporting(request, shape, first) as (program, report, note), torch.no_grad():
+            names = request.names_for(program)
             if engine is None:
-                plan = Plan.of(program, device_of(device), memory)
-                outcome = run(program, domain, max_regions=max_regions, report=report, plan=plan)
+                plan = Plan.of(program, last, request.memory)
+                limits: Any = {"max_regions": request.max_regions, "report": report, "note": note}
+                outcome = compute(plan, domain, request.smooth, **limits)
                 program = plan.last.program
             else:
-                shape = domain.input_shape
-                rest = output, shape, device, is_light(network, shape), memory, max_regions
-                jobs = [Job(program, None, *rest), Job(None, network, *rest)]
+                rest = request.output, shape, request.device, is_light(request.model, shape)
+                limited = *rest, request.memory, request.max_regions
+                jobs = [Job(program, None, *limited), Job(None, request.model, *limited)]
                 outcome = run_domain(engine, jobs, program, domain, report)
-                last = device_of(device)
                 outcome, program = to_device(outcome, last), program.to(last)
-        return assemble(network, program, domain, outcome, output=output, names=names)
+        return assemble(request.model, program, domain, outcome, output=request.output, names=names)
 
 
-def _along(
-    model: nn.Module,
-    path: Path,
-    output: Output,
-    device: str | torch.device,
-    memory: int | None,
-    max_regions: int | None,
-    names: Sequence[str] | None,
-    report: Callable[[int], object],
-) -> PathPartition:
-    """The partition of a path."""
-    with torch.inference_mode(False), torch.no_grad():
-        place = first_device(device, model, path.input_shape)
-        with naming_option(ALONG_PATHS):
-            program = capture(model, path.input_shape, device=place, output=output)
-        points = path.points.to(program.device)
-        breaks = run_segments(
-            program,
-            points[:-1],
-            points[1:],
-            memory=memory,
-            max_points=max_regions,
-            report=report,
+@contextmanager
+def reporting(
+    request: Request, input_shape: tuple[int, ...], device: torch.device
+) -> Iterator[tuple[Program, Report, Note]]:
+    """Capture the model and show a progress bar; gives the program, and what reports progress."""
+    with progress_bar(None, "layer", request.progress) as bar:
+        bar.set_description_str("reading the model")
+        program = request.captured(input_shape, device)
+        bar.reset(len(program.layers))
+
+        def report(name: str, regions: int, share: float) -> None:
+            tell(bar, name, regions)
+            bar.update(share)
+
+        def note(what: str, share: float) -> None:
+            if not share:  # this begins now, and the bar begins anew
+                log.info("%s", what)
+                bar.reset()
+                bar.set_description_str(what)
+            bar.update(len(program.layers) * share)
+
+        yield program, report, note
+
+
+def atlas(
+    model: Model,
+    domain: Domain,
+    folder: str | os.PathLike[str],
+    *,
+    n_jobs: int | None = None,
+    **options: Unpack[Options],
+) -> Atlas:
+    """The exact partition of a domain in a folder on disk, which may be larger than the memory.
+
+    The same call after an interruption computes only what is missing there; ``sc.load(folder)``
+    opens an atlas later, also without the network.
+
+    model, options: as for ``partition``, without ``smooth``. n_jobs: how many processes compute
+    tiles, as for ``sweep``.
+    """
+    request = Request.of("atlas", model, options)
+    _require_domain(domain)
+    if request.smooth is not None:
+        raise TypeError("smooth= works in memory: sc.partition takes it, and sc.atlas does not")
+    return compute_atlas(request, domain, folder, n_jobs=n_jobs)
+
+
+@overload
+def along(model: Model, path: Path, **options: Unpack[Options]) -> PathPartition: ...
+@overload
+def along(
+    model: Model,
+    path: SegmentBatch,
+    *,
+    stream: Literal[False] = False,
+    **options: Unpack[Options],
+) -> SegmentPartitions: ...
+@overload
+def along(
+    model: Model, path: SegmentBatch, *, stream: Literal[True], **options: Unpack[Options]
+) -> Iterator[SegmentPartitions]: ...
+def along(
+    model: Model, path: Path | SegmentBatch, *, stream: bool = False, **options: Unpack[Options]
+) -> PathPartition | SegmentPartitions | Iterator[SegmentPartitions]:
+    """The exact pieces of a network along a path, such as ``Domain.segment(a, b)``.
+
+    Many segments, ``Domain.segments(a, b)``, give one ``SegmentPartitions`` with flat arrays. A
+    million of them are a single call.
+
+    model, options: as for ``partition``, without ``smooth``; ``max_regions`` limits the pieces of
+    all segments together. stream: of many segments, return an iterator over some ten thousand at a
+    time, for results that do not fit in memory.
+
+    >>> from torch import nn
+    >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
+    >>> path = along(model, Domain.segment([-1.0, 0.0], [1.0, 0.0]))
+    >>> path.validate().ok
+    True
+    """
+    request = Request.of("along", model, options)
+    if not isinstance(path, Path | SegmentBatch):
+        raise TypeError(
+            "path must be a path, such as splinecam.Domain.segment(a, b), or many segments, not "
+            f"{kind_of(path)}"
         )
-        dtype = dtype_of(model)
-        pieces = Pieces(points[:-1], points[1:], breaks, model, program, output, dtype)
-        return PathPartition(path, pieces, names)
+    if request.smooth is not None:
+        raise TypeError("smooth= is for a domain; along a path only exact networks are divided")
+    if isinstance(path, SegmentBatch):
+        made = _along_segments(request, path, _SEGMENTS if stream else len(path))
+        return made if stream else next(made)
+    with progress_bar(len(path.points) - 1, "segment", request.progress) as bar:
+        place = first_device(request.device, request.model, path.input_shape)
+        with naming_option(_ALONG_PATHS):
+            program = request.captured(path.input_shape, place)
+        starts, ends = path.points[:-1], path.points[1:]
+        pieces = _pieces(request, program, starts, ends, bar.update)
+        return PathPartition(path, pieces, request.names)
+
+
+def _along_segments(
+    request: Request, segments: SegmentBatch, chunk: int
+) -> Iterator[SegmentPartitions]:
+    """Yield the partitions of ``chunk`` segments at a time."""
+    with naming_option(_ALONG_PATHS):
+        program = request.captured(segments.input_shape, device_of(request.device))
+    with progress_bar(len(segments), "segment", request.progress) as bar:
+        for start in range(0, len(segments), chunk):
+            some = segments
+            if chunk < len(segments):
+                rows = slice(start, start + chunk)
+                starts, ends = segments.starts[rows], segments.ends[rows]
+                some = SegmentBatch(starts, ends, segments.input_shape)
+            pieces = _pieces(request, program, some.starts, some.ends, bar.update)
+            yield SegmentPartitions(some, pieces, request.names)
+
+
+def _pieces(
+    request: Request,
+    program: Program,
+    starts: torch.Tensor,
+    ends: torch.Tensor,
+    report: Callable[[int], object],
+) -> Pieces:
+    """The pieces of a network along segments."""
+    with torch.inference_mode(False), torch.no_grad():
+        a, b = starts.to(program.device), ends.to(program.device)
+        limits: Any = {"memory": request.memory, "max_points": request.max_regions}
+        breaks = run_segments(program, a, b, report=report, **limits)
+        model = request.model
+        return Pieces(a, b, breaks, model, program, request.output, dtype_of(model))
+
+
+def _require_domain(domain: object) -> None:
+    if isinstance(domain, Path | SegmentBatch):
+        raise TypeError("paths and segments are for sc.along; this takes a splinecam.Domain")
+    if not isinstance(domain, Domain):
+        raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")

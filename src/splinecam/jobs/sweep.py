@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from math import prod
 from operator import length_hint
 from pathlib import Path as FilePath
 from typing import Any, Literal, TypeVar, Unpack, overload
@@ -19,34 +18,23 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from splinecam._util.files import folder_of
-from splinecam._util.options import device_of, kind_of, limit_of, memory_of
+from splinecam._util.options import device_of, kind_of, limit_of
 from splinecam._util.progress import progress_bar, tell
-from splinecam.engine.along_segments import run_segments
 from splinecam.engine.batched import run_window
 from splinecam.engine.plan import Plan, first_device, is_light, to_device
 from splinecam.engine.run import Outcome
 from splinecam.errors import FileError, LimitError, SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.paths import Path, SegmentBatch
-from splinecam.jobs.partitioning import ALONG_PATHS
-from splinecam.network.capture import capture, naming_option
-from splinecam.network.capture.models import Output, check_output, dtype_of
+from splinecam.network.capture.models import Output, dtype_of
 from splinecam.network.program import Program
 from splinecam.parallel import Engine, Job, Packed, engine_for, run_chunks
 from splinecam.parallel.flat import FlatOutcomes, flat_outcomes, outcomes_of
-from splinecam.partitions.captured import Captured, Model, Options, model_of
-from splinecam.partitions.partition import Partition, require_module
+from splinecam.partitions.computing import SmoothWindow, is_smooth
+from splinecam.partitions.partition import Partition, assemble
 from splinecam.partitions.partition_files import check_arrays, smoothing_read, smoothing_written
-from splinecam.partitions.smoothed import (
-    Accuracy,
-    NearOutcome,
-    NearWindow,
-    is_smooth,
-    near_partition,
-)
-from splinecam.questions.partition_data import Smoothing, Unresolved, names_of
-from splinecam.questions.pieces import Pieces
-from splinecam.questions.segment_partitions import SegmentPartitions
+from splinecam.partitions.request import Model, Options, Request
+from splinecam.questions.partition_data import Smoothing, Unresolved
 from splinecam.stores.manifest import domain_digest, function_name, model_facts
 from splinecam.stores.result_store import ResultStore, Taken, fill
 from splinecam.stores.untrusted import VALUES, Codec, decode, encode
@@ -60,22 +48,15 @@ _SHARE = 1 / 4  # the part of the memory that the partitions of a window may fil
 _TOGETHER = 128  # partitions that a function takes at once, if it takes several
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Sweep:
-    """A sweep: the model, and the options of ``sc.sweep`` that do not say where it is computed.
+    """What a sweep computes for each domain, wherever that is.
 
-    accuracy: of a model that may have smooth functions; None for an exact one.
+    reduce: a function of a partition, whose results are wanted instead of the partitions.
     """
 
-    model: nn.Module
-    output: Output
-    device: str | torch.device
-    memory: int | None
-    max_regions: int | None
-    names: Sequence[str] | None
+    request: Request
     reduce: Callable[[Partition], Any] | None
-    progress: bool
-    accuracy: Accuracy | None = None
 
     def here(self, domains: Iterable[Domain]) -> Iterator[Any]:
         """Yield the results in order, which are computed as they are asked for."""
@@ -84,20 +65,21 @@ class Sweep:
         first = next(coming, None)
         if first is None:
             return
-        begin = first_device(self.device, self.model, first.input_shape)
-        program = self.captured(first, begin)
+        request = self.request
+        begin = first_device(request.device, request.model, first.input_shape)
+        program = request.captured(first.input_shape, begin)
         run = self._window(program)
         most = _MOST if run is run_window else 1
-        plan = Plan.of(program, device_of(self.device), self.memory)
+        plan = Plan.of(program, device_of(request.device), request.memory)
         finish = self._finish(program)
         coming, size, done = chain([first], coming), min(_FIRST, most), 0
-        with progress_bar(total, "domain", self.progress) as bar:
+        with progress_bar(total, "domain", request.progress) as bar:
             while window := list(islice(coming, size)):
                 used: list[int] = []
                 outcomes = run(
                     plan,
                     window,
-                    max_regions=self.max_regions,
+                    max_regions=request.max_regions,
                     report=lambda name, regions, share: tell(bar, name, regions),
                     first=done,
                 )
@@ -121,9 +103,9 @@ class Sweep:
         first = next(coming, None)
         if first is None:
             return
-        program = self.captured(first, torch.device("cpu"))
+        program = self.request.captured(first.input_shape, torch.device("cpu"))
         finish, job = self._finish(program), self._job(program)
-        place = _place(self.device)
+        place = _place(self.request.device)
         there = program if place is None else program.to(place)
         waiting: dict[int, Domain] = {}
 
@@ -133,7 +115,7 @@ class Sweep:
                     waiting[number] = domain
                 yield domain
 
-        with progress_bar(total, "domain", self.progress) as bar:
+        with progress_bar(total, "domain", self.request.progress) as bar:
             done = run_chunks(engine, job, remembered(), total=total, chunk=chunk, device=place)
             for members, results in done:
                 _log.info("domains %s to %s are done", members[0], members[-1])
@@ -145,23 +127,14 @@ class Sweep:
                         found = to_device(result, there.device) if job.value.finish else result
                         yield number, finish.partition(waiting.pop(number), found, there)
 
-    def captured(self, domain: Domain, device: torch.device) -> Program:
-        """The network for inputs as those of a domain, on a device."""
-        smooth = self.accuracy is not None
-        with torch.inference_mode(False):
-            return capture(
-                self.model, domain.input_shape, device=device, output=self.output, smooth=smooth
-            )
-
     def _window(self, program: Program) -> Callable[..., Iterator[Outcome]]:
         """What runs the network over some domains."""
-        if self.accuracy is None or not is_smooth(program):
-            return run_window
-        return NearWindow(self.accuracy)
+        smooth = self.request.smooth
+        return SmoothWindow(smooth) if smooth is not None and is_smooth(program) else run_window
 
     def _finish(self, program: Program) -> _Finish:
-        names = names_of(self.names, prod(program.output_shape))
-        return _Finish(self.model, dtype_of(self.model), self.output, names, self.reduce)
+        model, names = self.request.model, self.request.names_for(program)
+        return _Finish(model, dtype_of(model), self.request.output, names, self.reduce)
 
     def _job(self, program: Program) -> Packed:
         """What workers need: the program, and the model if partitions are finished there."""
@@ -171,12 +144,13 @@ class Sweep:
         if self.reduce is not None:
             finish = self._finish(program)
             lost = replace(finish, model=None)
-        light = is_light(self.model, shape)
-        rest = (self.output, shape, self.device, light, self.memory, self.max_regions)
-        how = self.accuracy is not None, window
+        asked = self.request
+        light = is_light(asked.model, shape)
+        rest = (asked.output, shape, asked.device, light, asked.memory, asked.max_regions)
+        how = asked.smooth is not None, window
         return Packed.first_of(
             lambda: Job(program, None, *rest, finish, *how),
-            lambda: Job(None, self.model, *rest, finish, *how),
+            lambda: Job(None, asked.model, *rest, finish, *how),
             lambda: Job(program, None, *rest, lost, *how),
         )
 
@@ -212,15 +186,8 @@ class _Finish:
 
     def partition(self, domain: Domain, outcome: Outcome, program: Program) -> Partition:
         """The partition of a domain."""
-        return near_partition(
-            self.model,
-            program,
-            domain,
-            outcome,
-            output=self.output,
-            names=self.names,
-            dtype=self.dtype,
-        )
+        about: Any = {"output": self.output, "names": self.names, "dtype": self.dtype}
+        return assemble(self.model, program, domain, outcome, **about)
 
 
 def _sent(domains: Iterable[Domain], outcomes: Iterable[Outcome], plan: Plan) -> Iterator[Outcome]:
@@ -284,18 +251,18 @@ def stored_sweep(
 
     stream: take so many domains at a time that their results need not be in memory together.
     """
-    coming = checked(domains)
+    coming, request = checked(domains), how.request
     first = next(coming, None)
     if first is None:
         return
     about = {
         "kind": "sweep",
-        "smooth": None if how.accuracy is None else how.accuracy.facts,
-        **model_facts(how.model, first, how.output, smooth=how.accuracy is not None),
+        "smooth": None if request.smooth is None else request.smooth.facts,
+        **model_facts(request.model, first, request.output, smooth=request.smooth is not None),
         "reduce": function_name(how.reduce),
     }
     coming, start = chain([first], coming), 0
-    restored = _Restored.of(how, first)
+    restored = _Restored.of(request, first)
     codec = VALUES if how.reduce is not None else restored.codec
     with ResultStore(folder, about, codec=codec) as store:
         while some := list(islice(coming, _BLOCK if stream else None)):
@@ -331,18 +298,14 @@ def _computing(
 class _Restored:
     """Makes partitions from files of outcomes, whose places are on a device."""
 
-    model: nn.Module
+    request: Request
     program: Program
-    how: Sweep
     names: tuple[str, ...] | None
-    device: torch.device
 
     @classmethod
-    def of(cls, how: Sweep, first: Domain) -> _Restored:
-        device = device_of(how.device)
-        program = how.captured(first, device)
-        names = names_of(how.names, prod(program.output_shape))
-        return cls(how.model, program, how, names, device)
+    def of(cls, request: Request, first: Domain) -> _Restored:
+        program = request.captured(first.input_shape, device_of(request.device))
+        return cls(request, program, request.names_for(program))
 
     @property
     def codec(self) -> Codec:
@@ -352,10 +315,10 @@ class _Restored:
     def _decode(self, arrays: Mapping[str, NDArray[Any]]) -> list[Any]:
         flat, unresolved, *records = decode(arrays)
         columns = {name: _widened(array) for name, array in flat[0].items()}
-        outcomes = outcomes_of(FlatOutcomes(columns, *flat[1:]), self.device)
+        device = self.program.device
+        outcomes = outcomes_of(FlatOutcomes(columns, *flat[1:]), device)
         for k, written in records[0].items() if records else ():
-            record = _smoothing(*written).to(self.device)
-            outcomes[k] = NearOutcome(**vars(outcomes[k]), record=record)
+            outcomes[k] = replace(outcomes[k], smoothing=_smoothing(*written).to(device))
         return [(outcome, unresolved.get(k, ())) for k, outcome in enumerate(outcomes)]
 
     def partition(self, domain: Domain, result: Any) -> Partition:
@@ -370,14 +333,8 @@ class _Restored:
         return part
 
     def _assembled(self, domain: Domain, outcome: Outcome, unresolved: Iterable[Any]) -> Partition:
-        part = near_partition(
-            self.model,
-            self.program,
-            domain,
-            outcome,
-            output=self.how.output,
-            names=self.names,
-        )
+        about: Any = {"output": self.request.output, "names": self.names}
+        part = assemble(self.request.model, self.program, domain, outcome, **about)
         part.unresolved = tuple(Unresolved(tuple(place), *why) for place, *why in unresolved)
         return part
 
@@ -419,32 +376,7 @@ def _widened(column: NDArray[Any]) -> NDArray[Any]:
 
 T = TypeVar("T")
 
-_SEGMENTS = 1 << 16  # segments at a time, in a stream
 
-
-class _DomainOptions(Options, total=False):
-    """What a sweep of domains takes."""
-
-    n_jobs: int | None
-    chunk: int | None
-    store: str | os.PathLike[str] | None
-    smooth: float | str | None
-    refine: Literal["boundary"] | None
-    undecided: float
-
-
-@overload
-def sweep(
-    model: Model,
-    domains: SegmentBatch,
-    *,
-    stream: Literal[False] = False,
-    **options: Unpack[Options],
-) -> SegmentPartitions: ...
-@overload
-def sweep(
-    model: Model, domains: SegmentBatch, *, stream: Literal[True], **options: Unpack[Options]
-) -> Iterator[SegmentPartitions]: ...
 @overload
 def sweep(
     model: Model,
@@ -452,7 +384,10 @@ def sweep(
     *,
     stream: Literal[False] = False,
     reduce: None = None,
-    **options: Unpack[_DomainOptions],
+    n_jobs: int | None = None,
+    chunk: int | None = None,
+    store: str | os.PathLike[str] | None = None,
+    **options: Unpack[Options],
 ) -> list[Partition]: ...
 @overload
 def sweep(
@@ -461,7 +396,10 @@ def sweep(
     *,
     stream: Literal[False] = False,
     reduce: Callable[[Partition], T],
-    **options: Unpack[_DomainOptions],
+    n_jobs: int | None = None,
+    chunk: int | None = None,
+    store: str | os.PathLike[str] | None = None,
+    **options: Unpack[Options],
 ) -> list[T]: ...
 @overload
 def sweep(
@@ -469,50 +407,24 @@ def sweep(
     domains: Iterable[Domain],
     *,
     stream: Literal[True],
-    reduce: None = None,
-    order: Literal[True] = True,
-    **options: Unpack[_DomainOptions],
-) -> Iterator[Partition]: ...
-@overload
-def sweep(
-    model: Model,
-    domains: Iterable[Domain],
-    *,
-    stream: Literal[True],
-    reduce: Callable[[Partition], T],
-    order: Literal[True] = True,
-    **options: Unpack[_DomainOptions],
-) -> Iterator[T]: ...
-@overload
-def sweep(
-    model: Model,
-    domains: Iterable[Domain],
-    *,
-    stream: Literal[True],
     reduce: Callable[[Partition], Any] | None = None,
-    order: Literal[False],
-    **options: Unpack[_DomainOptions],
-) -> Iterator[tuple[int, Any]]: ...
-# The options of a computation and of its workers, each of which a caller may leave out.
-def sweep(  # noqa: PLR0913
-    model: nn.Module | Captured | str | os.PathLike[str],
-    domains: Iterable[Domain] | SegmentBatch,
-    *,
-    stream: bool = False,
-    output: Output = None,
-    device: str | torch.device = "auto",
-    memory: float | str | None = None,
-    max_regions: float | None = None,
-    names: Sequence[str] | None = None,
-    progress: bool = True,
-    reduce: Callable[[Partition], Any] | None = None,
-    n_jobs: int | None = None,
     order: bool = True,
+    n_jobs: int | None = None,
     chunk: int | None = None,
     store: str | os.PathLike[str] | None = None,
-    smooth: float | str | None = None,
-    refine: Literal["boundary"] | None = None,
-    undecided: float = 1e-3,
+    **options: Unpack[Options],
+) -> Iterator[Any]: ...
+def sweep(
+    model: Model,
+    domains: Iterable[Domain],
+    *,
+    stream: bool = False,
+    reduce: Callable[[Partition], Any] | None = None,
+    order: bool = True,
+    n_jobs: int | None = None,
+    chunk: int | None = None,
+    store: str | os.PathLike[str] | None = None,
+    **options: Unpack[Options],
 ) -> Any:
     """The partitions of many domains by one network, in order: what ``partition`` gives for each.
 
@@ -520,26 +432,19 @@ def sweep(  # noqa: PLR0913
     little more than one large one. With ``n_jobs``, the domains are spread over processes, or over
     the cluster that ``joblib.parallel_config`` names.
 
-    Many segments, ``Domain.segments(a, b)``, give one ``SegmentPartitions`` with flat arrays
-    instead of a list. A million of them are a single call.
-
-    model: as for ``partition``. domains: an iterable of domains of one input shape, or a batch of
-    segments. stream: return an iterator instead of a list, for partitions that do not all fit in
-    memory; it takes a few hundred domains at a time, and of segments some ten thousand. output:
-    which of several outputs of the model, as for ``partition``. memory: bytes to stay within,
-    apart from the partitions themselves; each worker stays within as many. max_regions: a
-    ``LimitError`` beyond this many in one domain, with its number, or beyond this many pieces of
-    all segments. names: of the classes, as for ``partition``. reduce: a function of a partition
-    that is called where the partition is computed; its results are returned instead of the
-    partitions, so that only these travel. n_jobs: how many processes compute, as in scikit-learn:
-    None or 1 for this one, -1 for one per core; None also for what ``joblib.parallel_config``
-    says. order: whether a stream is in the order of the domains; without it, a stream yields
-    pairs of a domain's number and its result as they are done. chunk: how many domains a process
-    gets at a time, by default as many as take about a second. store: a folder in which every
-    result is kept as soon as it is computed. The same call computes only what is missing there,
-    whatever has interrupted the last one; several processes can work on one store. smooth, refine,
-    undecided: the accuracy for networks with smooth functions such as GELU, as for ``partition``;
-    their domains are computed one after the other.
+    model, options: as for ``partition``; ``memory`` does not count the partitions themselves, and
+    each worker stays within as much; ``max_regions`` is of one domain, whose number the error
+    names. Networks with smooth functions are computed one domain after the other.
+    domains: an iterable of domains of one input shape. stream: return an iterator instead of a
+    list, for partitions that do not all fit in memory; it takes a few hundred domains at a time.
+    reduce: a function of a partition that is called where the partition is computed; its results
+    are returned instead of the partitions, so that only these travel. order: whether a stream is in
+    the order of the domains; without it, a stream yields pairs of a domain's number and its result
+    as they are done. n_jobs: how many processes compute, as in scikit-learn: None or 1 for this
+    one, -1 for one per core; None also for what ``joblib.parallel_config`` says. chunk: how many
+    domains a process gets at a time, by default as many as take about a second. store: a folder in
+    which every result is kept as soon as it is computed. The same call computes only what is
+    missing there, whatever has interrupted the last one; several processes can work on one store.
 
     >>> model = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 1))
     >>> domains = [Domain.around(torch.randn(5), side=2.0, seed=i) for i in range(20)]
@@ -548,24 +453,11 @@ def sweep(  # noqa: PLR0913
     True
     >>> largest = max(sweep(model, domains, reduce=len))
     """
-    network, output, device = model_of(model, output, device)
-    require_module(network)
-    check_output(output)
+    request = Request.of("sweep", model, options)
     if not order and not stream:
         raise ValueError("order=False is for a stream: add stream=True")
-    if isinstance(domains, SegmentBatch):
-        given = any(option is not None for option in (reduce, chunk, store, smooth, refine))
-        if given or n_jobs not in (None, 1) or not order:
-            raise TypeError(
-                "reduce, n_jobs, order, chunk, store, smooth and refine are for domains, not for "
-                "segments"
-            )
-        limits = memory_of(memory), limit_of("max_regions", max_regions)
-        most = _SEGMENTS if stream else len(domains)
-        made = _sweep_segments(network, domains, output, device, *limits, names, progress, most)
-        return made if stream else next(made)
-    if isinstance(domains, Path):
-        raise TypeError("a single path is for sc.partition; sc.sweep takes Domain.segments(a, b)")
+    if isinstance(domains, Path | SegmentBatch):
+        raise TypeError("paths and segments are for sc.along; sc.sweep takes domains")
     if isinstance(domains, Domain) or not isinstance(domains, Iterable):
         raise TypeError(
             f"domains must be a list or another iterable of domains, not {kind_of(domains)}"
@@ -574,18 +466,8 @@ def sweep(  # noqa: PLR0913
         raise TypeError(f"reduce must be a function of a partition, not {kind_of(reduce)}")
     engine = engine_for(n_jobs)
     if engine is None or engine.local:
-        device_of(device)
-    how = Sweep(
-        model=network,
-        output=output,
-        device=device,
-        memory=memory_of(memory),
-        max_regions=limit_of("max_regions", max_regions),
-        names=names,
-        reduce=reduce,
-        progress=progress,
-        accuracy=Accuracy.of(smooth, refine, undecided),
-    )
+        device_of(request.device)
+    how = Sweep(request, reduce)
     size = limit_of("chunk", chunk)
 
     def run(some: Iterable[Domain]) -> Iterator[tuple[int, Any]]:
@@ -599,37 +481,3 @@ def sweep(  # noqa: PLR0913
         return found
     ordered = in_order(found)
     return ordered if stream else list(ordered)
-
-
-def _sweep_segments(
-    model: nn.Module,
-    segments: SegmentBatch,
-    output: Output,
-    device: str | torch.device,
-    memory: int | None,
-    max_regions: int | None,
-    names: Sequence[str] | None,
-    progress: bool,
-    chunk: int,
-) -> Iterator[SegmentPartitions]:
-    """Yield the partitions of ``chunk`` segments at a time."""
-    with torch.inference_mode(False), naming_option(ALONG_PATHS):
-        place = device_of(device)
-        program = capture(model, segments.input_shape, device=place, output=output)
-    dtype = dtype_of(model)
-    with progress_bar(len(segments), "segment", progress) as bar:
-        for start in range(0, len(segments), chunk):
-            some = segments
-            if chunk < len(segments):
-                rows = slice(start, start + chunk)
-                starts, ends = segments.starts[rows], segments.ends[rows]
-                some = SegmentBatch(starts, ends, segments.input_shape)
-            # The context ends before a result is yielded, or it would hold for the caller, too.
-            with torch.inference_mode(False), torch.no_grad():
-                a, b = some.starts.to(program.device), some.ends.to(program.device)
-                breaks = run_segments(
-                    program, a, b, memory=memory, max_points=max_regions, report=bar.update
-                )
-                pieces = Pieces(a, b, breaks, model, program, output, dtype)
-                made = SegmentPartitions(some, pieces, names)
-            yield made

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Any, TypedDict
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from splinecam._util.deprecation import renamed
 from splinecam._util.options import device_of
 from splinecam.files.loading import loaded
 from splinecam.network.capture import capture as _capture
@@ -68,8 +66,6 @@ class Captured:
     @property
     def layers(self) -> tuple[str, ...]:
         return tuple(layer.name for layer in self.program.layers)
-
-    cuts = renamed("captured.cuts", "captured.layers")
 
     def __call__(self, x: Tensor) -> Tensor:
         with torch.no_grad():
@@ -153,31 +149,3 @@ def capture(
             "may have is for partition(captured, domain, smooth=1e-3)"
         )
     return Captured(network, input_shape, output, device, smooth)
-
-
-def model_of(
-    model: Any, output: Output, device: str | torch.device
-) -> tuple[Any, Output, str | torch.device]:
-    """The model of a captured network, with the output and the device for which it was captured.
-
-    A model may also be given as the path of the file that it is loaded from.
-    """
-    if not isinstance(model, Captured):
-        return loaded(model), output, device
-    if output is not None:
-        raise TypeError("output= is for a model: a captured network has its own")
-    return model.model, model.output, model.wanted if device == "auto" else device
-
-
-Model = nn.Module | Captured | str | os.PathLike[str]
-
-
-class Options(TypedDict, total=False):
-    """What ``partition`` and ``sweep`` take, whatever they return."""
-
-    output: Output
-    device: str | torch.device
-    memory: float | str | None
-    max_regions: float | None
-    names: Sequence[str] | None
-    progress: bool

@@ -21,7 +21,6 @@ from splinecam.geometry.domain import Domain, Frame
 from splinecam.network.capture import FirstLayers
 from splinecam.network.capture.models import Output, dtype_of
 from splinecam.network.capture.reading.stages import first_layers
-from splinecam.network.model_files import instead_of
 from splinecam.network.program import Program
 from splinecam.partitions import partition_files as _files
 from splinecam.partitions.exports import to_geojson, to_parquet, to_ply, to_vtk
@@ -41,18 +40,14 @@ from splinecam.questions.measures import layer_count, regions_by_layer
 from splinecam.questions.partition_data import PartitionData, Smoothing, Unresolved
 from splinecam.questions.regions import Region
 from splinecam.questions.sampling import sample_regions
+from splinecam.smooth.tables import replaced
 
 if TYPE_CHECKING:
     from splinecam.tiles.atlas import Atlas
     from splinecam.viewer.viewer import Viewer
 
-# long: a signature is written once for each kind of result.
 
-
-def require_module(model: object, name: str = "model") -> None:
-    """Raise a ``TypeError`` unless the model, an argument of this name, is a module."""
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"{name} must be an nn.Module, not {instead_of(model)}")
+_REFINEMENT = "refinement"  # the last entry of a refined partition's layers
 
 
 def assemble(
@@ -64,13 +59,15 @@ def assemble(
     output: Output = None,
     names: Sequence[str] | None = None,
     dtype: torch.dtype = torch.float32,
-    smoothing: Smoothing | None = None,
 ) -> Partition:
-    """The partition from the outcome of a run of the engine.
+    """The partition from the outcome of a run of the engine: the only place that makes one.
 
-    dtype: that of the model, which is needed where the model itself is missing. smoothing: what was
-    replaced in the model, whose smooth functions the program does not have.
+    program: as it was captured, or with tables in place of smooth functions. dtype: that of the
+    model, which is needed where the model itself is missing.
     """
+    record: Smoothing | None = outcome.smoothing
+    if record is not None and record.tables:
+        program = replaced(program, record.tables)
     part = Partition(
         domain=domain,
         mesh=outcome.mesh,
@@ -86,8 +83,11 @@ def assemble(
         stripped=program.stripped,
         dtype=dtype if model is None else dtype_of(model),
         output=output,
-        smoothing=smoothing,
+        smoothing=record,
     )
+    if record is not None and record.refined:
+        part.layers = (*part.layers, _REFINEMENT)
+        part.layer_errors[_REFINEMENT] = part.value_error.new_zeros(1)
     part.names = names
     part._model, part._program = model, program
     return part
@@ -103,7 +103,7 @@ def load(
 ) -> Partition | Any:  # for an atlas: a union of both would ask every caller which one it is
     """The partition in a file that ``part.save`` wrote, or the atlas in a folder.
 
-    A folder that ``sc.partition(..., store=folder)`` has made gives an ``Atlas``, of which nothing
+    A folder that ``sc.atlas`` has made gives an ``Atlas``, of which nothing
     is read before it is asked for. Neither holds the network. A ``FileError`` says what is wrong
     with a file or a folder that cannot be read.
 

@@ -414,7 +414,7 @@ def plot_difference(  # noqa: PLR0913 - the options of a picture, each given by 
     """
     require_matplotlib()
     from splinecam.plot import regions as picture
-    from splinecam.plot.decorations import add_legend, is_flat
+    from splinecam.plot.decorations import add_legend, fit_figure, is_flat
     from splinecam.plot.points import Classes
 
     domain = diff.delta.domain
@@ -436,7 +436,7 @@ def plot_difference(  # noqa: PLR0913 - the options of a picture, each given by 
         entries = list(zip(labels, _BOUNDARIES, strict=True))
         add_legend(canvas, entries, "boundary of", below=is_flat(domain), curves=True)
     if ax is None:
-        picture.fit_figure(canvas, domain)
+        fit_figure(canvas, domain)
     return canvas
 
 

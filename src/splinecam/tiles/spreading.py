@@ -7,13 +7,12 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from splinecam._util.backend import backend_of
 from splinecam._util.files import folder_of, made_folder, replaced
@@ -27,12 +26,11 @@ from splinecam.engine.tiling import halves, sorted_faces
 from splinecam.errors import FileError, LimitError
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.subdivision import BORDER
-from splinecam.network.capture import capture
-from splinecam.network.capture.models import Output, dtype_of
+from splinecam.network.capture.models import dtype_of
 from splinecam.parallel import Engine, Job, Packed, engine_for, run_tasks
 from splinecam.parallel.workers import Worker
 from splinecam.partitions.partition_files import output_written
-from splinecam.questions.partition_data import names_of
+from splinecam.partitions.request import Request
 from splinecam.stores.claims import Claims
 from splinecam.stores.manifest import domain_digest, model_facts
 from splinecam.stores.untrusted import inside, refuse_links
@@ -274,31 +272,27 @@ def _probes(total: int) -> tuple[list[range], list[range]]:
     return first, [some for some in between if some]
 
 
-def compute_atlas(  # noqa: PLR0913 - the options of a partition, each given by its name
-    network: nn.Module,
+def compute_atlas(
+    request: Request,
     domain: Domain,
     store: str | os.PathLike[str],
     *,
-    output: Output = None,
-    device: str | torch.device = "auto",
-    memory: int | None = None,
-    max_regions: int | None = None,
-    names: Sequence[str] | None = None,
-    progress: bool = True,
     n_jobs: int | None = None,
     sizes: Sizes | None = None,
 ) -> Atlas:
     """The atlas of a domain in a folder, of which only what is missing there is computed.
 
-    The arguments are those of ``partition``, which has checked them. sizes: of tiles, by default
-    those that the memory allows.
+    n_jobs: how many processes compute. sizes: of tiles, by default those that the memory allows.
     """
-    folder = folder_of(store)
+    folder, network, output = folder_of(store), request.model, request.output
+    device, memory = request.device, request.memory
     with torch.inference_mode(False):
         engine = engine_for(n_jobs)
-        first = first_device(device, network, domain.input_shape) if engine is None else "cpu"
-        program = capture(network, domain.input_shape, device=first, output=output)
-        names = names_of(names, prod(program.output_shape))
+        first = torch.device("cpu")
+        if engine is None:
+            first = first_device(device, network, domain.input_shape)
+        program = request.captured(domain.input_shape, first)
+        names = request.names_for(program)
         identity = {"domain": domain_digest(domain).hex()}
         identity |= model_facts(network, domain, output)
         last = device_of(device)
@@ -321,7 +315,10 @@ def compute_atlas(  # noqa: PLR0913 - the options of a partition, each given by 
                 }
             if names is not None or "names" not in manifest.about:
                 manifest.about["names"] = names and list(names)
-            with progress_bar(len(program.layers), "layer", progress) as bar, torch.no_grad():
+            with (
+                progress_bar(len(program.layers), "layer", request.progress) as bar,
+                torch.no_grad(),
+            ):
 
                 def report(name: str, regions: int, share: float) -> None:
                     tell(bar, name, regions)
@@ -329,7 +326,7 @@ def compute_atlas(  # noqa: PLR0913 - the options of a partition, each given by 
 
                 sizes = sizes or Sizes.within(memory)
                 making = Making(folder, manifest, plan, domain, sizes)
-                making.max_regions, making.report = max_regions, report
+                making.max_regions, making.report = request.max_regions, report
                 spread = None
                 if engine is not None:
                     light = is_light(network, domain.input_shape)

@@ -26,7 +26,7 @@ from splinecam.geometry.domain import Domain
 from splinecam.jobs.sweep import sweep
 from splinecam.parallel import engine_for
 from splinecam.partitions.partition import Partition
-from splinecam.partitions.smoothed import Accuracy
+from splinecam.partitions.request import Smooth
 from splinecam.plot.figures import given_axes, new_figure, written
 from splinecam.plot.histograms import plot_bands
 from splinecam.questions.stats import BATCHED, BOUNDS, batch_stats
@@ -385,7 +385,7 @@ total_edge_length)
     >>> found.values("NR", "train").shape
     (3, 3)
     """
-    groups, accuracy = _groups(domains), Accuracy.among(options)
+    groups, accuracy = _groups(domains), Smooth.of(options.get("smooth"))
     if statistics is None:
         statistics = BATCHED if accuracy is None else (*BATCHED, *BOUNDS)
     names = (statistics,) if isinstance(statistics, str) else tuple(statistics)
@@ -456,7 +456,7 @@ class _Work:
     domains: list[Domain]
     measures: Measures
     options: Mapping[str, Any]
-    accuracy: Accuracy | None  # which is among the options
+    accuracy: Smooth | None  # which is among the options
     chunk: int | None = None  # domains that a worker gets at a time
 
     def measured(

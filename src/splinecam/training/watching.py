@@ -21,8 +21,8 @@ from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.jobs.partitioning import partition
 from splinecam.network.capture.models import unwrap
-from splinecam.partitions.partition import Partition, require_module
-from splinecam.partitions.smoothed import Accuracy
+from splinecam.partitions.partition import Partition
+from splinecam.partitions.request import Request
 from splinecam.questions.stats import BOUNDS, batch_stats
 from splinecam.training.runs import Neighbourhoods, Run, Snapshot, around_means
 from splinecam.training.store import FolderStore, MemoryStore
@@ -228,21 +228,20 @@ def watch(
     >>> watch.run.steps
     [0, 5, 10]
     """
-    require_module(model)
+    request = Request.of("watch", model, {"progress": False, **options})
     if not isinstance(domain, Domain):
         raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")
     check_writer(writer)
     near = Neighbourhoods.of(domain, points, radius)
-    accuracy = Accuracy.among(options)
     if statistics is None:
-        statistics = _STATISTICS if accuracy is None else (*_STATISTICS, *BOUNDS)
+        statistics = _STATISTICS if request.smooth is None else (*_STATISTICS, *BOUNDS)
     names = (statistics,) if isinstance(statistics, str) else tuple(statistics)
     observer = _Observer(model, domain, near, names, {"progress": False, **options})
     if weights and store is None:
         raise ValueError("weights=True is for a store: give store= as well")
     kept: MemoryStore | FolderStore = MemoryStore()
     if store is not None:
-        facts = None if accuracy is None else accuracy.facts
+        facts = None if request.smooth is None else request.smooth.facts
         kept = FolderStore(folder_of(store), domain, observer.side, weights=weights, smooth=facts)
     return Watch(observer, step_filter(every), kept, writer)
 

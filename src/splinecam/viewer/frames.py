@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 from threading import RLock
 from typing import Protocol
@@ -19,12 +18,12 @@ from splinecam.engine.run import run
 from splinecam.errors import DomainError, FileError, SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.jobs.partitioning import partition
-from splinecam.network.capture import capture, naming_option
-from splinecam.network.capture.models import Output, check_output
+from splinecam.network.capture import naming_option
+from splinecam.network.capture.models import Output
 from splinecam.network.program import Program
-from splinecam.partitions.captured import Captured, model_of
+from splinecam.partitions.captured import Captured
 from splinecam.partitions.partition import Partition, assemble
-from splinecam.questions.partition_data import names_of
+from splinecam.partitions.request import Request
 from splinecam.training.runs import Run, Snapshot
 from splinecam.training.store import open_run
 from splinecam.training.watching import Watch, temporary_eval_mode
@@ -66,12 +65,11 @@ class Network:
         names: tuple[str, ...] | None = None,
     ) -> Network:
         """A model as it is now, for inputs as those of a domain."""
-        module, output, device = model_of(model, output, device)
-        check_output(output)
-        place = device_of(device)
-        with torch.inference_mode(False), naming_option(_OPTION):
-            program = capture(module, domain.input_shape, device=place, output=output)
-        return cls(module, program, place, output, names_of(names, prod(program.output_shape)))
+        request = Request.of("view", model, {"output": output, "device": device, "names": names})
+        place = device_of(request.device)
+        with naming_option(_OPTION):
+            program = request.captured(domain.input_shape, place)
+        return cls(request.model, program, place, request.output, request.names_for(program))
 
     def partition(
         self,

@@ -1,0 +1,139 @@
+"""What a call asks for, read once: the model, and the options that all verbs share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import prod
+from typing import Any, Literal, TypedDict
+
+import torch
+from torch import nn
+
+from splinecam._util.options import limit_of, memory_of
+from splinecam._util.text import did_you_mean
+from splinecam.files.loading import loaded
+from splinecam.network.capture import capture
+from splinecam.network.capture.models import Output, check_output
+from splinecam.network.model_files import instead_of
+from splinecam.network.program import Program
+from splinecam.partitions.captured import Captured
+from splinecam.questions.partition_data import names_of
+from splinecam.smooth.tables import Tolerance, tolerance_of
+
+Model = nn.Module | Captured | str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Smooth:
+    """How close a partition is to be to a network with smooth functions such as GELU.
+
+    tolerance: the error that outputs may have, absolute or, as text such as ``"1%"``, relative to
+    the range of each. refine: with ``"boundary"``, regions are only refined where their class would
+    be uncertain; elsewhere errors may be larger. undecided: the share of the domain on which the
+    class may still be uncertain then.
+
+    >>> Smooth("1%", refine="boundary")
+    Smooth(tolerance='1%', refine='boundary', undecided=0.001)
+    """
+
+    tolerance: float | str
+    refine: Literal["boundary"] | None = None
+    undecided: float = 1e-3
+
+    def __post_init__(self) -> None:
+        tolerance_of(self.tolerance)
+        if self.refine not in (None, "boundary"):
+            raise ValueError(f'refine is {self.refine!r}: give "boundary", or leave it out')
+        if not (isinstance(self.undecided, int | float) and 0 < self.undecided < 1):
+            raise ValueError(
+                f"undecided is {self.undecided!r}: give a share of the domain, such as 1e-3"
+            )
+
+    @classmethod
+    def of(cls, smooth: Smooth | float | str | None) -> Smooth | None:
+        """What callers give for ``smooth``; a number or a text is a tolerance."""
+        return smooth if smooth is None or isinstance(smooth, Smooth) else cls(smooth)
+
+    @property
+    def allowed(self) -> Tolerance:
+        """The tolerance as numbers."""
+        return tolerance_of(self.tolerance)
+
+    @property
+    def undecided_share(self) -> float | None:
+        """The share of the domain on which the class may be uncertain; None without ``refine``."""
+        return None if self.refine is None else float(self.undecided)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What tells one accuracy from another in a file of JSON."""
+        return {"tolerance": asdict(self.allowed), "undecided": self.undecided_share}
+
+
+class Options(TypedDict, total=False):
+    """The options that all computations share, as ``sc.partition`` describes them."""
+
+    output: Output
+    device: str | torch.device
+    memory: float | str | None
+    max_regions: float | None
+    names: Sequence[str] | None
+    progress: bool
+    smooth: Smooth | float | str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """The model and the options of a call, checked.
+
+    memory: in bytes. names: as they were given; ``names_for`` checks them against the outputs.
+    """
+
+    model: nn.Module
+    output: Output = None
+    device: str | torch.device = "auto"
+    memory: int | None = None
+    max_regions: int | None = None
+    names: Sequence[str] | None = None
+    progress: bool = True
+    smooth: Smooth | None = None
+
+    @classmethod
+    def of(
+        cls, verb: str, model: Any, options: Mapping[str, Any], *, argument: str = "model"
+    ) -> Request:
+        """Read what a caller of a verb gives for a model, an argument of this name, and options."""
+        for name in options:
+            if name not in Options.__annotations__:
+                raise TypeError(
+                    f"{verb}() got an unexpected keyword argument {name!r}"
+                    + f".{did_you_mean(name, Options.__annotations__)}".rstrip(".")
+                )
+        network, given = loaded(model), dict(options)
+        if isinstance(model, Captured):
+            if given.get("output") is not None:
+                raise TypeError("output= is for a model: a captured network has its own")
+            network, given["output"] = model.model, model.output
+            if given.get("device", "auto") == "auto":
+                given["device"] = model.wanted
+        if not isinstance(network, nn.Module):
+            raise TypeError(f"{argument} must be an nn.Module, not {instead_of(network)}")
+        check_output(given.get("output"))
+        given["memory"] = memory_of(given.get("memory"))
+        given["max_regions"] = limit_of("max_regions", given.get("max_regions"))
+        given["smooth"] = Smooth.of(given.get("smooth"))
+        return cls(model=network, **given)
+
+    def captured(self, input_shape: tuple[int, ...], device: torch.device) -> Program:
+        """The model as it is now, for inputs of a shape."""
+        with torch.inference_mode(False):
+            smooth = self.smooth is not None
+            return capture(
+                self.model, input_shape, device=device, output=self.output, smooth=smooth
+            )
+
+    def names_for(self, program: Program) -> tuple[str, ...] | None:
+        """The names of the classes, which fit the outputs of the program."""
+        return names_of(self.names, prod(program.output_shape))
