@@ -145,7 +145,7 @@ def checked(model: nn.Module, domain: sc.Domain) -> tuple[int, bool]:
 
 def checked_pieces(model: nn.Module, path: sc.Path) -> tuple[int, bool]:
     """The same for the pieces of a segment, whose breakpoints must be those of the oracle."""
-    part = sc.partition(model, path, device="cpu", progress=False)
+    part = sc.along(model, path, device="cpu", progress=False)
     part.validate()
     ends = [float(piece.end) for piece in exact_pieces(model, *path.points)]
     off = (part.t[:, None] - torch.tensor([0.0, *ends], dtype=torch.float64)).abs()

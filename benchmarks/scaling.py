@@ -222,7 +222,7 @@ def limited(name: str, memory: float | None, folder: str | None) -> dict[str, An
     store = Path(tempfile.mkdtemp(prefix="splinecam-limits-", dir=folder))
     sc.partition(model, around(1e-6), **quiet)
     if name == "atlas":
-        sc.partition(model, around(1e-6), store=store / "small", **quiet)
+        sc.atlas(model, around(1e-6), store / "small", **quiet)
         quiet["store"] = store / "atlas"
     try:
         used = process_time()

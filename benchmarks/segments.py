@@ -77,16 +77,16 @@ def many(name: str, count: int, repeat: int, device: torch.device) -> dict[str, 
     model, given = acas().to(device), segments(name, count, device)
     quiet = {"device": device, "progress": False}
     best, cpu = float("inf"), 0.0
-    parts = sc.sweep(model, segments(name, 1000, device), **quiet)  # loads what is needed
+    parts = sc.along(model, segments(name, 1000, device), **quiet)  # loads what is needed
     for _ in range(repeat):
         made: list[sc.SegmentPartitions] = []
         began = process_time()
-        taken = seconds(lambda: made.append(sc.sweep(model, given, **quiet)), device)  # noqa: B023
+        taken = seconds(lambda: made.append(sc.along(model, given, **quiet)), device)  # noqa: B023
         if taken < best:
             best, cpu = taken, process_time() - began
         parts = made[0]
     few = min(count, FEW[device.type])
-    some = sc.sweep(model, segments(name, few, device), **quiet)
+    some = sc.along(model, segments(name, few, device), **quiet)
     return {
         "workload": name,
         "segments": count,
@@ -105,7 +105,7 @@ def one(name: str, repeat: int, device: torch.device) -> dict[str, Any]:
     model, domain = networks.zoo_model(name).to(device), networks.zoo_domain(name)
     a, b = domain.embed(domain.corners)[[0, 2]]
     line = sc.Domain.segment(a, b)
-    part = sc.partition(model, line, device=device, progress=False)
+    part = sc.along(model, line, device=device, progress=False)
     x = a[None].to(device)
 
     def forward() -> None:
@@ -114,7 +114,7 @@ def one(name: str, repeat: int, device: torch.device) -> dict[str, Any]:
                 model(x)
 
     def divide() -> None:
-        sc.partition(model, line, device=device, progress=False)
+        sc.along(model, line, device=device, progress=False)
 
     taken, passes = (times.best for times in in_turns([divide, forward], repeat, device))
     each = passes / 100

@@ -147,7 +147,7 @@ def through_patterns() -> sc.Domain:
 
 _BOX = partial(sc.Domain.box, -1.0, 1.0)
 _PLANE = partial(sc.Domain.around, [0.0] * 784, side=2.0, seed=1)
-_BOUNDARY = {"refine": "boundary", "undecided": 1e-3}
+_BOUNDARY = {"refine": "boundary", "undecided": 1e-3}  # of sc.Smooth
 _GELU = partial(smooth_perceptron, nn.GELU, 2, 64, 64, 1)
 _SELU = partial(smooth_perceptron, nn.SELU, 2, 64, 64, 1)
 _SILU = partial(smooth_perceptron, nn.SiLU, 784, 50, 50, 50, 10)
@@ -284,7 +284,9 @@ def measure(
     made: list[sc.Partition] = []
 
     def run() -> None:
-        made[:] = [sc.partition(model, domain, smooth=work.smooth, progress=False, **work.how)]
+        made[:] = [
+            sc.partition(model, domain, smooth=sc.Smooth(work.smooth, **work.how), progress=False)
+        ]
 
     (times,) = in_turns([run], repeat, device)
     part, model = made[0].to("cpu") if device.type != "cpu" else made[0], model.cpu()

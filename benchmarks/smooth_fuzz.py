@@ -250,8 +250,7 @@ def checked(case: Case) -> tuple[int, float, float]:
     part = sc.partition(
         case.model,
         case.domain,
-        smooth=case.smooth,
-        refine=case.refine,
+        smooth=sc.Smooth(case.smooth, refine=case.refine),
         max_regions=MAX_REGIONS,
         progress=False,
     )

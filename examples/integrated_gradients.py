@@ -55,7 +55,7 @@ def exact_attributions(model: nn.Module, images: Tensor) -> Attributions:
     for k in label.unique().tolist():
         some = (label == k).nonzero()[:, 0]
         segments = sc.Domain.segments(torch.zeros_like(images[some]), images[some])
-        parts = sc.sweep(model, segments, progress=False)
+        parts = sc.along(model, segments, progress=False)
         exact[some] = parts.integrated_gradients(output=k)
         last, first = parts.values[parts.offsets[1:] - 1], parts.values[parts.offsets[:-1]]
         change[some] = last[:, k] - first[:, k]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import nn
 
@@ -28,4 +30,4 @@ def bounded(seed: int = 0, outputs: int = 3, largest: float = 0.05) -> Partition
     layers = tuple(SmoothLayer(layer.name, "relu", 12, 24) for layer in program.layers)
     tolerance = torch.full((outputs,), largest, dtype=torch.float64)
     smoothing = Smoothing(tolerance, bounds, layers)
-    return assemble(model, program, domain, outcome, smoothing=smoothing)
+    return assemble(model, program, domain, replace(outcome, smoothing=smoothing))

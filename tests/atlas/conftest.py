@@ -10,7 +10,7 @@ from torch import nn
 
 import splinecam as sc
 from atlas_cases import DOMAIN, SMALL, Both, network
-from splinecam.tiles.spreading import compute_atlas
+from small_atlases import compute_atlas
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from torch import nn
 
 import splinecam as sc
 from atlas_cases import DOMAIN, SMALL, network
+from small_atlases import compute_atlas
 from splinecam.engine.artificial_cuts import ARTIFICIAL
 from splinecam.errors import FileError, LimitError, SplineCamError
 from splinecam.geometry.checks import check_mesh, check_tile
@@ -25,7 +26,6 @@ from splinecam.tiles import unit_files as writing
 from splinecam.tiles.making import Sizes
 from splinecam.tiles.manifest import Manifest
 from splinecam.tiles.seams import Missing, Seams, insert_missing, insert_vertices
-from splinecam.tiles.spreading import compute_atlas
 from splinecam.tiles.tile_files import read_array, read_mesh
 from splinecam.tiles.unit_files import BORDER_FILE as BORDER
 from splinecam.tiles.unit_files import Border
@@ -126,11 +126,11 @@ def test_the_table_of_an_atlas_is_written_tile_by_tile(
 
 
 def test_a_network_with_few_regions_is_one_tile(tmp_path: Path) -> None:
-    atlas = sc.partition(nn.ReLU(), DOMAIN, store=tmp_path / "a", names=["x", "y"], progress=False)
+    atlas = sc.atlas(nn.ReLU(), DOMAIN, tmp_path / "a", names=["x", "y"], progress=False)
     assert (len(atlas), atlas.num_tiles, atlas.num_edges, atlas.names) == (4, 1, 12, ("x", "y"))
     assert atlas.shared_edges(0).local.shape == (0,)
     assert atlas.tile(0).validate().ok
-    again = sc.partition(nn.ReLU(), DOMAIN, store=tmp_path / "a", progress=False)
+    again = sc.atlas(nn.ReLU(), DOMAIN, tmp_path / "a", progress=False)
     assert again.names == ("x", "y")
 
 
@@ -202,7 +202,7 @@ def test_an_atlas_of_something_else_is_refused(atlas: sc.Atlas, tmp_path: Path) 
         (network(0, nn.LeakyReLU()), DOMAIN, "layers|something else"),
     ):
         with pytest.raises(FileError, match=what):
-            sc.partition(other, domain, store=atlas.folder, progress=False)
+            sc.atlas(other, domain, atlas.folder, progress=False)
     with pytest.raises(FileError, match="no atlas"):
         sc.load(tmp_path)
     with pytest.raises(LimitError, match="max_regions=100"):
@@ -238,9 +238,9 @@ def test_two_processes_do_not_compute_one_atlas(model: nn.Module, tmp_path: Path
         assert other.stdout is not None
         assert other.stdout.readline() == b"locked\n"
         with pytest.raises(FileError, match="Another process is computing"):
-            sc.partition(model, DOMAIN, store=tmp_path, progress=False)
+            sc.atlas(model, DOMAIN, tmp_path, progress=False)
         other.kill()
-    assert len(sc.partition(model, DOMAIN, store=tmp_path, progress=False))
+    assert len(sc.atlas(model, DOMAIN, tmp_path, progress=False))
 
 
 def test_a_full_disk_is_named_and_what_is_done_is_kept(

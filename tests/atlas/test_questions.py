@@ -129,7 +129,7 @@ def test_quantiles_are_exact(values: str) -> None:
 
 
 def test_one_output_has_two_classes(tmp_path: Path) -> None:
-    atlas = sc.partition(nn.Linear(2, 1), DOMAIN, store=tmp_path / "a", progress=False)
+    atlas = sc.atlas(nn.Linear(2, 1), DOMAIN, tmp_path / "a", progress=False)
     whole = sc.partition(atlas.model, DOMAIN, progress=False)
     assert torch.allclose(
         atlas.class_regions(level=0.25).areas, whole.class_regions(level=0.25).areas

@@ -12,11 +12,11 @@ from torch import nn
 
 import splinecam as sc
 from atlas_cases import DOMAIN, SMALL, network
+from small_atlases import compute_atlas
 from splinecam.tiles import spreading
 from splinecam.tiles import unit_files as writing
 from splinecam.tiles.making import Sizes
 from splinecam.tiles.manifest import Manifest
-from splinecam.tiles.spreading import compute_atlas
 
 joblib = pytest.importorskip("joblib")
 

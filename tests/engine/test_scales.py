@@ -76,7 +76,7 @@ def test_classes_do_not_depend_on_the_scale_of_outputs(exponent: int) -> None:
         assert part.validate().ok
         areas.append(part.class_regions().areas)
         line = sc.Domain.segment(ENDS[0, 0], ENDS[1, 0])
-        path = sc.partition(model, line, device="cpu", progress=False)
+        path = sc.along(model, line, device="cpu", progress=False)
         assert path.validate().ok
         begins.append(path.decisions().begin)
     assert float(areas[0].max()) < 36
@@ -91,8 +91,8 @@ def test_values_that_overflow_are_an_error_that_names_the_layer(layer: int, name
         model[2 * layer].weight.mul_(1e307)
         model[2 * layer].bias.mul_(1e307)
     box, line = sc.Domain.box(-90, 90), sc.Domain.segment(90 * ENDS[0, 0], 90 * ENDS[1, 0])
-    for domain in (box, line):
+    for verb, domain in ((sc.partition, box), (sc.along, line)):
         with pytest.raises(sc.SplineCamError, match=f"Values at {name} overflow"):
-            sc.partition(model, domain, device="cpu", progress=False)
+            verb(model, domain, device="cpu", progress=False)
     with pytest.raises(sc.SplineCamError, match=f"Values at {name} overflow"):
         sc.sweep(model, [box, box], device="cpu", progress=False)

@@ -26,7 +26,7 @@ CLOSE = 1e-11  # of positions from 0 to 1 that may count as one
 
 def along(model: nn.Module, *points: object, **options: object) -> sc.PathPartition:
     path = sc.Domain.path(torch.stack([torch.as_tensor(x, dtype=torch.float64) for x in points]))
-    return sc.partition(model, path, device="cpu", progress=False, **options)
+    return sc.along(model, path, device="cpu", progress=False, **options)
 
 
 def assert_exact(model: nn.Module, a: Tensor, b: Tensor) -> None:
@@ -265,7 +265,7 @@ def test_outputs_that_are_equal_on_a_piece_are_of_the_first_class() -> None:
     assert set(cells.cell_class[cells.cell_region == region].tolist()) == {0}
     # A far segment of the same batch does not make more outputs equal.
     ends = torch.stack([b, 1e15 * b])
-    parts = sc.sweep(model, sc.Domain.segments(a, ends), device="cpu", progress=False)
+    parts = sc.along(model, sc.Domain.segments(a, ends), device="cpu", progress=False)
     together = parts.decisions()
     mine = together.segment == 0
     assert torch.equal(together.label[mine], found.label)
@@ -292,7 +292,7 @@ def test_wrong_segments_are_refused() -> None:
         sc.Domain.path([[0.0, 0.0], [float("nan"), 0.0]])
     with pytest.raises(sc.DomainError, match="at least two inputs"):
         sc.Domain.path([[0.0, 0.0]])
-    with pytest.raises(TypeError, match=r"sc\.sweep"):
+    with pytest.raises(TypeError, match=r"sc\.along"):
         sc.partition(nn.ReLU(), sc.Domain.segments([[0.0]], [[1.0]]))
     with pytest.raises(ValueError, match="which of the 2 outputs"):
         along(nn.ReLU(), [0.0, 1.0], [1.0, 0.0]).integrated_gradients()
@@ -310,11 +310,11 @@ def batch(count: int, dim: int, seed: int = 0) -> sc.SegmentBatch:
 def test_many_segments_are_as_each_alone(name: str) -> None:
     model = MODELS[name]().double().eval()
     segments = batch(17, 6)
-    parts = sc.sweep(model, segments, device="cpu", progress=False)
+    parts = sc.along(model, segments, device="cpu", progress=False)
     assert (len(parts), parts.unresolved) == (17, 0)
     changes = parts.first_changes()
     for i, part in enumerate(parts):
-        alone = sc.partition(model, segments[i], device="cpu", progress=False)
+        alone = sc.along(model, segments[i], device="cpu", progress=False)
         assert torch.allclose(part.t, alone.t, rtol=0, atol=1e-12)
         assert torch.allclose(part.values, alone.values, rtol=0, atol=1e-12)
         assert int(parts.counts[i]) == len(alone)
@@ -366,7 +366,7 @@ def test_integrated_gradients_of_every_batch_are_complete() -> None:
     model, segments = mlp(6, 24, 24, 2), batch(24, 6)
     a, b = segments.starts, segments.ends.clone()
     b[3] = a[3] + 1e12 * b[3]
-    parts = sc.sweep(model, sc.Domain.segments(a, b), device="cpu", progress=False)
+    parts = sc.along(model, sc.Domain.segments(a, b), device="cpu", progress=False)
     found = parts.integrated_gradients(output=0).sum(1)
     change = parts.values[parts.offsets[1:] - 1] - parts.values[parts.offsets[:-1]]
     size = parts.total_variation(output=0)
@@ -375,7 +375,7 @@ def test_integrated_gradients_of_every_batch_are_complete() -> None:
 
 def test_a_lost_piece_is_an_error_of_integrated_gradients() -> None:
     model, segments = mlp(6, 24, 24, 2), batch(3, 6)
-    parts = sc.sweep(model, segments, device="cpu", progress=False)
+    parts = sc.along(model, segments, device="cpu", progress=False)
     kept = torch.ones_like(parts.t, dtype=torch.bool)
     kept[int(parts.offsets[1]) + 4] = False
     offsets = parts.offsets - torch.tensor([0, 0, 1, 1])
@@ -391,12 +391,12 @@ def test_a_lost_piece_is_an_error_of_integrated_gradients() -> None:
 def test_a_stream_of_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("splinecam.jobs.sweep._SEGMENTS", 4)
     model, segments = mlp(3, 20, 20, 2), batch(10, 3)
-    whole = sc.sweep(model, segments, device="cpu", progress=False)
-    parts = list(sc.sweep(model, segments, stream=True, device="cpu", progress=False))
+    whole = sc.along(model, segments, device="cpu", progress=False)
+    parts = list(sc.along(model, segments, stream=True, device="cpu", progress=False))
     assert [len(part) for part in parts] == [4, 4, 2]
     assert torch.allclose(torch.cat([part.t for part in parts]), whole.t, rtol=0, atol=1e-12)
     with using(segment_numbers=100):
-        small = sc.sweep(model, segments, device="cpu", progress=False)
+        small = sc.along(model, segments, device="cpu", progress=False)
     assert torch.equal(small.offsets, whole.offsets)
     assert torch.allclose(small.t, whole.t, rtol=0, atol=1e-12)
 
@@ -406,7 +406,7 @@ def test_wrong_batches_are_refused() -> None:
         sc.Domain.segments([[0.0, 1.0], [2.0, 2.0]], [[1.0, 1.0], [2.0, 2.0]])
     with pytest.raises(sc.DomainError, match="two batches"):
         sc.Domain.segments(torch.zeros(3, 2), torch.ones(2, 2))
-    with pytest.raises(TypeError, match=r"sc\.partition"):
+    with pytest.raises(TypeError, match=r"sc\.along"):
         sc.sweep(nn.ReLU(), sc.Domain.segment([0.0, 0.0], [1.0, 1.0]))
 
 
@@ -416,8 +416,8 @@ def test_a_gpu_finds_the_same_pieces() -> None:
         pytest.skip("there is no GPU")
     for name, make in MODELS.items():
         model, segments = make().double().eval(), batch(50, 6)
-        cpu = sc.sweep(model, segments, device="cpu", progress=False)
-        gpu = sc.sweep(model, segments, device="cuda", progress=False)
+        cpu = sc.along(model, segments, device="cpu", progress=False)
+        gpu = sc.along(model, segments, device="cuda", progress=False)
         assert torch.equal(gpu.offsets.cpu(), cpu.offsets), name
         assert torch.allclose(gpu.t.cpu(), cpu.t, rtol=0, atol=1e-11), name
         assert torch.allclose(gpu.values.cpu(), cpu.values, rtol=0, atol=1e-11), name

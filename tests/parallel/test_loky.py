@@ -28,7 +28,7 @@ def test_the_same_partitions_come_from_workers() -> None:
 
 def test_smooth_networks_are_sent_with_their_bounds() -> None:
     model = torch.nn.Sequential(network()[0], torch.nn.GELU(), torch.nn.Linear(16, 2))
-    places, options = domains(2), {"smooth": 0.1, "refine": "boundary"}
+    places, options = domains(2), {"smooth": sc.Smooth(0.1, refine="boundary")}
     here = sc.sweep(model, places, **options)
     there = sc.sweep(model, places, n_jobs=2, **options)
     same_partitions(there, here)

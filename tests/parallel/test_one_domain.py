@@ -70,5 +70,5 @@ def test_the_limit_of_regions_holds_for_all_workers_together() -> None:
 
 def test_other_kinds_of_partitions_take_no_workers() -> None:
     segment = sc.Domain.segment(torch.zeros(2), torch.ones(2))
-    with pytest.raises(TypeError, match="n_jobs is for partitions of a domain: leave it out"):
-        sc.partition(mlp(2, 4, 1), segment, n_jobs=2)
+    with pytest.raises(TypeError, match=r"along\(\) got an unexpected keyword argument 'n_jobs'"):
+        sc.along(mlp(2, 4, 1), segment, n_jobs=2)

@@ -139,7 +139,7 @@ PICTURES: dict[str, Callable[[sc.Partition], Any]] = {
     "panels": lambda part: part.plot_layers(),
     "boundary": lambda part: part.decision_boundary().plot(each=True),
     "histograms": lambda part: plot_histograms({SHORT: part, "b": part}),
-    "path": lambda part: sc.partition(
+    "path": lambda part: sc.along(
         network(), sc.Domain.segment([-1, -1], [1, 1]), names=part.names, progress=False
     ).plot(),
     "grid": lambda part: grid(SHORT, [SHORT, "b"]).plot(),

@@ -77,21 +77,26 @@ def test_a_store_keeps_bounds_and_knows_the_accuracy(tmp_path: Path, alone: Any)
         assert all(map(same, parts, alone))
     assert len(list(tmp_path.glob("*.npz"))) == 2, "each domain is computed once"
     assert parts[0].validate().ok
-    others: list[dict[str, Any]] = [{"smooth": 0.01}, {"smooth": "2%"}, {"refine": "boundary"}]
+    others: list[dict[str, Any]] = [
+        {"smooth": 0.01},
+        {"smooth": "2%"},
+        {"smooth": sc.Smooth(0.02, refine="boundary")},
+    ]
     for other in others:
         with pytest.raises(sc.FileError, match=r"of another accuracy \(smooth=, refine="):
             sc.sweep(MODEL, SQUARES, store=tmp_path, **{**OPTIONS, **other})
 
 
 def test_refined_partitions_come_back_from_a_store(tmp_path: Path) -> None:
-    options = {**OPTIONS, "refine": "boundary", "undecided": 0.01}
+    options = {**OPTIONS, "smooth": sc.Smooth(0.02, refine="boundary", undecided=0.01)}
     (first,) = sc.sweep(MODEL, SQUARES[:1], store=tmp_path, **options)
     (again,) = sc.sweep(MODEL, SQUARES[:1], store=tmp_path, **options)
     assert same(first, sc.partition(MODEL, SQUARES[0], **options))
     assert same(again, first)
     assert again.smooth.refined
     with pytest.raises(sc.FileError, match="of another accuracy"):
-        sc.sweep(MODEL, SQUARES[:1], store=tmp_path, **{**options, "undecided": 0.1})
+        other = sc.Smooth(0.02, refine="boundary", undecided=0.1)
+        sc.sweep(MODEL, SQUARES[:1], store=tmp_path, **{**options, "smooth": other})
 
 
 def test_a_grid_compares_smooth_networks_with_others(tmp_path: Path) -> None:
@@ -151,8 +156,8 @@ def test_errors_name_options_that_there_are(tmp_path: Path) -> None:
         ],
         r"capture\(\.\.\., smooth=True\) takes it": [lambda: sc.capture(MODEL, (2,))],
         "on domains, but not along paths": [
-            lambda: sc.sweep(MODEL, segments),
-            lambda: sc.partition(MODEL, segment),
+            lambda: sc.along(MODEL, segments),
+            lambda: sc.along(MODEL, segment),
         ],
         r"view\(sc\.partition\(": [lambda: sc.view(MODEL, SQUARES[0])],
     }
@@ -160,13 +165,14 @@ def test_errors_name_options_that_there_are(tmp_path: Path) -> None:
         for call in some:
             with pytest.raises(sc.UnsupportedOpError, match=message):
                 call()
-    with pytest.raises(TypeError, match="smooth and refine are for domains, not for segments"):
-        sc.sweep(MODEL, segments, smooth=0.1)
+    with pytest.raises(TypeError, match="along a path only exact networks"):
+        sc.along(MODEL, segments, smooth=0.1)
     for verb in (sc.sweep, sc.grid):
-        with pytest.raises(TypeError, match="refine= needs smooth="):
+        with pytest.raises(TypeError, match=r"smooth=sc.Smooth\(1e-3, refine="):
             verb(MODEL, SQUARES, refine="boundary")
     with pytest.raises(sc.LimitError, match=r"domains\[0\]: .* A larger smooth= makes fewer"):
         sc.sweep(MODEL, SQUARES, max_regions=5, **OPTIONS)
     kinked = network(nn.SELU)
     with pytest.raises(sc.LimitError, match=r"domains\[0\]: Refinement along the boundary"):
-        sc.sweep(kinked, SQUARES, refine="boundary", max_regions=5, store=tmp_path, **OPTIONS)
+        how = {**OPTIONS, "smooth": sc.Smooth(0.02, refine="boundary")}
+        sc.sweep(kinked, SQUARES, max_regions=5, store=tmp_path, **how)

@@ -28,7 +28,7 @@ def model() -> nn.Module:
 
 @pytest.fixture(scope="module", params=[None, "boundary"])
 def part(model: nn.Module, request: pytest.FixtureRequest) -> sc.Partition:
-    return sc.partition(model, BOX, smooth=0.05, refine=request.param, progress=False)
+    return sc.partition(model, BOX, smooth=sc.Smooth(0.05, refine=request.param), progress=False)
 
 
 def test_the_model_has_the_certain_class(part: sc.Partition, model: nn.Module) -> None:

@@ -318,7 +318,11 @@ def test_questions_about_a_refined_partition() -> None:
     model = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 2)).double()
     model[0].weight.data *= 4
     part = sc.partition(
-        model, sc.Domain.box(-1, 1), smooth=1e-3, refine="boundary", device="cpu", progress=False
+        model,
+        sc.Domain.box(-1, 1),
+        smooth=sc.Smooth(1e-3, refine="boundary"),
+        device="cpu",
+        progress=False,
     )
     assert part.layers == ("1", "refinement")
     added = part.edge_layer == 1

@@ -107,7 +107,7 @@ class Mixed(nn.Module):
 def test_refinement_decides_the_class_with_few_regions():
     model = network(nn.Tanh(), 2, 16, 16, 1, scale=2.0)
     whole = sc.partition(model, BOX, smooth=1e-3, progress=False)
-    part = sc.partition(model, BOX, smooth=1e-3, refine="boundary", progress=False)
+    part = sc.partition(model, BOX, smooth=sc.Smooth(1e-3, refine="boundary"), progress=False)
     assert len(part) < len(whole) / 10
     assert_decided(part, model)
 
@@ -129,7 +129,7 @@ def test_refinement_with_kinks(layer):
     model = network(layer, 2, 6, 6, 1, scale=2.0)
     with torch.no_grad():
         model[-1].bias -= model(2 * torch.rand(1000, 2).double() - 1).median()
-    part = sc.partition(model, BOX, smooth=1e-3, refine="boundary", progress=False)
+    part = sc.partition(model, BOX, smooth=sc.Smooth(1e-3, refine="boundary"), progress=False)
     assert 100 < len(part) < 5000
     assert_decided(part, model)
     assert part.validate(progress=False).ok
@@ -140,7 +140,7 @@ def test_a_boundary_along_a_kink_is_left_undecided():
     model = nn.Sequential(*network(nn.Tanh(), 2, 6, 2, scale=2.0), nn.ReLU())
     with torch.no_grad():
         model[2].bias -= 0.5
-        part = sc.partition(model, BOX, smooth=1e-2, refine="boundary", progress=False)
+        part = sc.partition(model, BOX, smooth=sc.Smooth(1e-2, refine="boundary"), progress=False)
         outputs = model(part.sample(20_000, generator=torch.Generator().manual_seed(0)))
     equal = float((outputs[:, 0] == outputs[:, 1]).double().mean())
     assert 0.1 < equal < part.class_regions().undecided / BOX.area < equal + 0.02
@@ -170,19 +170,17 @@ def test_errors_that_cannot_be_allowed(smooth):
 
 def test_options_that_do_not_go_together():
     model = network(nn.GELU(), 2, 4, 1)
-    with pytest.raises(TypeError, match="needs smooth="):
-        sc.partition(model, BOX, refine="boundary")
     with pytest.raises(ValueError, match="leave it out"):
-        sc.partition(model, BOX, smooth=1e-2, refine="everywhere")
+        sc.partition(model, BOX, smooth=sc.Smooth(1e-2, refine="everywhere"))
     with pytest.raises(TypeError, match="one process: leave out n_jobs="):
         sc.partition(model, BOX, smooth=1e-2, n_jobs=2)
-    with pytest.raises(TypeError, match="leave out store="):
-        sc.partition(model, BOX, smooth=1e-2, store="atlas")
+    with pytest.raises(TypeError, match=r"sc\.atlas does not"):
+        sc.atlas(model, BOX, "atlas", smooth=1e-2)
     with pytest.raises(TypeError, match="path"):
-        sc.partition(model, sc.Domain.segment([0.0, 0.0], [1.0, 1.0]), smooth=1e-2)
+        sc.along(model, sc.Domain.segment([0.0, 0.0], [1.0, 1.0]), smooth=1e-2)
     for share in (2, 0.0, "1%"):
         with pytest.raises(ValueError, match="share of the domain"):
-            sc.partition(model, BOX, smooth=1e-2, refine="boundary", undecided=share)
+            sc.partition(model, BOX, smooth=sc.Smooth(1e-2, refine="boundary", undecided=share))
     with pytest.raises(sc.LimitError, match="larger smooth="):
         sc.partition(model, BOX, smooth=1e-6, max_regions=9, progress=False)
     with pytest.raises(sc.UnsupportedOpError, match="smooth="):

@@ -81,8 +81,8 @@ def test_what_a_store_is_not_for_is_refused(tmp_path: Path) -> None:
         match = "other weights" if "layers" in message else message
         with pytest.raises(sc.FileError, match=match):
             sc.sweep(model, some, store=tmp_path, reduce=reduce, **OPTIONS)
-    with pytest.raises(TypeError, match="store, smooth and refine are for domains, not"):
-        sc.sweep(MODEL, sc.Domain.segments(torch.zeros(1, 4), torch.ones(1, 4)), store=tmp_path)
+    with pytest.raises(TypeError, match=r"along\(\) got an unexpected keyword argument 'store'"):
+        sc.along(MODEL, sc.Domain.segments(torch.zeros(1, 4), torch.ones(1, 4)), store=tmp_path)
 
 
 def test_an_error_names_the_domain_and_keeps_the_others(tmp_path: Path) -> None:

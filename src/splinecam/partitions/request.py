@@ -106,6 +106,9 @@ class Request:
     ) -> Request:
         """Read what a caller of a verb gives for a model, an argument of this name, and options."""
         for name in options:
+            if name in ("refine", "undecided"):
+                example = 'smooth=sc.Smooth(1e-3, refine="boundary")'
+                raise TypeError(f"{name}= is a part of smooth=, as in {example}")
             if name not in Options.__annotations__:
                 raise TypeError(
                     f"{verb}() got an unexpected keyword argument {name!r}"
