@@ -94,8 +94,8 @@ def test_refined_partitions_come_back_from_a_store(tmp_path: Path) -> None:
     assert same(first, sc.partition(MODEL, SQUARES[0], **options))
     assert same(again, first)
     assert again.smooth.refined
+    other = sc.Smooth(0.02, refine="boundary", undecided=0.1)
     with pytest.raises(sc.FileError, match="of another accuracy"):
-        other = sc.Smooth(0.02, refine="boundary", undecided=0.1)
         sc.sweep(MODEL, SQUARES[:1], store=tmp_path, **{**options, "smooth": other})
 
 
@@ -173,6 +173,6 @@ def test_errors_name_options_that_there_are(tmp_path: Path) -> None:
     with pytest.raises(sc.LimitError, match=r"domains\[0\]: .* A larger smooth= makes fewer"):
         sc.sweep(MODEL, SQUARES, max_regions=5, **OPTIONS)
     kinked = network(nn.SELU)
+    how = {**OPTIONS, "smooth": sc.Smooth(0.02, refine="boundary")}
     with pytest.raises(sc.LimitError, match=r"domains\[0\]: Refinement along the boundary"):
-        how = {**OPTIONS, "smooth": sc.Smooth(0.02, refine="boundary")}
         sc.sweep(kinked, SQUARES, max_regions=5, store=tmp_path, **how)
