@@ -129,3 +129,15 @@ def test_classes_are_numbered_from_zero() -> None:
     with pytest.raises(IndexError, match="class 3 of 3 classes"):
         found.polygons(3)
     assert len(found.polygons(-1)) == len(found.polygons(2))
+
+
+def test_autograd_may_use_what_is_found() -> None:
+    part = partition(classifier(3))
+    found, boundary = part.class_regions(), part.decision_boundary()
+    weight = torch.ones((), dtype=F64, requires_grad=True)
+    for tensor in (found.cell_areas, found.cell_leads, found.winners.overlay.z, boundary.points):
+        (weight * tensor).sum().backward()
+    assert float(weight.grad) != 0
+    assert not any(
+        x.is_inference() for x in (found.cell_class, found.cell_region, part.face_vertices)
+    )

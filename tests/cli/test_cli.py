@@ -374,6 +374,7 @@ def test_domains_of_an_exported_program(run: Run, here: Path, domain: list[str])
 
 
 SLICE = ("--slice", "0,1,2", "35", "--box", "0", "1")
+FEATURES = [f"f{i}" for i in range(36)]
 PROPERTY = (
     "".join(f"(declare-const X_{i} Real)" for i in range(36))
     + "(declare-const Y_0 Real)(assert (<= Y_0 0))"
@@ -390,6 +391,8 @@ PROPERTY = (
         [*SLICE[:1], "8", "35", *SLICE[3:], "--at", *["0.5"] * 36],
         ["--slice", "8", "-1", "--vnnlib", "box.vnnlib", "--input-shape", "1,6,6"],
         ["--slice", "8", "35", "--vnnlib", "two.vnnlib", "--case", "1"],
+        ["--slice", "f8", "f35", *SLICE[3:], "--features", *FEATURES],
+        ["--slice", "f8", "0,5,5", *SLICE[3:], "--features", *FEATURES, "--input-shape", "1,6,6"],
     ],
 )
 def test_slices_of_a_box(run: Run, here: Path, options: list[str]) -> None:
@@ -422,6 +425,8 @@ def test_slices_that_are_refused(run: Run, here: Path) -> None:
         ("--slice 0 1 --box 0 1 --at 3 3 3", "The plane misses the box: x[2] is 3 in --at"),
         ("--slice 0 9 --box 0 1 --at 0 0 0", "--slice has 9, but inputs have 3 numbers there"),
         ("--slice 1 1 --box 0 1 --at 0 0 0", "The two axes of --slice are the same"),
+        ("--slice a 1 --box 0 1 --at 0 0 0 --features a b", "has 2 names for 3 features: name all"),
+        ("--slice a 1 --box 0 1 --features a b", "takes inputs of shape (1, 6, 6), but"),
     ):
         code, _, err = run("partition", "image.pt2", *words.split(), "--out", "a", "--no-plot")
         assert (code, message in err) == (1, True), err

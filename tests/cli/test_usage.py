@@ -70,6 +70,7 @@ WRONG = [
     (f"{THROUGH} --slice 0 1", "--slice goes with --box or --vnnlib"),
     (f"{BOX} --slice 0", "expected 2 arguments"),
     (f"{BOX} --slice 0 a", "'a' is not the index of a feature, such as 0 or 0,3,5"),
+    (f"{BOX} --slice 0 heigth --features width height", "nor a name of --features. Did you mean"),
     (f"{BOX} --slice 0 1 --at 0 a.npy", "--at takes numbers or one file, and 'a.npy' is no number"),
     (f"{PARTITION} --box 0 1 2 --slice 0 1", "all LO and then all HI, not 3"),
     (f"{PARTITION} --box 0 2 1 1 --slice 0 1", "2 must be below 1"),

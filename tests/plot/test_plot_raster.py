@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import splinecam as sc
+from splinecam.plot import rasters as cell_image
 from splinecam.plot import rasters as raster
 from splinecam.plot.colors import color_graph
 from splinecam.plot.rasters import Cells, Grid
@@ -109,3 +110,14 @@ def test_more_numbers_where_all_are_neighbours() -> None:
     pairs = np.array([(i, j) for i in range(40) for j in range(i)])
     assert len(np.unique(color_graph(40, pairs))) == 40
     assert color_graph(1, np.array([[-1, 0]])).tolist() != [-1]
+
+
+@pytest.mark.parametrize("fine", [2, 3, 4])
+def test_light_of_a_pixel_is_the_mean_of_its_points(fine: int) -> None:
+    random = np.random.default_rng(fine)
+    colors = random.random((6, 4)).astype(np.float32)
+    owner = np.repeat(np.repeat(random.integers(-1, 5, (9, 7)), fine, 0), fine, 1)
+    owner[:, 5] = 2  # some pixels have several cells
+    points = [owner[i::fine, j::fine] for i in range(fine) for j in range(fine)]
+    expected = sum(colors[some] for some in points) / fine**2
+    assert np.array_equal(cell_image._mean_light(colors, points), expected)

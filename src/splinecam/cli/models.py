@@ -293,12 +293,32 @@ def slice_of_box(
         at = torch.tensor(options.at, dtype=torch.float64)
     if lo.ndim == 0 and shape is None:
         shape = _shape_in_file(options) if at is None else tuple(at.shape)
+        if shape is None and any(isinstance(each, str) for each in options.slice):
+            shape = (len(options.features),)
     if options.slice is None and lo.numel() != 2:
         raise DomainError(
             f"{name} has {lo.numel():,} inputs: say which two of them to show, such as --slice 0 1."
         )
-    domain = Domain.slice((lo, hi), options.slice or (0, 1), at, input_shape=shape)
+    count = prod(shape or (lo if at is None else at).shape)
+    axes = [_axis(each, options, count) for each in options.slice or (0, 1)]
+    domain = Domain.slice((lo, hi), axes, at, input_shape=shape)
     return domain, None if at is None else at.reshape(1, *domain.input_shape)
+
+
+def _axis(axis: Any, options: Namespace, count: int) -> Any:
+    """Return the index of a feature of --slice, which may be a name of --features.
+
+    count: how many features there are.
+    """
+    if not isinstance(axis, str):
+        return axis
+    names = options.features
+    if len(names) != count:
+        raise DomainError(
+            f"--slice has {axis!r}, and --features has {len(names):,} names for {count:,} "
+            "features: name all of them, or give the number of the feature."
+        )
+    return names.index(axis)
 
 
 def _shape_in_file(options: Namespace) -> tuple[int, ...] | None:

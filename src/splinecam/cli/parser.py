@@ -73,10 +73,10 @@ def numbers_or_file(word: str) -> list[float] | Path:
         return Path(word)
 
 
-def axis(word: str) -> int | tuple[int, ...]:
-    """The index of a feature: a number, or numbers with commas, one for each dimension."""
-    whole = re.fullmatch(r"-?\d+(,-?\d+)*", word) is not None
-    _require(whole, f"{word!r} is not the index of a feature, such as 0 or 0,3,5")
+def axis(word: str) -> int | tuple[int, ...] | str:
+    """A feature: its number, numbers with commas, one for each dimension, or else its name."""
+    if not re.fullmatch(r"-?\d+(,-?\d+)*", word):
+        return word
     index = tuple(map(int, word.split(",")))
     return index if len(index) > 1 else index[0]
 
@@ -538,7 +538,8 @@ def _add_domain(parser: ArgumentParser, *, required: bool) -> None:
 
 
 def _add_slice(parser: Any, case: str) -> None:
-    text = "which two features of a box to show, counted from 0; of images such as 0,3,5 0,3,6"
+    text = "which two features of a box to show: names of --features, or numbers, counted from 0; "
+    text += "of images such as 0,3,5 0,3,6"
     _option(parser, "--slice", axis, "I", text, nargs=2)
     text = "with --slice: the values of all features, or FILE (the centre of the box)"
     _option(parser, "--at", numbers_or_file, "X", text, nargs="+")

@@ -9,6 +9,7 @@ from itertools import chain
 from math import prod
 from typing import Any
 
+from splinecam._util.text import did_you_mean
 from splinecam.cli.parser import DPI, EXPORTS, FORMATS, SURFACES, make_parser, without_exponents
 
 # Each of these options needs one of the others.
@@ -58,6 +59,8 @@ def _problems(options: Namespace) -> Iterator[str]:
             yield f"{_option(name)} goes with {_either(known)}"
     if "box" in given:
         yield from _box(options)
+    if "slice" in given:
+        yield from _axes(options)
     if "at" in given:
         yield from _slice(options)
     for name, samples in _SAMPLES.items():
@@ -107,6 +110,14 @@ def _box(options: Namespace) -> Iterator[str]:
     if options.input_shape is not None and prod(options.input_shape) != 2 and not sliced:
         others = "--slice, --through, --around, --fit or --polygon"
         yield f"--box is for inputs of two numbers; use {others}"
+
+
+def _axes(options: Namespace) -> Iterator[str]:
+    names = getattr(options, "features", None) or []
+    for word in options.slice:
+        if isinstance(word, str) and word not in names:
+            known = f", nor a name of --features.{did_you_mean(word, names)}" if names else ""
+            yield f"{word!r} is not the index of a feature, such as 0 or 0,3,5{known}"
 
 
 def _slice(options: Namespace) -> Iterator[str]:

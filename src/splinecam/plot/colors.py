@@ -182,7 +182,9 @@ def color_regions(part: PartitionData, color: Any, options: ColorOptions) -> Col
 def _by_class(part: PartitionData, options: ColorOptions) -> Coloring:
     """The winner's colour, paler where it wins by little; regions are cut at the boundary."""
     cells = class_regions(part, level=options.level)
-    winner, lead, area = map(to_numpy, (cells.cell_class, cells.cell_leads, cells.cell_areas))
+    winner, lead = map(to_numpy, (cells.cell_class, cells.cell_leads))
+    known = options.limits is not None and options.shown is not None
+    area = np.zeros(len(winner)) if known else to_numpy(cells.cell_areas)
     if options.limits is None:
         typical = float(weighted_quantiles(lead, [0.5], area)[0])
     else:

@@ -30,7 +30,7 @@ from splinecam.plot.lines import (
 )
 from splinecam.plot.palette import INK, background, ink_on
 
-_BLOCK = 1 << 21  # crossings and points of the grid held at a time
+_BLOCK = 1 << 19  # crossings and points of the grid held at a time, which fit into a cache
 _HALF = 32  # bits of a cell's number; its mark is above them, and sums of both wrap exactly
 
 
@@ -134,15 +134,18 @@ class Cells:
         x = self.x[edge] + self.run[edge] * np.clip(t, 0, 1, out=t)
         column = _first_at(x, grid.left, grid.step, grid.columns)
         wide = grid.columns + 1
-        place = (row - first) * wide + column
-        sums = np.zeros((last - first) * wide, np.int64)
-        np.add.at(sums, place, self.change[edge])
-        sums = np.cumsum(sums.reshape(-1, wide)[:, :-1], 1)
+        changes = np.zeros((last - first) * wide, np.int64)
+        np.add.at(changes, (row - first) * wide + column, self.change[edge])
+        # Keys change in few places, and the changes of a row add up to 0.
+        place = np.flatnonzero(changes != 0)
+        key = np.concatenate([[0], np.cumsum(changes[place])])
+        length = np.diff(place, prepend=0, append=len(changes))
+        owner = (key & ((1 << _HALF) - 1)) - 1
         # Where rounding exchanges two crossings, a sum may be the key of no cell.
-        owner = sums & ((1 << _HALF) - 1)
-        row, column = np.nonzero(np.take(self.key, owner, mode="clip") != sums)
-        owner -= 1
-        if len(row):
+        bad = np.take(self.key, owner + 1, mode="clip") != key
+        owner = np.repeat(owner, length).reshape(-1, wide)[:, :-1]
+        if bad.any():
+            row, column = np.nonzero(np.repeat(bad, length).reshape(-1, wide)[:, :-1])
             points = np.stack([grid.x()[column], grid.y(first, last)[row]], 1)
             found = self._locator(torch.from_numpy(points).to(self.mesh.uv))
             owner[row, column] = to_numpy(found)
@@ -313,15 +316,15 @@ class CellColors:
         """
         colors = self._lights(scale) if self.slopes is None else None
         for first, last, owner in cells.bands(grid, fine):
+            if colors is not None:
+                points = [owner[i::fine, j::fine] for i in range(fine) for j in range(fine)]
+                yield first // fine, last // fine, _mean_light(colors, points)
+                continue
             total: Any = 0.0
             for i in range(fine):
                 for j in range(fine):
-                    some = owner[i::fine, j::fine]
-                    if colors is not None:
-                        total = total + np.take(colors, some, 0)
-                    else:
-                        x, y = grid.x()[j::fine], grid.y(first, last)[i::fine]
-                        total = total + self._shaded(some, x, y, scale)
+                    x, y = grid.x()[j::fine], grid.y(first, last)[i::fine]
+                    total = total + self._shaded(owner[i::fine, j::fine], x, y, scale)
             yield first // fine, last // fine, total / fine**2
 
     def _lights(self, scale: PlaneImage) -> Singles:
@@ -345,6 +348,25 @@ class CellColors:
         found: Singles = table[np.clip(place * _TABLE, 0, _TABLE - 1).astype(np.int64)]
         found[owner < 0] = 0
         return found
+
+
+def _mean_light(colors: Singles, points: list[Ints]) -> Singles:
+    """The light of pixels (h, w, 4), given the cells of their points, (h, w) each.
+
+    colors: (F + 1, 4) the light of each cell. Most pixels lie in one cell; their light is found by
+    cell.
+    """
+
+    def mean(cells: list[Ints]) -> Singles:
+        total: Any = 0.0
+        for some in cells:
+            total = total + np.take(colors, some, 0)
+        return np.asarray(total / len(cells))
+
+    mixed = np.any([some != points[0] for some in points[1:]], 0)
+    light: Singles = np.take(mean([np.arange(len(colors))] * len(points)), points[0], 0)
+    light[mixed] = mean([some[mixed] for some in points])
+    return light
 
 
 class CellImage(PlaneImage):

@@ -129,7 +129,8 @@ class Content:
         by_class = isinstance(color, str) and color == "class"
         classes = Classes.of(part, options.names, options.level, any_label=not by_class)
         shown = _shown_classes(part, legend, classes)
-        coloring = color_regions(part, color, replace(options, shown=shown))
+        entries = () if shown is None and not legend else shown
+        coloring = color_regions(part, color, replace(options, shown=entries))
         return cls(part, coloring, classes, by_class, options.level, shown)
 
 

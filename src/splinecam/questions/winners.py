@@ -19,7 +19,7 @@ from splinecam.arrangement.envelope import Groups
 from splinecam.arrangement.maxima import refine_maxima
 from splinecam.arrangement.refinement import Refinement
 from splinecam.arrangement.zero_sets import Overlay, overlay
-from splinecam.geometry.subdivision import Mesh
+from splinecam.geometry.subdivision import Mesh, kept
 from splinecam.questions.partition_data import PartitionData
 
 _BLOCK = 1 << 22  # numbers in a block
@@ -56,6 +56,13 @@ class Winners:
     tied: Tensor
     close: Tensor
     settled: Tensor
+
+    def kept(self) -> Winners:
+        """The same in ordinary tensors instead of those of inference mode."""
+        made = self.overlay
+        tensors = (kept(made.z), kept(made.source), kept(made.face))
+        own = (self.error, self.winner, self.tied, self.close, self.settled)
+        return Winners(Overlay(made.mesh.kept(), *tensors, made.ambiguities), *map(kept, own))
 
     def borders(self) -> Borders:
         """All borders between winners, ordered by edge."""
@@ -124,7 +131,8 @@ def find_winners(part: PartitionData, *, smallest: bool, level: float, whole: bo
     faces, settled = None, torch.full_like(part.mesh.offsets[1:], -1)
     if not whole:
         faces = leads.disputed(part.mesh)
-        settled = take(leads.winner, take(part.face_vertices, part.face_offsets[:-1]))
+        first = take(part.mesh.corners, part.mesh.offsets[:-1])
+        settled = take(leads.winner, take(part.mesh.edges.view(-1), first))
         settled[faces] = -1
     made = overlay(part.mesh, scores.z, scores.cut, faces)
     if leads.unclear.shape[0]:

@@ -116,22 +116,24 @@ class _NearestColors:
     """Finds the nearest colour of a table (n, 3) for each pixel; remembers what it has found."""
 
     def __init__(self, table: Ints) -> None:
-        self._table = table
-        self._found = np.full(1 << 24, -1, np.int16)  # by colour, one byte a channel
+        squares = (table**2).sum(1, keepdims=True)
+        self._terms = np.concatenate([-2 * table, squares], 1).T.astype(np.float32)
+        self._found = np.zeros(1 << 24, np.uint16)  # by colour: the place in the table plus 1
 
     def __call__(self, frame: Pixels) -> Pixels:
         """The indices (h, w) for a frame (h, w, 3)."""
-        padded = np.zeros((*frame.shape[:2], 4), np.uint8)
-        padded[:, :, :3] = frame
-        packed = padded.view("<u4")[:, :, 0]
-        found = np.take(self._found, packed)
-        new = np.unique(packed[found < 0])
+        channels = [*np.moveaxis(frame, 2, 0), np.zeros(frame.shape[:2], np.uint8)]
+        packed = np.stack(channels, 2).view("<u4").reshape(-1)
+        start = np.append(0, np.flatnonzero(packed[1:] != packed[:-1]) + 1)  # of equal pixels
+        colors = packed[start]
+        new = np.unique(colors[np.take(self._found, colors) == 0])
         if len(new):
-            colors = new.view(np.uint8).reshape(-1, 4)[:, :3].astype(np.float64)
-            table = self._table.astype(np.float64)  # products of matrices are fast in this type
-            self._found[new] = ((table**2).sum(1) - 2 * colors @ table.T).argmin(1)
-            found = np.take(self._found, packed)
-        return found.astype(np.uint8)
+            factors = new.view(np.uint8).reshape(-1, 4).astype(np.float32)
+            factors[:, 3] = 1
+            # Whole numbers of this size are exact.
+            self._found[new] = (factors @ self._terms).argmin(1) + 1
+        found = (np.take(self._found, colors) - 1).astype(np.uint8)
+        return np.repeat(found, np.diff(start, append=len(packed))).reshape(frame.shape[:2])
 
 
 def _mp4(movie: FrameSequence, path: Path) -> None:
@@ -243,23 +245,23 @@ class FrameRenderer:
         for artist in _content(stage.ax):
             artist.remove()
         self._plot(part, stage.ax, **stage.plain)
+        stage.ax.set_axis_off()  # the background shows ticks
         stage.title.set_text(written(title))
         renderer = stage.canvas.get_renderer()
         pixels = np.asarray(renderer.buffer_rgba())
         pixels[:] = stage.background
         stage.canvas.figure.draw(renderer)
-        return pixels[:, :, :3].copy()
+        return np.stack([pixels[:, :, k] for k in range(3)], 2)  # faster than a copy of all three
 
     @cached_property
     def _stage(self) -> _Stage:
         """Where frames are drawn: what surrounds them is the same in all, and is drawn once."""
         figure, ax = self._blank()
         self._plot(self.first, ax)
-        canvas: Any = FigureCanvasAgg(figure)
-        canvas.draw()  # which finds the place of the picture beside its legend
         for artist in _content(ax):
             artist.set_visible(isinstance(artist, SideLegend))
-        canvas.draw()
+        canvas: Any = FigureCanvasAgg(figure)
+        canvas.draw()  # which finds the place of the picture beside its legend
         background = np.asarray(canvas.buffer_rgba()).copy()
         size = figure.get_figwidth(), figure.get_figheight()
         bare = Figure(figsize=size, dpi=self.dpi, frameon=False)
