@@ -51,11 +51,11 @@ def exports(part: sc.Partition, folder: Path) -> dict[str, Callable[[], object]]
     """The ways to give a partition to other programs, by name."""
     return {
         "shapely": part.to_shapely,
-        "geojson": partial(part.to_geojson, folder / "a.geojson", progress=False),
-        "ply": partial(part.to_ply, folder / "a.ply", output=0, progress=False),
-        "vtp": partial(part.to_vtk, folder / "a.vtp", output=0, progress=False),
-        "vtk": partial(part.to_vtk, folder / "a.vtk", output=0, progress=False),
-        "parquet": partial(part.to_parquet, folder / "a.parquet"),
+        "geojson": partial(part.export, folder / "a.geojson", progress=False),
+        "ply": partial(part.export, folder / "a.ply", output=0, progress=False),
+        "vtp": partial(part.export, folder / "a.vtp", output=0, progress=False),
+        "vtk": partial(part.export, folder / "a.vtk", output=0, progress=False),
+        "parquet": partial(part.export, folder / "a.parquet"),
         "networkx": partial(part.to_networkx, max_regions=None, progress=False),
     }
 

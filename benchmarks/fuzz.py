@@ -49,7 +49,9 @@ TABLE = Table(
     }
 )
 
-Case = tuple[Any, sc.Domain | sc.Path]  # what has a method module(), and where it is partitioned
+Case = tuple[
+    Any, sc.Domain | sc.results.Path
+]  # what has a method module(), and where it is partitioned
 
 
 @st.composite
@@ -120,10 +122,10 @@ class Count:
     seconds: float = 0.0
     failures: list[str] = field(default_factory=list)
 
-    def add(self, net: Any, domain: sc.Domain | sc.Path) -> None:
+    def add(self, net: Any, domain: sc.Domain | sc.results.Path) -> None:
         """Check one network."""
         self.networks += 1
-        check = checked_pieces if isinstance(domain, sc.Path) else checked
+        check = checked_pieces if isinstance(domain, sc.results.Path) else checked
         try:
             regions, reported = check(net.module(), domain)
         except Exception as error:  # each is a finding
@@ -143,7 +145,7 @@ def checked(model: nn.Module, domain: sc.Domain) -> tuple[int, bool]:
     return len(part), bool(part.unresolved)
 
 
-def checked_pieces(model: nn.Module, path: sc.Path) -> tuple[int, bool]:
+def checked_pieces(model: nn.Module, path: sc.results.Path) -> tuple[int, bool]:
     """The same for the pieces of a segment, whose breakpoints must be those of the oracle."""
     part = sc.along(model, path, device="cpu", progress=False)
     part.validate()

@@ -62,7 +62,7 @@ def measure(name: str, repeat: int, device: torch.device) -> dict[str, Any]:
     """All slices: partitioned, judged, and with a witness that the model confirms."""
     model, domains = acas().to(device), slices()
     parts: list[sc.Partition] = []
-    checks: list[sc.PropertyCheck] = []
+    checks: list[sc.results.PropertyCheck] = []
 
     def divide() -> None:
         parts[:] = [sc.partition(model, x, device=device, progress=False) for x in domains]

@@ -61,7 +61,7 @@ def acas() -> nn.Module:
     return model
 
 
-def segments(name: str, count: int, device: torch.device) -> sc.SegmentBatch:
+def segments(name: str, count: int, device: torch.device) -> sc.results.SegmentBatch:
     """Segments that begin at random inputs of ACAS Xu, in random directions."""
     generator = torch.Generator().manual_seed(0)
     low, high = torch.tensor(BOX, dtype=torch.float64)
@@ -79,7 +79,7 @@ def many(name: str, count: int, repeat: int, device: torch.device) -> dict[str, 
     best, cpu = float("inf"), 0.0
     parts = sc.along(model, segments(name, 1000, device), **quiet)  # loads what is needed
     for _ in range(repeat):
-        made: list[sc.SegmentPartitions] = []
+        made: list[sc.results.SegmentPartitions] = []
         began = process_time()
         taken = seconds(lambda: made.append(sc.along(model, given, **quiet)), device)  # noqa: B023
         if taken < best:

@@ -225,8 +225,8 @@ def sum_of_moduli(model: nn.Sequential, part: sc.Partition, x: Tensor) -> float:
     It knows of no cancellation: every error has the worst sign, and every function its largest
     slope. The errors of the tables are those at inputs x, which favours it.
     """
-    assert part.smooth is not None
-    names = iter(layer.name for layer in part.smooth.layers)
+    assert part.smoothing is not None
+    names = iter(layer.name for layer in part.smoothing.layers)
     tables = {layer.name: layer for layer in part.program.layers}
     error = torch.zeros(1, *part.domain.input_shape, dtype=torch.float64)
     with torch.no_grad():
@@ -296,13 +296,13 @@ def measure(
     real = square.outputs(model, share)
     error, bound = true_error(part, square, share, real), float(part.bound.max())
     nearest, bilinear = grid_errors(model, square, len(part.vertices), share, real)
-    assert part.smooth is not None
+    assert part.smoothing is not None
     row = {
         "workload": name,
         "smooth": str(work.smooth),
         "seconds": times.best,
         "regions": len(part),
-        "pieces": sum(layer.pieces for layer in part.smooth.layers),
+        "pieces": sum(layer.pieces for layer in part.smoothing.layers),
         "bound": bound,
         "error": error,
         "ratio": bound / error,
@@ -310,7 +310,7 @@ def measure(
         "nearest": nearest,
         "bilinear": bilinear,
     }
-    if not part.smooth.refined:
+    if not part.smoothing.refined:
         row["moduli"] = sum_of_moduli(model, part, domain.embed(square.plane(share[:_BATCH])))
     return row
 

@@ -155,7 +155,7 @@ def neuron() -> Figure:
     return figure
 
 
-def bends(curves: sc.NeuronCurves) -> np.ndarray:
+def bends(curves: sc.results.NeuronCurves) -> np.ndarray:
     """The points at which curves change their direction, (N, 2)."""
     found = [np.zeros((0, 2))]
     for line in curves.polylines:

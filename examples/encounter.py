@@ -156,7 +156,7 @@ def aircraft(ax: Axes, place: tuple[float, float], heading: float, color: str) -
     ax.add_patch(PathPatch(outline, facecolor=color, edgecolor="white", linewidth=1.2, zorder=6))
 
 
-def draw(ax: Axes, found: sc.PropertyCheck, velocity: tuple[float, float]) -> None:
+def draw(ax: Axes, found: sc.results.PropertyCheck, velocity: tuple[float, float]) -> None:
     """One plane of positions: advisories, regions, the dangerous rectangle, where it fails."""
     part = found.preimage.partition
     classes = part.class_regions()

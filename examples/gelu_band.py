@@ -102,7 +102,7 @@ def draw(parts: list[sc.Partition], model: nn.Module, zooms: list[float]) -> plt
     for part, whole, *details in zip(parts, *axes, strict=True):
         part.plot(ax=whole, legend=False, axes="off")
         share = part.decision_boundary().band.share
-        title = f"outputs within {float(part.smooth.tolerance.max()):g}"
+        title = f"outputs within {float(part.smoothing.tolerance.max()):g}"
         whole.set_title(f"{title}\n{len(part):,} regions, {100 * share:.2g} % undecided")
         for above, ax, zoom in zip([whole, *details], details, zooms, strict=False):
             draw_detail(ax, part, model, torch.stack([center - 1 / zoom, center + 1 / zoom]))

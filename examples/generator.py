@@ -117,7 +117,7 @@ def main(argv: list[str] | None = None) -> None:
         made = generator(grid).view(-1, 1, 8, 8)
     sc.plot.image_grid(made, ax=images, columns=10, limits=(-BRIGHT, BRIGHT))
     images.set_title("what is generated there")
-    part.plot_surface(output=axes.Vh[:3].T, ax=space, view=(30, -50))
+    part.plot.surface(output=axes.Vh[:3].T, ax=space, view=(30, -50))
     space.set_axis_off()
     space.set_title("the surface of images, on three axes")
     options.out.mkdir(parents=True, exist_ok=True)

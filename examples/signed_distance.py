@@ -86,7 +86,7 @@ def picture(part: sc.Partition, corners: Tensor, outline: Tensor, path: Path) ->
     levels.at(0.0).plot(ax=levels_ax, color=INK, linewidth=2.5)
     levels_ax.set_title("exact level sets, 0.05 apart")
     surface_ax = figure.add_subplot(2, 2, 2, projection="3d")
-    part.plot_surface(ax=surface_ax, view=(52, -70), height=0.7, **colors)
+    part.plot.surface(ax=surface_ax, view=(52, -70), height=0.7, **colors)
     surface_ax.set_axis_off()
     surface_ax.set_title("the distance as a surface")
     slope = part.weight[:, 0].norm(dim=1)

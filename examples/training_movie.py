@@ -20,7 +20,7 @@ import splinecam as sc
 from splinecam.cli.demo import two_spirals
 
 
-def title(shot: sc.Snapshot) -> str:
+def title(shot: sc.results.Snapshot) -> str:
     """The title of a frame."""
     numbers = shot.scalars
     regions, right = int(numbers["num_regions"]), numbers["accuracy"]

@@ -120,7 +120,9 @@ def outputs_on_a_grid(model: nn.Module, plane: sc.Domain, count: int) -> Tensor:
     return y.view(count, count, -1)
 
 
-def picture(part: sc.Partition, frozen: sc.Frozen, states: Tensor, count: int) -> plt.Figure:
+def picture(
+    part: sc.Partition, frozen: sc.results.Frozen, states: Tensor, count: int
+) -> plt.Figure:
     """The regions of the frozen model, and its distance from the real one."""
     plane, corners = part.domain, part.domain.corners
     real, held = (outputs_on_a_grid(model, plane, count) for model in (frozen.real, frozen))
@@ -180,7 +182,7 @@ def main(argv: list[str] | None = None) -> None:
     plane = sc.Domain.through(*states, margin=options.margin)
     part = sc.partition(frozen, plane, smooth=options.smooth, names=alphabet, progress=False)
     print(part)
-    print(part.smooth)
+    print(part.smoothing)
     print(frozen.gap(plane))
 
     figure = picture(part, frozen, states, options.grid)

@@ -17,7 +17,7 @@ SMALL = Sizes(regions=150, enough=60)  # which give many tiles
 class Both(NamedTuple):
     """An atlas, and the partition of the same network in memory."""
 
-    atlas: sc.Atlas
+    atlas: sc.results.Atlas
     whole: sc.Partition
 
 

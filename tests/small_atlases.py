@@ -19,7 +19,7 @@ def compute_atlas(
     sizes: Sizes | None = None,
     n_jobs: int | None = None,
     **options: Any,
-) -> sc.Atlas:
+) -> sc.results.Atlas:
     """What ``sc.atlas`` gives, with tiles of these sizes."""
     request = Request.of("atlas", model, options)
     return spreading.compute_atlas(request, domain, folder, n_jobs=n_jobs, sizes=sizes)

@@ -48,7 +48,7 @@ def largest(part: sc.Partition) -> dict[str, float]:
     return {"largest": float(part.areas.max())}
 
 
-def compute(store: str | None) -> sc.Grid:
+def compute(store: str | None) -> sc.results.Grid:
     torch.set_num_threads(1)
     options: Any = {"device": "cpu", "memory": 4e9, "progress": False}
     return sc.grid(networks(), domains(), reduce=largest, store=store, **options)
@@ -93,7 +93,7 @@ def kept(store: Path) -> int:
     return sum(int(stop) - int(start) for start, stop in ranges)
 
 
-def same(a: sc.Grid, b: sc.Grid) -> bool:
+def same(a: sc.results.Grid, b: sc.results.Grid) -> bool:
     """Whether two grids have the same numbers, counts exactly and others to 1e-9."""
     tensors = [{k: torch.from_numpy(v).double() for k, v in x.numbers.items()} for x in (a, b)]
     return (

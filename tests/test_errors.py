@@ -26,7 +26,7 @@ def test_every_error_is_a_splinecam_error():
 
 
 def test_earlier_names_warn_and_work():
-    place = sc.Unresolved((0.0, 0.0), "1", "too close")
+    place = sc.results.Unresolved((0.0, 0.0), "1", "too close")
     with pytest.warns(
         DeprecationWarning, match=r"unresolved\.cut is now unresolved\.layer; .* 0\.4"
     ):

@@ -4,7 +4,7 @@
 >>> from torch import nn
 >>> net = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1))
 >>> part = sc.partition(net, sc.Domain.box(-1, 1), progress=False)
->>> len(part.regions) >= 1
+>>> len(part) >= 1
 True
 """
 
@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from splinecam import nn
+    from splinecam import nn, results
     from splinecam.errors import (
         CaptureError,
         DataError,
@@ -24,90 +24,43 @@ if TYPE_CHECKING:
         ValidationError,
     )
     from splinecam.files.loading import load_model
-    from splinecam.files.properties import Conjunction, OutputCondition, Property, PropertyCase
+    from splinecam.files.properties import Conjunction, OutputCondition, Property
     from splinecam.files.scikit_learn import from_sklearn
     from splinecam.files.vnnlib import read_vnnlib
     from splinecam.geometry.domain import Domain
-    from splinecam.geometry.paths import Path, SegmentBatch
     from splinecam.jobs.difference import difference
-    from splinecam.jobs.partitioning import along, atlas, partition
+    from splinecam.jobs.partitioning import along, partition
     from splinecam.jobs.sweep import sweep
     from splinecam.network.ops import op_table
     from splinecam.network.ops.register import register_op, unregister_op
-    from splinecam.partitions.captured import Captured, capture
-    from splinecam.partitions.frozen import Frozen, Gap, freeze
+    from splinecam.partitions.captured import capture
+    from splinecam.partitions.frozen import freeze
     from splinecam.partitions.partition import Partition, load
     from splinecam.partitions.request import Smooth
-    from splinecam.questions.boundary import Boundary, LevelSet
-    from splinecam.questions.certainty import Band
-    from splinecam.questions.class_regions import ClassRegions
-    from splinecam.questions.comparison import Comparison, Counts, compare
-    from splinecam.questions.difference import Difference, Disagreement
-    from splinecam.questions.neurons import NeuronCurves
-    from splinecam.questions.partition_data import Smoothing, SmoothLayer, Unresolved
-    from splinecam.questions.paths import PathPartition
-    from splinecam.questions.preimage import Preimage
-    from splinecam.questions.property_check import PropertyCheck
-    from splinecam.questions.regions import Region
-    from splinecam.questions.segment_partitions import SegmentPartitions
-    from splinecam.questions.stats import Stats
-    from splinecam.questions.topology import Topology
-    from splinecam.tiles.atlas import Atlas
-    from splinecam.training import Movie, Run, Snapshot, Watch, movie, open_run, watch
-    from splinecam.training.grid import Grid, grid, open_grid
+    from splinecam.questions.comparison import compare
+    from splinecam.tiles.spreading import atlas
+    from splinecam.training import movie, open_run, watch
+    from splinecam.training.grid import grid, open_grid
     from splinecam.viewer.page import to_html
-    from splinecam.viewer.viewer import Selection, Viewer, view
+    from splinecam.viewer.viewer import view
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Atlas",
-    "Band",
-    "Boundary",
     "CaptureError",
-    "Captured",
-    "ClassRegions",
-    "Comparison",
     "Conjunction",
-    "Counts",
     "DataError",
-    "Difference",
-    "Disagreement",
     "Domain",
     "DomainError",
     "FileError",
-    "Frozen",
-    "Gap",
-    "Grid",
-    "LevelSet",
     "LimitError",
-    "Movie",
-    "NeuronCurves",
     "OutputCondition",
     "Partition",
-    "Path",
-    "PathPartition",
-    "Preimage",
     "Property",
-    "PropertyCase",
-    "PropertyCheck",
-    "Region",
-    "Run",
-    "SegmentBatch",
-    "SegmentPartitions",
-    "Selection",
     "Smooth",
-    "SmoothLayer",
-    "Smoothing",
-    "Snapshot",
     "SplineCamError",
-    "Stats",
-    "Topology",
-    "Unresolved",
     "UnsupportedOpError",
     "ValidationError",
-    "Viewer",
-    "Watch",
     "along",
     "atlas",
     "capture",
@@ -126,6 +79,7 @@ __all__ = [
     "partition",
     "read_vnnlib",
     "register_op",
+    "results",
     "sweep",
     "to_html",
     "unregister_op",
@@ -138,90 +92,25 @@ __all__ = [
 _MODULES = {
     "errors": tuple(name for name in __all__ if name.endswith("Error")),
     "files.loading": ("load_model",),
-    "files.properties": (
-        "Conjunction",
-        "OutputCondition",
-        "Property",
-        "PropertyCase",
-    ),
+    "files.properties": ("Conjunction", "OutputCondition", "Property"),
     "files.scikit_learn": ("from_sklearn",),
     "files.vnnlib": ("read_vnnlib",),
     "geometry.domain": ("Domain",),
-    "geometry.paths": (
-        "Path",
-        "SegmentBatch",
-    ),
     "jobs.difference": ("difference",),
-    "jobs.partitioning": ("along", "atlas", "partition"),
+    "jobs.partitioning": ("along", "partition"),
+    "tiles.spreading": ("atlas",),
     "partitions.request": ("Smooth",),
     "jobs.sweep": ("sweep",),
     "network.ops": ("op_table",),
-    "network.ops.register": (
-        "register_op",
-        "unregister_op",
-    ),
-    "partitions.captured": (
-        "Captured",
-        "capture",
-    ),
-    "partitions.frozen": (
-        "Frozen",
-        "Gap",
-        "freeze",
-    ),
-    "partitions.partition": (
-        "Partition",
-        "Region",
-        "Unresolved",
-        "load",
-    ),
-    "questions.boundary": (
-        "Boundary",
-        "LevelSet",
-    ),
-    "questions.certainty": ("Band",),
-    "questions.class_regions": ("ClassRegions",),
-    "questions.comparison": (
-        "Comparison",
-        "Counts",
-        "compare",
-    ),
-    "questions.difference": (
-        "Difference",
-        "Disagreement",
-    ),
-    "questions.neurons": ("NeuronCurves",),
-    "questions.partition_data": (
-        "Smoothing",
-        "SmoothLayer",
-    ),
-    "questions.paths": ("PathPartition",),
-    "questions.preimage": ("Preimage",),
-    "questions.property_check": ("PropertyCheck",),
-    "questions.segment_partitions": ("SegmentPartitions",),
-    "questions.stats": ("Stats",),
-    "questions.topology": ("Topology",),
-    "tiles.atlas": ("Atlas",),
-    "training": (
-        "Movie",
-        "Run",
-        "Snapshot",
-        "Watch",
-        "movie",
-        "open_run",
-        "watch",
-    ),
-    "training.grid": (
-        "Grid",
-        "grid",
-        "open_grid",
-    ),
+    "network.ops.register": ("register_op", "unregister_op"),
+    "partitions.captured": ("capture",),
+    "partitions.frozen": ("freeze",),
+    "partitions.partition": ("Partition", "load"),
+    "questions.comparison": ("compare",),
+    "training": ("movie", "open_run", "watch"),
+    "training.grid": ("grid", "open_grid"),
     "viewer.page": ("to_html",),
-    "viewer.viewer": (
-        "Selection",
-        "Viewer",
-        "view",
-    ),
+    "viewer.viewer": ("view",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 # Modules of the code that was released with the paper; its ``plot`` is a module here, too.

@@ -106,7 +106,7 @@ def acas_property(number: int) -> sc.Property:
         rows = [torch.stack([eye[i] - eye[j] for i, j in each]) for each in UNSAFE[number]]
         condition = sc.OutputCondition.of([(each, [0.0] * len(each)) for each in rows])
     cases = tuple(
-        sc.PropertyCase(torch.tensor(lo, dtype=F64), torch.tensor(hi, dtype=F64), condition)
+        sc.results.PropertyCase(torch.tensor(lo, dtype=F64), torch.tensor(hi, dtype=F64), condition)
         for lo, hi in BOXES[number]
     )
     return sc.Property(cases, (5,), (5,), "2.0", f"property {number}")
@@ -124,7 +124,7 @@ def zoo() -> Iterator[ModuleType]:
     del sys.modules["acas_zoo"]
 
 
-def slices(model: Any, case: sc.PropertyCase, at: Any) -> list[sc.Partition]:
+def slices(model: Any, case: sc.results.PropertyCase, at: Any) -> list[sc.Partition]:
     """The partitions of all slices of a box along two axes and through a point."""
     wide = (case.hi > case.lo).nonzero()[:, 0].tolist()
     return [

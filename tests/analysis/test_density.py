@@ -20,7 +20,7 @@ F64 = torch.float64
 def counted(part: sc.Partition, x: Tensor, radius: float) -> list[int]:
     """Regions that meet the disks, by looking at every region's distance from every point."""
     counts = torch.zeros(len(x), dtype=torch.int64)
-    for region in part.regions:
+    for region in part:
         p = region.vertices
         q = p.roll(-1, 0)
         d, gap = (q - p)[None], x[:, None] - p[None]

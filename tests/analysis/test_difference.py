@@ -61,11 +61,11 @@ def permuted(model: nn.Sequential) -> nn.Sequential:
     return other
 
 
-def difference(a: nn.Module, b: nn.Module, half: float = 2.0) -> sc.Difference:
+def difference(a: nn.Module, b: nn.Module, half: float = 2.0) -> sc.results.Difference:
     return sc.difference(a, b, sc.Domain.box(-half, half), device="cpu", progress=False)
 
 
-def check(diff: sc.Difference) -> None:
+def check(diff: sc.results.Difference) -> None:
     """All four views of the common partition are valid, and have the same regions."""
     for part in (diff.partition, diff.a, diff.b, diff.delta):
         assert part.validate().ok

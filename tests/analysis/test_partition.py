@@ -53,17 +53,17 @@ def test_every_edge_lies_on_the_zero_set_of_its_unit(part: sc.Partition, model: 
 
 
 def test_regions_are_a_sequence_of_views(part: sc.Partition):
-    assert len(part.regions) == len(part)
-    region = part.regions[3]
+    assert len(part) == len(part)
+    region = part[3]
     assert region.vertices.shape == (int(part.num_corners[3]), 2)
     assert region.area == float(part.areas[3])
     assert torch.equal(region.weight, part.weight[3])
     assert torch.equal(region.bias, part.bias[3])
-    assert part.regions[-1].index == len(part) - 1
-    assert [r.index for r in part.regions[2:5]] == [2, 3, 4]
-    assert sum(1 for _ in part.regions) == len(part)
+    assert part[-1].index == len(part) - 1
+    assert [r.index for r in part[2:5]] == [2, 3, 4]
+    assert sum(1 for _ in part) == len(part)
     with pytest.raises(IndexError, match="regions"):
-        part.regions[len(part)]
+        part[len(part)]
 
 
 def test_patterns_differ_between_neighbours_in_the_unit_of_their_edge(part: sc.Partition):
@@ -76,7 +76,7 @@ def test_patterns_differ_between_neighbours_in_the_unit_of_their_edge(part: sc.P
         rows = torch.arange(len(unit))
         pieces = patterns[name]
         assert (pieces[a[mine]][rows, unit] != pieces[b[mine]][rows, unit]).all()
-    one = part.regions[5].pattern
+    one = part[5].pattern
     assert {name: p.tolist() for name, p in one.items()} == {
         name: p[5].tolist() for name, p in patterns.items()
     }
@@ -85,7 +85,7 @@ def test_patterns_differ_between_neighbours_in_the_unit_of_their_edge(part: sc.P
 
 
 def test_neighbours_are_mutual(part: sc.Partition):
-    for region in part.regions[:20]:
+    for region in part[:20]:
         assert len(region.neighbours) > 0
         for other in region.neighbours:
             assert region.index in part.neighbours(other).tolist()
@@ -95,10 +95,10 @@ def test_jacobian_in_input_space(model: nn.Module):
     images = torch.randn(3, 2, 5)
     net = nn.Sequential(nn.Flatten(), nn.Linear(10, 8), nn.ReLU(), nn.Linear(8, 2))
     part = sc.partition(net, sc.Domain.through(*images), progress=False)
-    jacobian = part.regions[0].jacobian()
+    jacobian = part[0].jacobian()
     assert jacobian.shape == (2, 2, 5)
     projected = jacobian.reshape(2, -1) @ part.domain.basis.T
-    assert torch.allclose(projected, part.regions[0].weight, atol=1e-12)
+    assert torch.allclose(projected, part[0].weight, atol=1e-12)
 
 
 # -- locate -----------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def test_jacobian_in_input_space(model: nn.Module):
 def brute_force(part: sc.Partition, uv: Tensor) -> Tensor:
     found = torch.full((len(uv),), -1)
     for i in range(len(part)):
-        p = part.regions[i].vertices
+        p = part[i].vertices
         side = p.roll(-1, 0) - p
         gap = uv[:, None] - p
         cross = side[:, 0] * gap[..., 1] - side[:, 1] * gap[..., 0]
@@ -175,8 +175,8 @@ def test_merged_keeps_regions_apart_that_differ(part: sc.Partition):
 def test_reprs(part: sc.Partition):
     assert repr(part).startswith(f"Partition({len(part):,} regions, ")
     assert "3 outputs, 2 layers, on cpu" in repr(part)
-    assert repr(part.regions[0]).startswith("Region(0: ")
-    assert part.regions is part
+    assert repr(part[0]).startswith("Region(0: ")
+    assert part is part
 
 
 @pytest.mark.parametrize(
@@ -283,16 +283,16 @@ def test_wrong_arguments_are_named(model: nn.Module):
 
 def test_regions_are_found_by_any_whole_number(part: sc.Partition):
     last = len(part) - 1
-    assert part.regions[torch.tensor(-1)].index == last
+    assert part[torch.tensor(-1)].index == last
     assert torch.equal(part.neighbours(-1), part.neighbours(last))
     assert part.jacobian([]).shape == (0, 3, 2)
     assert part.jacobian(3).shape == (1, 3, 2)
     assert torch.equal(part.patterns(-1)["1"], part.patterns([last])["1"])
-    for ask in (part.neighbours, part.jacobian, part.patterns, part.regions.__getitem__):
+    for ask in (part.neighbours, part.jacobian, part.patterns, part.__getitem__):
         with pytest.raises(IndexError, match=r"\d regions"):
             ask(len(part))
     with pytest.raises(TypeError):
-        part.regions[1.5]
+        part[1.5]
 
 
 def test_inference_mode_is_no_obstacle(model: nn.Module):

@@ -21,7 +21,8 @@ def property_of(boxes: list[Any], *conditions: sc.OutputCondition) -> sc.Propert
     bounds = [[torch.tensor(side, dtype=F64) for side in box] for box in boxes]
     each = conditions * len(boxes) if len(conditions) == 1 else conditions
     cases = tuple(
-        sc.PropertyCase(lo, hi, condition) for (lo, hi), condition in zip(bounds, each, strict=True)
+        sc.results.PropertyCase(lo, hi, condition)
+        for (lo, hi), condition in zip(bounds, each, strict=True)
     )
     n = int(conditions[0].A.shape[1])
     return sc.Property(cases, tuple(bounds[0][0].shape), (n,), "2.0", "test")

@@ -28,8 +28,8 @@ def other() -> sc.Partition:
 def test_a_partition_is_a_sequence_of_its_regions(part: sc.Partition, other: sc.Partition) -> None:
     regions = list(part)
     assert [region.index for region in regions] == list(range(len(part)))
-    assert all(isinstance(region, sc.Region) for region in regions)
-    assert part[0] == regions[0] == part.regions[0]
+    assert all(isinstance(region, sc.results.Region) for region in regions)
+    assert part[0] == regions[0] == part[0]
     assert part[-1] == regions[-1]
     assert part[2:8:2] == regions[2:8:2]
     assert part[np.int64(3)] == part[torch.tensor(3)] == regions[3]
@@ -40,7 +40,7 @@ def test_a_partition_is_a_sequence_of_its_regions(part: sc.Partition, other: sc.
 
 def test_regions_are_in_their_own_partition(part: sc.Partition, other: sc.Partition) -> None:
     assert part[3] in part
-    assert part[3] in part.regions
+    assert part[3] in part
     assert other[3] not in part
     assert 3 not in part
     assert part.index(part[7]) == 7

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 import splinecam as sc
 from bounded import bounded
 from splinecam._util.arrays import owners_of
+from splinecam.partitions.exports import to_geojson, to_parquet
 from splinecam.partitions.partition import Partition
 from splinecam.questions.certainty import Band
 
@@ -151,16 +152,16 @@ def test_exact_partitions_leave_nothing_undecided() -> None:
 
 def test_a_partition_says_what_was_replaced_and_how_near_it_is() -> None:
     part = bounded()
-    assert part.smooth is not None
-    assert torch.equal(part.region_bounds, part.smooth.region_bounds)
+    assert part.smoothing is not None
+    assert torch.equal(part.region_bounds, part.smoothing.region_bounds)
     assert torch.equal(part.bound, part.region_bounds.amax(0))
-    assert part.smooth.layers[0].pieces_per_unit == 2
-    assert "2 layers replaced: relu, 2 pieces per unit on average" in repr(part.smooth)
+    assert part.smoothing.layers[0].pieces_per_unit == 2
+    assert "2 layers replaced: relu, 2 pieces per unit on average" in repr(part.smoothing)
 
 
 def test_an_exact_partition_is_at_no_distance_from_its_model() -> None:
     part = sc.partition(nn.Linear(2, 3), sc.Domain.box(-1, 1), progress=False)
-    assert part.smooth is None
+    assert part.smoothing is None
     assert part.region_bounds.shape == (1, 3)
     assert not part.region_bounds.any()
     assert not part.bound.any()
@@ -210,7 +211,7 @@ def test_a_check_is_unresolved_where_the_bounds_leave_it_open() -> None:
     part = bounded(0, 1, 0.05)
     top = float(part.values.max())
 
-    def above(limit: float) -> sc.PropertyCheck:
+    def above(limit: float) -> sc.results.PropertyCheck:
         return part.check([([[-1.0]], [-limit])])
 
     assert above(top + 0.06).status == "holds"
@@ -241,9 +242,9 @@ def test_the_record_travels_with_the_partition(tmp_path: Path) -> None:
     part.save(tmp_path / "part.npz")
     again = sc.load(tmp_path / "part.npz")
     assert torch.equal(again.region_bounds, part.region_bounds)
-    assert torch.equal(again.smooth.tolerance, part.smooth.tolerance)
-    assert again.smooth.layers == part.smooth.layers
-    assert repr(again.smooth) == repr(part.smooth)
+    assert torch.equal(again.smoothing.tolerance, part.smoothing.tolerance)
+    assert again.smoothing.layers == part.smoothing.layers
+    assert repr(again.smoothing) == repr(part.smoothing)
     assert again.class_regions().undecided == part.class_regions().undecided
     other = pickle.loads(pickle.dumps(part))
     assert torch.equal(other.region_bounds, part.region_bounds)
@@ -266,8 +267,8 @@ def test_statistics_tables_and_words_name_the_bounds() -> None:
     assert "bound" not in sc.partition(part.model, part.domain, progress=False).stats()
     rows = part.table()
     assert (rows["bound_1"] == part.region_bounds[:, 1].numpy()).all()
-    assert part.smooth.within in repr(part)
-    assert part.smooth.within in part._repr_html_()
+    assert part.smoothing.within in repr(part)
+    assert part.smoothing.within in part._repr_html_()
     assert "within a band of area" in repr(part.decision_boundary())
     assert "undecided" in repr(part.class_regions())
     assert "undecided" in part.class_regions()._repr_html_()
@@ -297,10 +298,10 @@ def test_everything_else_is_that_of_the_piecewise_linear_network(tmp_path: Path)
     exact = sc.partition(part.model, part.domain, progress=False)
     assert len(part.merged()) == len(exact.merged())
     assert part.counts() == exact.counts()
-    part.to_parquet(tmp_path / "part.parquet")
-    part.to_geojson(tmp_path / "part.geojson", columns="all")
+    to_parquet(part, tmp_path / "part.parquet")
+    to_geojson(part, tmp_path / "part.geojson", columns="all")
     part.to_html(tmp_path / "part.html")
-    assert part.plot_layers() is not None
+    assert part.plot.layers() is not None
     assert torch.equal(part.patterns()["1"], exact.patterns()["1"])
     with pytest.raises(sc.SplineCamError, match="not about its layers"):
         part.at_layer(1)

@@ -141,7 +141,7 @@ def test_shapes_of_regular_polygons(sides: int):
 
 
 def polygons(part: sc.Partition) -> list[list[tuple[float, float]]]:
-    return [[tuple(p) for p in region.vertices.tolist()] for region in part.regions]
+    return [[tuple(p) for p in region.vertices.tolist()] for region in part]
 
 
 @pytest.mark.parametrize("name", ["flat", "deep"])
@@ -499,7 +499,7 @@ def test_table_without_pandas(
 ):
     monkeypatch.setitem(sys.modules, "pandas", None)
     optional._say_that_tables_are_dicts.cache_clear()
-    deep.plot_histograms()  # needs no DataFrame, and says nothing
+    deep.plot.histograms()  # needs no DataFrame, and says nothing
     assert not caplog.messages
     rows = deep.table(full=True)
     deep.table()

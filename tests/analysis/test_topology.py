@@ -24,7 +24,7 @@ def cut(model: nn.Module, half: float = 2.0, **options) -> sc.Partition:
     return sc.partition(model, domain, device="cpu", progress=False, **options)
 
 
-def cells_of(part: sc.Partition) -> tuple[list[list[int]], list[int], sc.ClassRegions]:
+def cells_of(part: sc.Partition) -> tuple[list[list[int]], list[int], sc.results.ClassRegions]:
     """The vertices of the convex cells of all classes, their classes, and the class regions."""
     found = part.class_regions()
     mesh = found.winners.overlay.mesh

@@ -210,7 +210,7 @@ def test_two_linear_layers_before_one_relu_are_one() -> None:
     first, second = dense(normal(20, 2), normal(20, seed=1)), dense(normal(units, 20, seed=2))
     model = nn.Sequential(first, second, nn.ReLU(), dense([[1.0] * units])).eval()
     part = assert_exact(model)
-    assert len(part.regions) <= 1 + units + math.comb(units, 2)
+    assert len(part) <= 1 + units + math.comb(units, 2)
 
 
 # ------------------------------------------------------------------------ domains and their edges
@@ -248,7 +248,7 @@ def test_scaled_domain(scale: float, bias: float) -> None:
     second = (normal(6, 6, seed=2), normal(6, seed=3) * bias * scale)
     part = assert_exact(net(first, second), Domain.box(-scale, scale))
     unscaled = ((first[0], first[1] / scale), (second[0], second[1] / scale))
-    assert len(part.regions) == len(assert_exact(net(*unscaled)).regions)
+    assert len(part) == len(assert_exact(net(*unscaled)).regions)
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1e9])
@@ -392,7 +392,7 @@ def test_unit_that_nearly_cancels(gap: float) -> None:
     exact = exact_partition(model, BOX)
     assert len(exact) == 2
     # Rounding of 4 + v moves the line where the two cancel by so much.
-    assert part.unresolved or len(part.regions) == 2
+    assert part.unresolved or len(part) == 2
     if not part.unresolved:
         assert_same_cells(part, exact, atol=max(ATOL, 2.0**-48 / gap))
 

@@ -28,7 +28,7 @@ def computed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Both]:
 
 
 @pytest.fixture(scope="module")
-def atlas(computed: Callable[..., Both]) -> sc.Atlas:
+def atlas(computed: Callable[..., Both]) -> sc.results.Atlas:
     return computed(network).atlas
 
 

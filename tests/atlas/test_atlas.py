@@ -42,7 +42,9 @@ def rows(parts: list[sc.Partition]) -> torch.Tensor:
     return found[torch.argsort(found[:, 0] + 0.3 * found[:, 1])]
 
 
-def test_an_atlas_has_the_regions_of_the_partition(atlas: sc.Atlas, whole: sc.Partition) -> None:
+def test_an_atlas_has_the_regions_of_the_partition(
+    atlas: sc.results.Atlas, whole: sc.Partition
+) -> None:
     assert atlas.num_tiles > 4
     assert len(atlas) == len(whole)
     assert atlas.num_vertices == whole.mesh.num_vertices
@@ -57,7 +59,7 @@ def test_an_atlas_has_the_regions_of_the_partition(atlas: sc.Atlas, whole: sc.Pa
     assert float(atlas.areas.sum()) == pytest.approx(36)
 
 
-def test_seams_are_bit_for_bit_the_same_in_both_tiles(atlas: sc.Atlas) -> None:
+def test_seams_are_bit_for_bit_the_same_in_both_tiles(atlas: sc.results.Atlas) -> None:
     vertices, edges = [], []
     for k, tile in enumerate(atlas.tiles()):
         local, shared = atlas.shared_vertices(k)
@@ -76,7 +78,7 @@ def test_seams_are_bit_for_bit_the_same_in_both_tiles(atlas: sc.Atlas) -> None:
 
 
 def test_an_atlas_is_opened_without_its_model(
-    atlas: sc.Atlas, model: nn.Module, whole: sc.Partition
+    atlas: sc.results.Atlas, model: nn.Module, whole: sc.Partition
 ) -> None:
     again = sc.load(atlas.folder)
     assert (len(again), again.num_tiles, again.layers) == (
@@ -94,7 +96,7 @@ def test_an_atlas_is_opened_without_its_model(
     assert again.find(len(again) - 1) == (again.num_tiles - 1, len(again.tile(-1)) - 1)
 
 
-def test_an_atlas_is_validated_tile_by_tile(atlas: sc.Atlas, model: nn.Module) -> None:
+def test_an_atlas_is_validated_tile_by_tile(atlas: sc.results.Atlas, model: nn.Module) -> None:
     report = atlas.validate()
     assert report.ok
     assert report.regions == len(atlas)
@@ -109,11 +111,11 @@ def test_an_atlas_is_validated_tile_by_tile(atlas: sc.Atlas, model: nn.Module) -
 
 
 def test_the_table_of_an_atlas_is_written_tile_by_tile(
-    atlas: sc.Atlas, whole: sc.Partition, tmp_path: Path
+    atlas: sc.results.Atlas, whole: sc.Partition, tmp_path: Path
 ) -> None:
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
-    atlas.to_parquet(tmp_path / "a.parquet")
+    atlas.export(tmp_path / "a.parquet")
     rows = pandas.read_parquet(tmp_path / "a.parquet")
     assert rows["region"].tolist() == list(range(len(atlas)))
     assert rows["area"].sum() == pytest.approx(36)
@@ -122,7 +124,7 @@ def test_the_table_of_an_atlas_is_written_tile_by_tile(
     assert tables.index.tolist() == list(range(len(atlas)))
     assert tables["class"].tolist() == rows["class"].tolist()
     with pytest.raises(ValueError, match="piece"):
-        atlas.to_parquet(tmp_path / "b.parquet", columns=["piece"])
+        atlas.export(tmp_path / "b.parquet", columns=["piece"])
 
 
 def test_a_network_with_few_regions_is_one_tile(tmp_path: Path) -> None:
@@ -195,7 +197,7 @@ def test_a_computation_that_was_stopped_continues(
     ]
 
 
-def test_an_atlas_of_something_else_is_refused(atlas: sc.Atlas, tmp_path: Path) -> None:
+def test_an_atlas_of_something_else_is_refused(atlas: sc.results.Atlas, tmp_path: Path) -> None:
     for other, domain, what in (
         (network(1), DOMAIN, "other weights"),
         (network(), sc.Domain.box(-2, 2), "another domain"),

@@ -37,7 +37,7 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2))
 
 
-def make(folder: Path) -> sc.Atlas:
+def make(folder: Path) -> sc.results.Atlas:
     return compute_atlas(network(), DOMAIN, folder, sizes=SMALL, progress=False)
 
 
@@ -49,14 +49,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def everything(atlas: sc.Atlas) -> list[Any]:
+def everything(atlas: sc.results.Atlas) -> list[Any]:
     """What one sees of an atlas before it is computed with, and all of its arrays."""
     seen: list[Any] = [len(atlas), atlas.num_vertices, atlas.num_edges, repr(atlas.unresolved)]
     seen += [atlas.domain.corners.tolist(), atlas.boxes.tolist()]
     return seen + [arrays(atlas, number) for number in range(atlas.num_tiles)]
 
 
-def arrays(atlas: sc.Atlas, number: int = 1) -> list[Any]:
+def arrays(atlas: sc.results.Atlas, number: int = 1) -> list[Any]:
     """All arrays of a tile, by default of the one that is damaged."""
     tile = atlas.tile(number)
     seen = [getattr(tile.mesh, name) for name in Mesh.__dataclass_fields__]
@@ -64,7 +64,7 @@ def arrays(atlas: sc.Atlas, number: int = 1) -> list[Any]:
     return [tensor.tolist() for tensor in seen]
 
 
-CALLS: dict[str, Callable[[sc.Atlas], Any]] = {
+CALLS: dict[str, Callable[[sc.results.Atlas], Any]] = {
     "everything": everything,
     "stats": lambda atlas: dict(atlas.stats()),
     "boundary": lambda atlas: atlas.decision_boundary().ends.tolist(),

@@ -22,7 +22,7 @@ WINDOW = (-0.5, -0.25, 1.0, 0.5)
 
 
 @pytest.fixture(scope="module")
-def atlas(computed: Callable[..., Both]) -> sc.Atlas:
+def atlas(computed: Callable[..., Both]) -> sc.results.Atlas:
     return computed(network, DOMAIN).atlas
 
 
@@ -44,7 +44,7 @@ def pixels(ax: Any) -> Any:
     [{"boundary": True}, {"color": "output", "output": 1, "axes": "ticks"}, {"color": "vertices"}],
 )
 def test_tiles_make_the_picture_of_the_partition(
-    options: dict[str, Any], atlas: sc.Atlas, whole: sc.Partition
+    options: dict[str, Any], atlas: sc.results.Atlas, whole: sc.Partition
 ) -> None:
     expected = pixels(whole.plot(**options))
     for few in (0, len(atlas)):
@@ -53,7 +53,7 @@ def test_tiles_make_the_picture_of_the_partition(
         assert (np.abs(found - expected).max(2) > 8).mean() < 1e-4
 
 
-def test_a_window_is_drawn_alone(atlas: sc.Atlas) -> None:
+def test_a_window_is_drawn_alone(atlas: sc.results.Atlas) -> None:
     numbers = atlas.areas.sqrt()
     pictures = [
         pixels(atlas.plot(window=WINDOW, color=numbers, few=few, points=[[0.0, 0.0]]))
@@ -66,7 +66,7 @@ def test_a_window_is_drawn_alone(atlas: sc.Atlas) -> None:
         atlas.plot(window=(1, 0, 0, 1))
 
 
-def test_what_tiles_cannot_show_is_refused(atlas: sc.Atlas) -> None:
+def test_what_tiles_cannot_show_is_refused(atlas: sc.results.Atlas) -> None:
     with pytest.raises(sc.SplineCamError, match="merged"):
         atlas.plot(color="merged", few=0)
     with pytest.raises(TypeError, match="by layer"):
@@ -76,7 +76,7 @@ def test_what_tiles_cannot_show_is_refused(atlas: sc.Atlas) -> None:
     plt.close("all")
 
 
-def test_lines_are_those_of_the_first_layers(atlas: sc.Atlas, whole: sc.Partition) -> None:
+def test_lines_are_those_of_the_first_layers(atlas: sc.results.Atlas, whole: sc.Partition) -> None:
     counts = torch.bincount(whole.edge_layer[whole.edge_layer >= 0])
     for most, layers in ((int(counts.sum()), 2), (int(counts[0]), 1), (0, 0)):
         layer, ends = few_edges(Shown.of(atlas, None), most)
@@ -86,7 +86,9 @@ def test_lines_are_those_of_the_first_layers(atlas: sc.Atlas, whole: sc.Partitio
         assert float(total) == pytest.approx(float((edges[:, 1] - edges[:, 0]).norm(dim=1).sum()))
 
 
-def test_a_window_has_the_regions_that_meet_it(atlas: sc.Atlas, whole: sc.Partition) -> None:
+def test_a_window_has_the_regions_that_meet_it(
+    atlas: sc.results.Atlas, whole: sc.Partition
+) -> None:
     found = atlas.window(WINDOW)
     box = shapely.box(*WINDOW)
     meets = shapely.intersects(whole.to_shapely(), box)
@@ -95,7 +97,7 @@ def test_a_window_has_the_regions_that_meet_it(atlas: sc.Atlas, whole: sc.Partit
     assert found.stats()["NR"] == len(found)
 
 
-def test_a_tiny_window_is_found_to_the_last_digits(atlas: sc.Atlas) -> None:
+def test_a_tiny_window_is_found_to_the_last_digits(atlas: sc.results.Atlas) -> None:
     corner = atlas[7].vertices.mean(0)
     u, v = corner.tolist()
     found = atlas.window((u - 1e-12, v - 1e-12, u + 1e-12, v + 1e-12))
@@ -105,14 +107,14 @@ def test_a_tiny_window_is_found_to_the_last_digits(atlas: sc.Atlas) -> None:
     assert len(atlas.window((edge[0] - 1e-9, edge[1] - 1e-9, edge[0] + 1e-9, edge[1] + 1e-9))) <= 2
 
 
-def test_the_middle_window_has_at_most_so_many_regions(atlas: sc.Atlas) -> None:
+def test_the_middle_window_has_at_most_so_many_regions(atlas: sc.results.Atlas) -> None:
     for most in (20, 100):
         count = len(atlas.window(middle_window(atlas, most)))
         assert most / 4 < count <= most
     assert len(atlas.window(middle_window(atlas, len(atlas)))) == len(atlas)
 
 
-def test_an_atlas_is_viewed(atlas: sc.Atlas) -> None:
+def test_an_atlas_is_viewed(atlas: sc.results.Atlas) -> None:
     options: dict[str, Any] = {"browser": False, "block": False}
     viewer = atlas.view(**options)
     assert len(viewer.session.panes[0].partition(0)) == len(atlas)
@@ -122,7 +124,7 @@ def test_an_atlas_is_viewed(atlas: sc.Atlas) -> None:
     viewer.close()
 
 
-def test_an_atlas_without_its_model_is_viewed_in_windows(atlas: sc.Atlas) -> None:
+def test_an_atlas_without_its_model_is_viewed_in_windows(atlas: sc.results.Atlas) -> None:
     again = sc.load(atlas.folder)
     viewer = again.view(max_regions=100, browser=False, block=False)
     assert 25 < len(viewer.session.panes[0].partition(0)) <= 100

@@ -67,7 +67,7 @@ def test_an_input_on_a_seam_is_in_the_deepest_region(both: Both) -> None:
     assert torch.allclose(mine, torch.stack(others), atol=1e-12)
 
 
-def _depth(region: sc.Region, point: torch.Tensor) -> torch.Tensor:
+def _depth(region: sc.results.Region, point: torch.Tensor) -> torch.Tensor:
     corners = region.vertices
     side = corners.roll(-1, 0) - corners
     gap = point - corners

@@ -39,7 +39,7 @@ def _threads() -> Iterator[None]:
         yield
 
 
-def same_regions(atlas: sc.Atlas, whole: sc.Partition) -> None:
+def same_regions(atlas: sc.results.Atlas, whole: sc.Partition) -> None:
     assert (len(atlas), atlas.num_edges) == (len(whole), whole.mesh.num_edges)
     assert atlas.num_vertices == whole.mesh.num_vertices
     areas = torch.sort(atlas.areas).values

@@ -686,11 +686,13 @@ def test_when_the_boundary_of_one_output_is_drawn(
 ) -> None:
     asked: list[float] = []
 
-    def noted(part: sc.Partition, *, level: float = 0.0, **options: Any) -> sc.Boundary:
+    def noted(part: sc.Partition, *, level: float = 0.0, **options: Any) -> sc.results.Boundary:
         asked.append(level)
         return part.decision_boundary(level=level, **options)
 
-    def found(part: sc.Partition, winners: Any, n: int, kind: Any, level: float) -> sc.Boundary:
+    def found(
+        part: sc.Partition, winners: Any, n: int, kind: Any, level: float
+    ) -> sc.results.Boundary:
         return noted(part, level=level)  # from the classes that are coloured
 
     for module in ("regions", "surface_items"):
@@ -783,8 +785,8 @@ def test_smooth_functions_are_replaced_within_a_bound(run: Run) -> None:
     share = ("--refine", "boundary", "--undecided", "0.05")
     assert run(*words, "--smooth", "5%", *share, "--quiet", "--out", "out")[0] == 0
     part = sc.load("out/partition.npz")
-    assert part.smooth is not None
-    assert part.smooth.refined
+    assert part.smoothing is not None
+    assert part.smoothing.refined
 
 
 # -- check and ops --------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import splinecam as sc
 from export_cases import partition_of
 from splinecam.cli import main
+from splinecam.partitions.exports import to_geojson, to_ply, to_vtk
 
 
 @pytest.fixture
@@ -37,10 +39,10 @@ def test_every_kind_of_file(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     assert out.startswith(f"{len(part):,} regions in a.geojson, ")
     assert err == ""
     polygons = (folder / "a.geojson").read_bytes()
-    assert polygons == (folder / "a.json").read_bytes() == content(part.to_geojson)
-    assert (folder / "a.ply").read_bytes() == content(part.to_ply, output=1)
-    assert (folder / "new/a.vtp").read_bytes() == content(part.to_vtk, output=1)
-    part.to_vtk("b.vtk", output=1)
+    assert polygons == (folder / "a.json").read_bytes() == content(partial(to_geojson, part))
+    assert (folder / "a.ply").read_bytes() == content(partial(to_ply, part), output=1)
+    assert (folder / "new/a.vtp").read_bytes() == content(partial(to_vtk, part), output=1)
+    to_vtk(part, "b.vtk", output=1)
     assert (folder / "a.VTK").read_bytes() == (folder / "b.vtk").read_bytes()
     table = pytest.importorskip("pyarrow.parquet").read_table("a.parquet")
     assert table["area"].to_pylist() == part.areas.tolist()
@@ -52,7 +54,7 @@ def test_columns_and_space(folder: Path) -> None:
     (first, *_) = json.loads((folder / "a.geojson").read_text())["features"]
     assert [*first["properties"]] == ["region", "output_2", "area"]
     part = sc.load("saved.npz")
-    expected = content(part.to_ply, space="input", columns=["output_2", "area"])
+    expected = content(partial(to_ply, part), space="input", columns=["output_2", "area"])
     assert (folder / "a.ply").read_bytes() == expected
 
 

@@ -24,7 +24,7 @@ from strategies import ImageNet, Net, dense, examples, image_nets, maxima_nets, 
 CLOSE = 1e-11  # of positions from 0 to 1 that may count as one
 
 
-def along(model: nn.Module, *points: object, **options: object) -> sc.PathPartition:
+def along(model: nn.Module, *points: object, **options: object) -> sc.results.PathPartition:
     path = sc.Domain.path(torch.stack([torch.as_tensor(x, dtype=torch.float64) for x in points]))
     return sc.along(model, path, device="cpu", progress=False, **options)
 
@@ -300,7 +300,7 @@ def test_wrong_segments_are_refused() -> None:
         along(mlp(2, 50, 1), [-5.0, 0.0], [5.0, 0.0], max_regions=3)
 
 
-def batch(count: int, dim: int, seed: int = 0) -> sc.SegmentBatch:
+def batch(count: int, dim: int, seed: int = 0) -> sc.results.SegmentBatch:
     generator = torch.Generator().manual_seed(seed)
     ends = torch.randn(2, count, dim, dtype=torch.float64, generator=generator)
     return sc.Domain.segments(*ends)
@@ -381,7 +381,7 @@ def test_a_lost_piece_is_an_error_of_integrated_gradients() -> None:
     offsets = parts.offsets - torch.tensor([0, 0, 1, 1])
     breaks = parts.pieces.breaks
     breaks = replace(breaks, offsets=offsets, t=breaks.t[kept], values=breaks.values[kept])
-    damaged = sc.SegmentPartitions(segments, replace(parts.pieces, breaks=breaks))
+    damaged = sc.results.SegmentPartitions(segments, replace(parts.pieces, breaks=breaks))
     with pytest.raises(sc.ValidationError, match="segment 1"):
         damaged.integrated_gradients(output=0)
     with pytest.raises(sc.ValidationError, match="segment 0"):

@@ -25,7 +25,7 @@ OPTIONS: dict[str, Any] = {"progress": False}
 
 
 @pytest.fixture(scope="module")
-def found() -> sc.Grid:
+def found() -> sc.results.Grid:
     return sc.grid(networks(), FEW, **OPTIONS)
 
 
@@ -33,7 +33,7 @@ def states() -> dict[int, dict[str, torch.Tensor]]:
     return {epoch: model.state_dict() for epoch, model in networks().items()}
 
 
-def test_the_numbers_are_those_of_stats(found: sc.Grid) -> None:
+def test_the_numbers_are_those_of_stats(found: sc.results.Grid) -> None:
     assert found.checkpoints == (0, 5, 10)
     assert found.statistics == BATCHED
     for epoch, model in networks().items():
@@ -47,7 +47,7 @@ def test_the_numbers_are_those_of_stats(found: sc.Grid) -> None:
                     assert number == pytest.approx(stats[name], rel=1e-9), name
 
 
-def test_checkpoints_may_be_given_in_many_ways(tmp_path: Path, found: sc.Grid) -> None:
+def test_checkpoints_may_be_given_in_many_ways(tmp_path: Path, found: sc.results.Grid) -> None:
     model = network(7)
     before = copy.deepcopy(model.state_dict())
     for epoch, state in states().items():
@@ -100,7 +100,7 @@ def test_wrong_arguments_are_named(tmp_path: Path) -> None:
         sc.grid(model, some, statistics="NRR")
 
 
-def test_tables_have_a_row_per_domain_and_per_group(found: sc.Grid) -> None:
+def test_tables_have_a_row_per_domain_and_per_group(found: sc.results.Grid) -> None:
     table, summary = found.table(), found.summary()
     assert list(table.columns) == ["checkpoint", "group", "domain", *BATCHED]
     assert len(table) == 18
@@ -112,13 +112,13 @@ def test_tables_have_a_row_per_domain_and_per_group(found: sc.Grid) -> None:
     assert found.to_latex("NR").count(r" $\pm$ ") == 6
 
 
-def test_tables_without_pandas(found: sc.Grid, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_without_pandas(found: sc.results.Grid, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     assert found.table()["domain"][:4] == [0, 1, 2, 0]
     assert len(found.summary()["NR_std"]) == 6
 
 
-def test_a_grid_is_drawn_over_epochs(found: sc.Grid) -> None:
+def test_a_grid_is_drawn_over_epochs(found: sc.results.Grid) -> None:
     figure = found.plot(["NR", "ARV", "ARE"], band="points")
     assert figure.axes[0].get_ylabel() == "regions (NR)"
     assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == [
@@ -132,7 +132,7 @@ def test_a_grid_is_drawn_over_epochs(found: sc.Grid) -> None:
         found.plot("area")
 
 
-def test_a_store_is_continued_and_opened(tmp_path: Path, found: sc.Grid) -> None:
+def test_a_store_is_continued_and_opened(tmp_path: Path, found: sc.results.Grid) -> None:
     some = {epoch: model for epoch, model in networks().items() if epoch}
     sc.grid(some, FEW, store=tmp_path / "run", **OPTIONS)
     files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.npz")}
@@ -175,7 +175,7 @@ def test_two_processes_share_a_grid(tmp_path: Path) -> None:
     assert store_cases.same(opened, store_cases.compute(None))
 
 
-def test_workers_measure_and_this_process_writes(tmp_path: Path, found: sc.Grid) -> None:
+def test_workers_measure_and_this_process_writes(tmp_path: Path, found: sc.results.Grid) -> None:
     pytest.importorskip("joblib")
     for store in (None, tmp_path / "run"):
         again = sc.grid(networks(), FEW, n_jobs=2, store=store, **OPTIONS)
@@ -183,7 +183,7 @@ def test_workers_measure_and_this_process_writes(tmp_path: Path, found: sc.Grid)
     assert store_cases.same(sc.open_grid(tmp_path / "run"), found)
 
 
-def test_the_checkpoints_of_a_watched_run(tmp_path: Path, found: sc.Grid) -> None:
+def test_the_checkpoints_of_a_watched_run(tmp_path: Path, found: sc.results.Grid) -> None:
     model = network()
     options: Any = {"every": 5, "store": tmp_path / "a", "weights": True}
     watch = sc.watch(model, FEW["train"][0], **options)

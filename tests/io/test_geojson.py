@@ -15,6 +15,7 @@ from torch import nn
 import splinecam as sc
 from export_cases import CASES, found, mlp, partition_of
 from splinecam.partitions import exports as geojson
+from splinecam.partitions.exports import to_geojson
 
 
 @pytest.fixture(params=CASES)
@@ -24,7 +25,7 @@ def part(request: pytest.FixtureRequest) -> sc.Partition:
 
 def written(part: sc.Partition, **options: Any) -> dict[str, Any]:
     file = io.BytesIO()
-    part.to_geojson(file, **options)
+    to_geojson(part, file, **options)
     content: dict[str, Any] = json.loads(file.getvalue(), parse_constant=pytest.fail)
     return content
 
@@ -55,7 +56,7 @@ def test_properties_are_the_columns(part: sc.Partition) -> None:
 def test_shapely_reads_the_same_polygons(part: sc.Partition) -> None:
     shapely = pytest.importorskip("shapely")
     file = io.BytesIO()
-    part.to_geojson(file)
+    to_geojson(part, file)
     collection = shapely.from_geojson(file.getvalue())
     assert shapely.equals_exact(shapely.get_parts(collection), part.to_shapely(), 0).all()
 
@@ -95,12 +96,12 @@ def test_chosen_columns_in_their_order() -> None:
     assert [*first["properties"]] == ["region", "output_0", "vertices"]
     assert [*written(part, columns=[])["features"][0]["properties"]] == ["region"]
     with pytest.raises(ValueError, match="no column 'colour'; the columns are class, area, layer"):
-        part.to_geojson(io.BytesIO(), columns=["colour"])
+        to_geojson(part, io.BytesIO(), columns=["colour"])
     with pytest.raises(ValueError, match="no column 'output_1'"):
-        part.to_geojson(io.BytesIO(), columns=["output_1"])
+        to_geojson(part, io.BytesIO(), columns=["output_1"])
     for wrong in ("area", [3]):
         with pytest.raises(TypeError, match="columns must be a list of names"):
-            part.to_geojson(io.BytesIO(), columns=wrong)  # type: ignore[arg-type]
+            to_geojson(part, io.BytesIO(), columns=wrong)  # type: ignore[arg-type]
 
 
 def test_numbers_that_are_not_finite_are_null(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,10 +128,10 @@ def test_extreme_numbers_come_back() -> None:
 def test_blocks_fit_together(monkeypatch: pytest.MonkeyPatch) -> None:
     part = partition_of("classifier")
     whole = io.BytesIO()
-    part.to_geojson(whole, columns="all")
+    to_geojson(part, whole, columns="all")
     monkeypatch.setattr(geojson, "_BLOCK", 7)
     blocks = io.BytesIO()
-    part.to_geojson(blocks, columns="all")
+    to_geojson(part, blocks, columns="all")
     assert blocks.getvalue() == whole.getvalue()
 
 
@@ -138,7 +139,7 @@ def test_the_file_appears_when_it_is_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     part, path = partition_of("classifier"), tmp_path / "regions.geojson"
-    part.to_geojson(path)
+    to_geojson(part, path)
     before = path.read_bytes()
 
     def stop(*args: Any) -> None:
@@ -146,11 +147,11 @@ def test_the_file_appears_when_it_is_complete(
 
     monkeypatch.setattr(geojson, "_features", stop)
     with pytest.raises(KeyboardInterrupt):
-        part.to_geojson(path, columns=[])
+        to_geojson(part, path, columns=[])
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == ["regions.geojson"]
     with pytest.raises(sc.FileError, match="There is no folder"):
-        part.to_geojson(tmp_path / "nowhere" / "a.geojson")
+        to_geojson(part, tmp_path / "nowhere" / "a.geojson")
 
 
 def test_progress_counts_vertices_and_regions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +173,7 @@ def test_progress_counts_vertices_and_regions(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(geojson, "progress_bar", lambda total, unit, wanted: Bar(total))
     monkeypatch.setattr(geojson, "_BLOCK", 10)
     part = partition_of("one output")
-    part.to_geojson(io.BytesIO())
+    to_geojson(part, io.BytesIO())
     assert sum(count for count, _ in steps) == len(part) + len(part.vertices) == steps[0][1]
 
 

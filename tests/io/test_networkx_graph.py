@@ -15,6 +15,7 @@ import torch
 
 import splinecam as sc
 from export_cases import CASES, mlp, partition_of
+from splinecam.partitions.exports import to_geojson, to_ply, to_vtk
 
 
 @pytest.fixture(params=CASES)
@@ -176,8 +177,8 @@ def test_what_is_on_a_gpu_is_exported_as_from_the_cpu() -> None:
     contents = []
     for part in (there, here):
         files = io.BytesIO(), io.BytesIO(), io.BytesIO()
-        part.to_geojson(files[0], columns=["class", "layer"])
-        part.to_ply(files[1], output=0, columns=["class", "layer"])
-        part.to_vtk(files[2], output=0, columns=["class", "layer"])
+        to_geojson(part, files[0], columns=["class", "layer"])
+        to_ply(part, files[1], output=0, columns=["class", "layer"])
+        to_vtk(part, files[2], output=0, columns=["class", "layer"])
         contents.append([file.getvalue() for file in files])
     assert contents[0] == contents[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import splinecam as sc
 from export_cases import CASES, partition_of
+from splinecam.partitions.exports import to_geojson, to_parquet, to_ply
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -23,7 +25,7 @@ def part(request: pytest.FixtureRequest) -> sc.Partition:
 
 
 def test_pyarrow_reads_the_table(part: sc.Partition, tmp_path: Path) -> None:
-    part.to_parquet(tmp_path / "regions.parquet")
+    to_parquet(part, tmp_path / "regions.parquet")
     found = parquet.read_table(tmp_path / "regions.parquet")
     rows = part.table()
     assert {*found.column_names} - {"region", "layer", "piece", "class_name"} == {*rows}
@@ -38,7 +40,7 @@ def test_pyarrow_reads_the_table(part: sc.Partition, tmp_path: Path) -> None:
 def test_pandas_reads_names_as_categories() -> None:
     part = partition_of("classifier")
     file = io.BytesIO()
-    part.to_parquet(file, columns=["area", "class"])
+    to_parquet(part, file, columns=["area", "class"])
     found = pandas.read_parquet(file)
     assert found.columns.tolist() == ["region", "area", "class", "class_name"]
     assert found["class_name"].dtype == "category"
@@ -57,14 +59,14 @@ def test_the_table_itself_goes_there_and_back(part: sc.Partition, tmp_path: Path
 def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(sc.SplineCamError, match=r"pip install 'splinecam\[parquet\]'"):
-        partition_of("one region").to_parquet(tmp_path / "a.parquet")
+        to_parquet(partition_of("one region"), tmp_path / "a.parquet")
     assert not [*tmp_path.iterdir()]
 
 
 def test_without_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     file = io.BytesIO()
-    partition_of("one region").to_parquet(file)
+    to_parquet(partition_of("one region"), file)
     assert parquet.read_table(file).num_rows == 1
 
 
@@ -73,6 +75,6 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
     if not full.exists():
         pytest.skip("a system without /dev/full")
     part = partition_of("classifier")
-    for write in (part.to_parquet, part.to_geojson, part.to_ply):
+    for write in (partial(to_parquet, part), partial(to_geojson, part), partial(to_ply, part)):
         with pytest.raises(sc.FileError, match="the disk is full"):
             write(full)

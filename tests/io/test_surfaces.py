@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import splinecam as sc
 from export_cases import CASES, partition_of
 from splinecam.partitions import exports as ply
 from splinecam.partitions import exports as vtk
-from splinecam.partitions.exports import surface_of
+from splinecam.partitions.exports import surface_of, to_ply, to_vtk
 
 FORMATS = ("vtp", "vtk")
 
@@ -34,7 +35,7 @@ def offsets_of(lists: list[NDArray[Any]]) -> list[int]:
 def ply_of(part: sc.Partition, **options: Any) -> Any:
     plyfile = pytest.importorskip("plyfile")
     file = io.BytesIO()
-    part.to_ply(file, **options)
+    to_ply(part, file, **options)
     file.seek(0)
     content = plyfile.PlyData.read(file)
     assert file.read() == b"", "nothing is left behind the last record"
@@ -65,7 +66,7 @@ def test_plyfile_reads_all_back(part: sc.Partition) -> None:
 def test_vtk_reads_ply_too(tmp_path: Path) -> None:
     readers = pytest.importorskip("vtkmodules.vtkIOPLY")
     part = partition_of("classifier")
-    part.to_ply(tmp_path / "regions.ply", output=0)
+    to_ply(part, tmp_path / "regions.ply", output=0)
     reader = readers.vtkPLYReader()
     reader.SetFileName(str(tmp_path / "regions.ply"))
     reader.Update()
@@ -84,9 +85,9 @@ def test_regions_with_more_corners_than_a_byte_counts() -> None:
 def test_blocks_of_ply_fit_together(monkeypatch: pytest.MonkeyPatch) -> None:
     part = partition_of("classifier")
     whole, blocks = io.BytesIO(), io.BytesIO()
-    part.to_ply(whole, columns="all")
+    to_ply(part, whole, columns="all")
     monkeypatch.setattr(ply, "_BLOCK", 7)
-    part.to_ply(blocks, columns="all")
+    to_ply(part, blocks, columns="all")
     assert blocks.getvalue() == whole.getvalue()
 
 
@@ -105,7 +106,7 @@ def vtk_of(part: sc.Partition, path: Path, **options: Any) -> Any:
     else:
         reader = pytest.importorskip("vtkmodules.vtkIOLegacy").vtkPolyDataReader()
         reader.ReadAllFieldsOn()
-    part.to_vtk(path, **options)
+    to_vtk(part, path, **options)
     reader.SetFileName(str(path))
     reader.Update()
     assert reader.GetErrorCode() == 0
@@ -165,17 +166,17 @@ def test_large_arrays_are_written_in_steps(
     suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     part = partition_of("classifier")
-    part.to_vtk(tmp_path / f"a.{suffix}")
+    to_vtk(part, tmp_path / f"a.{suffix}")
     monkeypatch.setattr(vtk, "_MOST_BYTES", 100)
-    part.to_vtk(tmp_path / f"b.{suffix}")
+    to_vtk(part, tmp_path / f"b.{suffix}")
     a, b = ((tmp_path / f"{name}.{suffix}").read_bytes() for name in "ab")
     assert a == b
 
 
 def test_other_suffixes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(sc.FileError, match=r"ends in neither \.vtp nor \.vtk"):
-        partition_of("classifier").to_vtk(tmp_path / "regions.vtu")
-    partition_of("classifier").to_vtk(tmp_path / "REGIONS.VTP")
+        to_vtk(partition_of("classifier"), tmp_path / "regions.vtu")
+    to_vtk(partition_of("classifier"), tmp_path / "REGIONS.VTP")
     assert [path.name for path in tmp_path.iterdir()] == ["REGIONS.VTP"]
 
 
@@ -247,5 +248,5 @@ def test_an_error_leaves_nothing(
     monkeypatch.setattr(ply, "_records", stop)
     monkeypatch.setattr(vtk, "_written", stop)
     with pytest.raises(KeyboardInterrupt):
-        (part.to_ply if name.endswith("ply") else part.to_vtk)(tmp_path / name)
+        (partial(to_ply, part) if name.endswith("ply") else partial(to_vtk, part))(tmp_path / name)
     assert not [*tmp_path.iterdir()]

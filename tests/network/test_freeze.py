@@ -136,7 +136,7 @@ MODELS = {
 
 
 @cache
-def frozen_model(name: str) -> tuple[nn.Module, Tensor, sc.Frozen]:
+def frozen_model(name: str) -> tuple[nn.Module, Tensor, sc.results.Frozen]:
     """A model, an input, and the model frozen there, which must leave the model as it was."""
     model = MODELS[name][0]().eval()
     before = copy.deepcopy(model.state_dict())

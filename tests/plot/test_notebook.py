@@ -43,22 +43,22 @@ import matplotlib.pyplot as plt
 FIGURES = {
     "part.plot()": 1,
     "part.plot().figure": 1,
-    "part.plot_layers()": 1,
-    "part.plot_histograms()": 1,
-    "part.plot_surface(output=0)": 1,
-    "part.plot_surface(output=0).figure": 1,
+    "part.plot.layers()": 1,
+    "part.plot.histograms()": 1,
+    "part.plot.surface(output=0)": 1,
+    "part.plot.surface(output=0).figure": 1,
     "part.decision_boundary().plot()": 1,
     "part.decision_boundary().plot().figure": 1,
     "images.decision_boundary().plot_samples(4)": 1,
     "sc.plot.image_grid(torch.rand(4, 8, 8))": 1,
-    "figure = part.plot_layers()": 1,
+    "figure = part.plot.layers()": 1,
     "figure": 1,  # once more, in a later cell
-    "part.plot_layers()\nNone": 1,
-    "display(part.plot_layers())": 1,
-    "part.plot_layers()\nsc.plot.image_grid(torch.rand(4, 8, 8))": 2,
+    "part.plot.layers()\nNone": 1,
+    "display(part.plot.layers())": 1,
+    "part.plot.layers()\nsc.plot.image_grid(torch.rand(4, 8, 8))": 2,
     "figure, ax = plt.subplots()\nsc.plot.image_grid(torch.rand(4, 8, 8), ax=ax)": 1,
-    "figure, axes = plt.subplots(2, 2)\npart.plot_histograms(axes=axes)": 1,
-    "plt.plot([1, 2])\npart.plot_histograms()": 2,
+    "figure, axes = plt.subplots(2, 2)\npart.plot.histograms(axes=axes)": 1,
+    "plt.plot([1, 2])\npart.plot.histograms()": 2,
 }
 # Cells that show HTML with or without a picture in it, and no figure.
 CARDS = {

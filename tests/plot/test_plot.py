@@ -548,7 +548,7 @@ def test_wrong_options_of_plot_are_rejected(
     with pytest.raises(sc.SplineCamError, match='choose "class"'):
         plot(part, color="blurple")
     with pytest.raises(sc.SplineCamError, match="give \\(F,\\)"):
-        plot(part, color=torch.zeros(len(part.regions) + 1))
+        plot(part, color=torch.zeros(len(part) + 1))
     with pytest.raises(ValueError, match="from 0 to 1"):
         plot(part, color=torch.full((len(part), 3), 255))
     with pytest.raises(ValueError, match="colour map"):

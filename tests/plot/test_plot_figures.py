@@ -58,7 +58,7 @@ def test_maxima_and_knots_are_counted_layer_by_layer() -> None:
 
 def test_panels_have_the_lines_of_their_layers() -> None:
     part = cut_up(network(1, depth=3))
-    figure = part.plot_layers()
+    figure = part.plot.layers()
     assert len(figure.axes) == 4
     for layer, ax in enumerate(figure.axes[:-1]):
         earlier, latest, rim, curve = drawn_lines(ax)
@@ -79,21 +79,21 @@ def test_panels_have_the_lines_of_their_layers() -> None:
 
 def test_chosen_layers_and_units() -> None:
     part = cut_up(network(1, depth=3))
-    figure = part.plot_layers(layers=["3", 0], unit=[2, None], whole=False)
+    figure = part.plot.layers(layers=["3", 0], unit=[2, None], whole=False)
     second, first = figure.axes
     assert "unit 2" in second.get_title()
     assert len(drawn_lines(second)) == 4
     assert "unit" not in first.get_title()
     assert len(drawn_lines(first)) == 2
-    by_layer = part.plot_layers(unit={"1": 4}, columns=2, color="slope", size=2.0)
+    by_layer = part.plot.layers(unit={"1": 4}, columns=2, color="slope", size=2.0)
     assert ["unit" in ax.get_title() for ax in by_layer.axes] == [True, False, False, False]
 
 
 def test_large_partitions_show_the_lines_that_units_drew(monkeypatch: pytest.MonkeyPatch) -> None:
     part = cut_up(network(1, depth=2))
-    exact = drawn_lines(part.plot_layers(unit=[1, 1]).axes[1])[3]
+    exact = drawn_lines(part.plot.layers(unit=[1, 1]).axes[1])[3]
     monkeypatch.setattr(layers, "_MANY", 0)
-    own = drawn_lines(part.plot_layers(unit=[1, 1]).axes[1])[3]
+    own = drawn_lines(part.plot.layers(unit=[1, 1]).axes[1])[3]
 
     def length(ends: np.ndarray) -> float:
         return float(np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1).sum())
@@ -105,7 +105,7 @@ def test_units_that_do_not_switch_are_named_so() -> None:
     model = network(1)
     with torch.no_grad():
         model[2].weight[7], model[2].bias[7] = 0.0, 1.0
-    first, second, whole = cut_up(model).plot_layers(unit=[0, 7]).axes
+    first, second, whole = cut_up(model).plot.layers(unit=[0, 7]).axes
     assert second.get_title().endswith("unit 7 switches nowhere")
     assert first.get_title().endswith("regions, unit 0")
     assert whole.get_title().startswith("all layers\n")
@@ -115,7 +115,7 @@ def test_units_that_do_not_switch_are_named_so() -> None:
 @pytest.mark.parametrize("options", [{}, {"axes": "ticks", "legend": True}])
 def test_panels_fill_their_figure(size: tuple[int, int], options: dict[str, Any]) -> None:
     part = sc.partition(network(3), sc.Domain.box((0, 0), size), progress=False)
-    figure = part.plot_layers(unit=[None, 1], **options)
+    figure = part.plot.layers(unit=[None, 1], **options)
     ink = pixels(figure).min(2) < 0.5
     inch = figure.dpi
     (top, bottom), (left, right) = (np.flatnonzero(ink.any(k))[[0, -1]] for k in (1, 0))
@@ -140,7 +140,7 @@ def test_wrong_options_of_plot_layers_are_rejected() -> None:
         ({"layers": [], "whole": False}, ValueError),
     ]:
         with pytest.raises(error):
-            part.plot_layers(**options)
+            part.plot.layers(**options)
 
 
 # -- histograms ----------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def heights(ax: Any) -> list[np.ndarray]:
 
 
 def test_bars_count_the_regions(part: sc.Partition) -> None:
-    figure = part.plot_histograms()
+    figure = part.plot.histograms()
     assert [ax.get_xlabel() for ax in figure.axes][:3] == ["area", "eccentricity", "vertices"]
     for ax in figure.axes:
         (bars,) = heights(ax)
@@ -172,8 +172,8 @@ def test_several_partitions_are_compared_by_shares(part: sc.Partition) -> None:
     assert [bars.sum() for bars in heights(ax)] == pytest.approx([100, 100])
     names = [text.get_text().split(":")[0] for text in ax.get_legend().get_texts()]
     assert names == ["a", "b"]
-    again = part.plot_histograms(columns="area", label="a")
-    other.plot_histograms(columns="area", label="b", axes=again.axes)
+    again = part.plot.histograms(columns="area", label="a")
+    other.plot.histograms(columns="area", label="b", axes=again.axes)
     first, second = (p for p in again.axes[0].patches if not p.get_fill())
     assert first.get_edgecolor() != second.get_edgecolor()
     assert first.get_linestyle() != second.get_linestyle()
@@ -195,21 +195,21 @@ def test_zeros_on_a_logarithmic_axis_are_noted() -> None:
     part = cut_up(model, side=1.0)
     slope = part.table()["slope_frobenius"]
     dead = int((slope <= 2**-52 * slope.max()).sum())
-    ax = part.plot_histograms(columns=["slope_frobenius"]).axes[0]
+    ax = part.plot.histograms(columns=["slope_frobenius"]).axes[0]
     assert dead > 0
     assert ax.get_xscale() == "log"
     assert heights(ax)[0].sum() + dead == len(part)
     assert ax.texts[0].get_text() == f"at 0: {dead}"
-    linear = part.plot_histograms(columns=["slope_frobenius"], log=False).axes[0]
+    linear = part.plot.histograms(columns=["slope_frobenius"], log=False).axes[0]
     assert heights(linear)[0].sum() == len(part)
 
 
 def test_columns_of_all_kinds(single: sc.Partition) -> None:
     columns = ["class", "output_0", "slope_spectral_full", "perimeter", "centroid_u"]
-    figure = single.plot_histograms(columns=columns, bins=7)
+    figure = single.plot.histograms(columns=columns, bins=7)
     assert [bars.sum() for ax in figure.axes for bars in heights(ax)] == [len(single)] * 5
     assert figure.axes[0].get_title(loc="right") == ""
-    lonely = cut_up(nn.Linear(2, 1)).plot_histograms(log=True)
+    lonely = cut_up(nn.Linear(2, 1)).plot.histograms(log=True)
     assert [heights(ax)[0].sum() for ax in lonely.axes] == [1] * 4
 
 
@@ -231,7 +231,7 @@ def test_wrong_options_of_plot_histograms_are_rejected(single: sc.Partition) -> 
         ({"axes": plt.figure().add_subplot()}, ValueError, "1 axes were given, but 4"),
     ]:
         with pytest.raises(error, match=what):
-            single.plot_histograms(**options)
+            single.plot.histograms(**options)
     with pytest.raises(ValueError, match="one partition"):
         sc.plot.plot_histograms({})
 
@@ -383,10 +383,10 @@ def brightness(color: Any) -> float:
 def figures(part: sc.Partition, pictures: sc.Partition) -> dict[str, Any]:
     grid = plt.figure().add_subplot(1, 2, 1, projection="3d")
     return {
-        "surface": part.plot_surface(output=0, colorbar=True).figure,
-        "given": part.plot_surface(output=0, ax=grid, color="class", colorbar=True).figure,
-        "layers": part.plot_layers(),
-        "histograms": part.plot_histograms(),
+        "surface": part.plot.surface(output=0, colorbar=True).figure,
+        "given": part.plot.surface(output=0, ax=grid, color="class", colorbar=True).figure,
+        "layers": part.plot.layers(),
+        "histograms": part.plot.histograms(),
         "several": sc.plot.plot_histograms([part, part]),
         "samples": pictures.decision_boundary().plot_samples(4),
     }
@@ -418,16 +418,16 @@ def test_dark_backgrounds(part: sc.Partition, pictures: sc.Partition) -> None:
 
 
 def test_settings_of_grids_and_letters(part: sc.Partition, pictures: sc.Partition) -> None:
-    plain = pixels(part.plot_layers())
+    plain = pixels(part.plot.layers())
     with plt.rc_context({"axes.grid": True, "grid.color": "red", "axes.facecolor": "#eeeeff"}):
-        assert np.array_equal(pixels(part.plot_layers()), plain)
-        for ax in part.plot_histograms().axes:
+        assert np.array_equal(pixels(part.plot.layers()), plain)
+        for ax in part.plot.histograms().axes:
             assert ax.get_axisbelow() is True
     letters = {"text.color": "green", "axes.labelcolor": "blue", "xtick.labelcolor": "red"}
     with plt.rc_context(letters):
-        ax = part.plot_surface(output=0)
-        layers = part.plot_layers()
-        bars = part.plot_histograms(columns="area").axes[0]
+        ax = part.plot.surface(output=0)
+        layers = part.plot.layers()
+        bars = part.plot.histograms(columns="area").axes[0]
     assert ax.zaxis.label.get_color() == "blue"
     assert {label.get_color() for label in ax.xaxis.get_ticklabels()} == {"red"}
     assert {panel.title.get_color() for panel in layers.axes} == {"green"}
@@ -443,14 +443,14 @@ def test_settings_of_grids_and_letters(part: sc.Partition, pictures: sc.Partitio
 def test_figures_of_a_partition_without_its_model(part: sc.Partition, tmp_path: Path) -> None:
     part.save(tmp_path / "part.npz")
     loaded = sc.load(tmp_path / "part.npz")
-    ax = loaded.plot_surface(output=0, color="slope")
-    points = scene_of(part.plot_surface(output=0, color="slope")).items.points
+    ax = loaded.plot.surface(output=0, color="slope")
+    points = scene_of(part.plot.surface(output=0, color="slope")).items.points
     assert np.allclose(scene_of(ax).items.points, points)
-    panels = loaded.plot_layers()
+    panels = loaded.plot.layers()
     assert [len(drawn_lines(panel)) for panel in panels.axes[:-1]] == [2, 2]
-    assert heights(loaded.plot_histograms().axes[0])[0].sum() == len(part)
+    assert heights(loaded.plot.histograms().axes[0])[0].sum() == len(part)
     with pytest.raises(sc.SplineCamError, match="model"):
-        loaded.plot_layers(unit=[0, 0])
+        loaded.plot.layers(unit=[0, 0])
 
 
 def test_a_grid_on_axes_of_ones_own() -> None:

@@ -98,11 +98,11 @@ def test_neighbours_leave_no_pixel_between_them_and_cover_none_twice() -> None:
 
 
 def test_facets_are_where_the_maps_place_the_regions(part: sc.Partition) -> None:
-    items = scene_of(part.plot_surface(output=(2, 0, 1))).items
+    items = scene_of(part.plot.surface(output=(2, 0, 1))).items
     V, F, E = len(part.vertices), len(part), len(part.edges)
     assert np.array_equal(items.points[:V], part.values[:, [2, 0, 1]])
     assert len(items.corners) == F + E
-    ax = part.plot_surface(output=(2, 0, 1), boundary=True, edges=False)
+    ax = part.plot.surface(output=(2, 0, 1), boundary=True, edges=False)
     assert (ax.get_xlabel(), ax.get_zlabel()) == ("output 2", "output 1")
     items = scene_of(ax).items
     assert len(items.corners) == F + len(part.decision_boundary())
@@ -114,27 +114,27 @@ def test_facets_are_where_the_maps_place_the_regions(part: sc.Partition) -> None
 def test_outputs_are_projected_by_a_matrix(part: sc.Partition) -> None:
     matrix = torch.tensor([[1.0, 0, 1], [0, 2, 0], [1, 0, -1]])
     for given in (matrix, matrix.numpy()):
-        items = scene_of(part.plot_surface(output=given)).items
+        items = scene_of(part.plot.surface(output=given)).items
         assert np.allclose(items.points[: len(part.vertices)], part.values @ matrix.double())
 
 
 def test_all_axes_have_one_scale(part: sc.Partition) -> None:
-    ax = part.plot_surface(output=(0, 1, 2))
+    ax = part.plot.surface(output=(0, 1, 2))
     extent = np.ptp([ax.get_xlim(), ax.get_ylim(), ax.get_zlim()], axis=1)
     assert np.allclose(ax._box_aspect / ax._box_aspect[0], extent / extent[0])
 
 
 def test_colours_are_those_of_the_regions(part: sc.Partition) -> None:
-    faces = scene_of(part.plot_surface(output=(0, 1, 2), seed=3)).items.face[: len(part)]
+    faces = scene_of(part.plot.surface(output=(0, 1, 2), seed=3)).items.face[: len(part)]
     flat = color_regions(part, "random", ColorOptions(seed=3))
     share = faces[:, :3] / flat.fill.colors[:, :3]
     assert np.allclose(share, share[:, :1])
     assert 0.5 <= share.min() < share.max() <= 1
-    part.plot_surface(output=(0, 1, 2), color="class", colorbar=True)
+    part.plot.surface(output=(0, 1, 2), color="class", colorbar=True)
 
 
 def test_the_facet_that_is_seen_is_in_front(part: sc.Partition) -> None:
-    ax = part.plot_surface(output=(0, 1, 2), edges=False)
+    ax = part.plot.surface(output=(0, 1, 2), edges=False)
     shown, items = pixels(ax.figure), scene_of(ax).items
     x, y, depth = proj3d.proj_transform(*items.points.T, ax.M)
     place = ax.transData.transform(np.stack([x, y], 1))
@@ -156,17 +156,17 @@ def test_flat_images_and_small_ones_are_drawn() -> None:
     with torch.no_grad():
         model[2].weight[1:] = 0
     part = sc.partition(model, sc.Domain.box(-1, 1), progress=False)
-    assert pixels(part.plot_surface(output=(0, 1, 2)).figure).min() < 0.9
+    assert pixels(part.plot.surface(output=(0, 1, 2)).figure).min() < 0.9
     with torch.no_grad():
         model[2].weight[:] = 0
     point = sc.partition(model, sc.Domain.box(-1, 1), progress=False)
-    assert pixels(point.plot_surface(output=(0, 1, 2)).figure).min() < 0.9
+    assert pixels(point.plot.surface(output=(0, 1, 2)).figure).min() < 0.9
 
 
 def test_images_on_axes_of_ones_own_and_in_vector_output(part: sc.Partition) -> None:
     ax = plt.figure().add_subplot(projection="3d")
     ax.view_init(20, 20)
-    assert part.plot_surface(output=(0, 1, 2), ax=ax) is ax
+    assert part.plot.surface(output=(0, 1, 2), ax=ax) is ax
     assert (ax.elev, ax.azim) == (20, 20)
     before = pixels(ax.figure)
     ax.view_init(20, 100)
@@ -178,13 +178,13 @@ def test_images_on_axes_of_ones_own_and_in_vector_output(part: sc.Partition) -> 
 
 def test_wrong_outputs_of_an_image_are_rejected(part: sc.Partition) -> None:
     with pytest.raises(sc.SplineCamError, match=r"three of them such as \(0, 1, 2\)"):
-        part.plot_surface(output=(0, 1))
+        part.plot.surface(output=(0, 1))
     with pytest.raises(sc.SplineCamError, match=r"a matrix \(3, 3\)"):
-        part.plot_surface(output=torch.eye(4)[:, :3])
+        part.plot.surface(output=torch.eye(4)[:, :3])
     with pytest.raises(IndexError, match="output 7"):
-        part.plot_surface(output=(0, 1, 7))
+        part.plot.surface(output=(0, 1, 7))
     with pytest.raises(sc.SplineCamError, match="graph of one output"):
-        part.plot_surface(output=(0, 1, 2), plane=True)
+        part.plot.surface(output=(0, 1, 2), plane=True)
 
 
 # -- slices -----------------------------------------------------------------------------------

@@ -31,13 +31,13 @@ def single() -> sc.Partition:
 @pytest.mark.parametrize("color", ["output", "slope", "random", "numbers"])
 def test_facets_are_the_regions_at_their_heights(part: sc.Partition, color: str) -> None:
     given = part.areas if color == "numbers" else color
-    ax = part.plot_surface(output=0, color=given)
+    ax = part.plot.surface(output=0, color=given)
     items = scene_of(ax).items
     V, F, E = len(part.vertices), len(part), len(part.edges)
     assert np.array_equal(items.points[:V, :2], part.vertices)
     assert np.array_equal(items.points[:V, 2], part.values[:, 0])
     assert len(items.corners) == F + E + len(part.decision_boundary())
-    for region in part.regions:
+    for region in part:
         drawn = items.points[items.corners[region.index]]
         assert np.array_equal(np.unique(drawn[:, :2], axis=0), np.unique(region.vertices, axis=0))
     assert pixels(ax.figure).min() < 0.9
@@ -46,7 +46,7 @@ def test_facets_are_the_regions_at_their_heights(part: sc.Partition, color: str)
 def test_facets_of_classes_and_the_boundary_lie_on_the_graph(part: sc.Partition) -> None:
     k = part.values.shape[1] - 1
     for color in ("class", "output"):
-        items = scene_of(part.plot_surface(output=k, color=color)).items
+        items = scene_of(part.plot.surface(output=k, color=color)).items
         z = part.model(torch.tensor(items.points[:, :2]))
         assert np.allclose(items.points[:, 2], z[:, k].detach(), atol=1e-12)
         line = items.points[items.corners[items.rank == 2][:, :2]].reshape(-1, 3)
@@ -61,7 +61,7 @@ def test_facets_of_classes_and_the_boundary_lie_on_the_graph(part: sc.Partition)
 def test_whatever_hides_another_is_drawn_later(
     single: sc.Partition, kind: str, view: tuple[float, float]
 ) -> None:
-    ax = single.plot_surface(view=view)
+    ax = single.plot.surface(view=view)
     ax.set_proj_type(kind)
     eye = scene.eye_of(np.asarray(ax.get_proj()))
     turn = scene.painters_order(scene_of(ax).pairs, eye)
@@ -88,7 +88,7 @@ def test_contradictions_do_not_stop_the_painter() -> None:
 def test_the_plane_is_between_what_is_above_and_below(single: sc.Partition) -> None:
     level = float(single.values.median())
     for view in [(30, -60), (-30, -60)]:
-        ax = single.plot_surface(plane=True, level=level, view=view, color="slope")
+        ax = single.plot.surface(plane=True, level=level, view=view, color="slope")
         drawn = scene_of(ax)
         items, order = drawn.items, drawn.items.order(drawn.pairs, ax.get_proj(), level)
         heights = items.points[items.corners, 2] - level
@@ -109,7 +109,7 @@ def test_labels_are_inside_the_figure(colorbar: bool, size: tuple[int, int]) -> 
         model.weight *= 1000
     part = sc.partition(model, sc.Domain.box((0, 0), size), progress=False)
     for view in [None, (60, 10), (5, 130)]:
-        ax = part.plot_surface(output=0, view=view, colorbar=colorbar)
+        ax = part.plot.surface(output=0, view=view, colorbar=colorbar)
         ax.figure.canvas.draw()
         inner = ax.figure.bbox.padded(1)
         boxes = [axis.get_tightbbox() for axis in (ax.xaxis, ax.yaxis, ax.zaxis)]
@@ -122,7 +122,7 @@ def test_labels_are_inside_the_figure(colorbar: bool, size: tuple[int, int]) -> 
 def test_every_facet_is_seen_from_above(single: sc.Partition) -> None:
     from mpl_toolkits.mplot3d import proj3d
 
-    ax = single.plot_surface(view=(90, -90), edges=False, boundary=False, color="random")
+    ax = single.plot.surface(view=(90, -90), edges=False, boundary=False, color="random")
     figure, items = ax.figure, scene_of(ax).items
     figure.set_dpi(300)
     shown = pixels(figure)
@@ -140,7 +140,7 @@ def test_the_plane_shows_no_seams() -> None:
     with torch.no_grad():
         model.weight.zero_()
     flat = sc.partition(model, sc.Domain.box(-1, 1), progress=False)
-    ax = flat.plot_surface(plane=True, level=2.0, view=(90, -90), edges=False, boundary=False)
+    ax = flat.plot.surface(plane=True, level=2.0, view=(90, -90), edges=False, boundary=False)
     shown = pixels(ax.figure)
     high, wide = shown.shape[:2]
     inside = shown[high // 3 : 2 * high // 3, wide // 3 : 2 * wide // 3]
@@ -150,9 +150,9 @@ def test_the_plane_shows_no_seams() -> None:
 
 @pytest.mark.parametrize("kind", ["svg", "pdf"])
 def test_vector_output(single: sc.Partition, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = written(single.plot_surface().figure, kind)
+    paths = written(single.plot.surface().figure, kind)
     monkeypatch.setattr(scene, "_PATHS", 0)
-    image = written(single.plot_surface().figure, kind)
+    image = written(single.plot.surface().figure, kind)
     assert min(paths, image) > 10_000
     assert paths != image
 
@@ -161,7 +161,7 @@ def test_surface_on_axes_of_ones_own(single: sc.Partition) -> None:
     figure = plt.figure()
     ax = figure.add_subplot(projection="3d")
     ax.view_init(20, 20)
-    assert single.plot_surface(ax=ax, edges=False, boundary=False, color="class") is ax
+    assert single.plot.surface(ax=ax, edges=False, boundary=False, color="class") is ax
     assert (ax.elev, ax.azim) == (20, 20)
     before = pixels(figure)
     ax.view_init(20, 140)
@@ -173,7 +173,7 @@ def test_flat_surfaces() -> None:
     with torch.no_grad():
         model.weight.zero_()
     flat = sc.partition(model, sc.Domain.box(-1, 1), progress=False)
-    ax = flat.plot_surface()
+    ax = flat.plot.surface()
     assert len(scene_of(ax).items.corners) == 1 + 4
     low, high = ax.get_zlim()
     assert low < float(model.bias.detach()) < high
@@ -181,20 +181,20 @@ def test_flat_surfaces() -> None:
 
 def test_wrong_options_of_plot_surface_are_rejected(single: sc.Partition) -> None:
     with pytest.raises(sc.SplineCamError, match="3 outputs"):
-        cut_up(network(3)).plot_surface()
+        cut_up(network(3)).plot.surface()
     with pytest.raises(sc.SplineCamError, match="one output"):
-        cut_up(network(3)).plot_surface(output=0, plane=True)
+        cut_up(network(3)).plot.surface(output=0, plane=True)
     with pytest.raises(TypeError, match="projection"):
-        single.plot_surface(ax=plt.figure().add_subplot())
+        single.plot.surface(ax=plt.figure().add_subplot())
     with pytest.raises(sc.SplineCamError, match="choose"):
-        single.plot_surface(color="blurple")
+        single.plot.surface(color="blurple")
 
 
 @pytest.mark.parametrize("tight", [False, True])
 def test_titles_of_surfaces_are_seen_above_them(single: sc.Partition, tight: bool) -> None:
     heights = []
     for title, head in [("", ""), ("a title", ""), ("", "of the figure"), ("two\nlines", "both")]:
-        ax = single.plot_surface(colorbar=tight)
+        ax = single.plot.surface(colorbar=tight)
         ax.set_title(title)
         ax.figure.suptitle(head)
         ax.figure.savefig(io.BytesIO(), bbox_inches="tight" if tight else None)
@@ -217,7 +217,7 @@ def test_surfaces_side_by_side(layout: str | None, colorbar: bool) -> None:
     part, figure = cut_up(network(3)), plt.figure(figsize=(9, 3), layout=layout)
     for k in range(3):
         ax = figure.add_subplot(1, 3, k + 1, projection="3d")
-        part.plot_surface(output=k, ax=ax, colorbar=colorbar)
+        part.plot.surface(output=k, ax=ax, colorbar=colorbar)
         ax.set_title(str(k))
     figure.canvas.draw()
     panels = [ax for ax in figure.axes if ax.name == "3d"]
@@ -238,7 +238,7 @@ def test_small_surfaces_have_thin_lines(single: sc.Partition) -> None:
     def ink(size: float) -> float:
         figure = plt.figure(figsize=(size, size), dpi=600 / size)
         ax = figure.add_subplot(projection="3d")
-        single.plot_surface(ax=ax, edges=False, color="white", boundary_color="black")
+        single.plot.surface(ax=ax, edges=False, color="white", boundary_color="black")
         ax.set_axis_off()
         return float((pixels(figure).max(2) < 0.2).mean())
 
@@ -248,7 +248,7 @@ def test_small_surfaces_have_thin_lines(single: sc.Partition) -> None:
 
 def test_a_surface_fits_whatever_the_view_and_without_axes(single: sc.Partition) -> None:
     figure = plt.figure(figsize=(6, 3))
-    ax = single.plot_surface(ax=figure.add_subplot(projection="3d"))
+    ax = single.plot.surface(ax=figure.add_subplot(projection="3d"))
     for _ in range(2):  # with axes, and without
         for view in [(30, -60), (5, 100), (90, 0)]:
             ax.view_init(*view)
@@ -263,14 +263,14 @@ def test_a_surface_fits_whatever_the_view_and_without_axes(single: sc.Partition)
 def test_names_of_the_plane_are_those_of_flat_pictures(single: sc.Partition) -> None:
     around = sc.Domain.around([1.0, 2.0], side=2.0)
     for part in (single, sc.partition(single.model, around, progress=False)):
-        flat, ax = part.plot(axes="ticks"), part.plot_surface()
+        flat, ax = part.plot(axes="ticks"), part.plot.surface()
         assert (ax.get_xlabel(), ax.get_ylabel()) == (flat.get_xlabel(), flat.get_ylabel())
-    assert single.plot_surface().get_xlabel() == "$x_{1}$"
+    assert single.plot.surface().get_xlabel() == "$x_{1}$"
     assert ax.get_xlabel() == "u"
 
 
 def test_outlines_of_facets_are_closed(single: sc.Partition) -> None:
-    ax = single.plot_surface()
+    ax = single.plot.surface()
     written(ax.figure, "svg")
     drawn = scene_of(ax)
     paths, faces = drawn.get_paths(), drawn.items.face[drawn._order, 3] > 0
@@ -283,7 +283,7 @@ def test_outlines_of_facets_are_closed(single: sc.Partition) -> None:
 
 def test_every_edge_of_a_facet_is_drawn() -> None:
     flat = sc.partition(nn.Linear(2, 1), sc.Domain.box(-1, 1), progress=False)
-    ax = flat.plot_surface(view=(90, -90), color="white", boundary=False)
+    ax = flat.plot.surface(view=(90, -90), color="white", boundary=False)
     ax.set_proj_type("ortho")
     ax.set_axis_off()
     shown = pixels(ax.figure).min(2)

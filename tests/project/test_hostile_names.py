@@ -136,7 +136,7 @@ def test_markdown_and_latex(part: sc.Partition) -> None:
 PICTURES: dict[str, Callable[[sc.Partition], Any]] = {
     "classes": lambda part: part.plot(color="class"),
     "layers": lambda part: part.plot(color="layer"),
-    "panels": lambda part: part.plot_layers(),
+    "panels": lambda part: part.plot.layers(),
     "boundary": lambda part: part.decision_boundary().plot(each=True),
     "histograms": lambda part: plot_histograms({SHORT: part, "b": part}),
     "path": lambda part: sc.along(

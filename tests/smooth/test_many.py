@@ -37,11 +37,11 @@ def alone() -> list[sc.Partition]:
 
 def tensors(part: sc.Partition) -> dict[str, Tensor]:
     """All arrays of a partition by name."""
-    assert part.smooth is not None
+    assert part.smoothing is not None
     found = {**vars(part.mesh), "values": part.values, "value_error": part.value_error}
-    found |= {"bounds": part.region_bounds, "tolerance": part.smooth.tolerance}
+    found |= {"bounds": part.region_bounds, "tolerance": part.smoothing.tolerance}
     found |= {f"error {name}": error for name, error in part.layer_errors.items()}
-    for name, table in part.smooth.tables.items():
+    for name, table in part.smoothing.tables.items():
         found |= {f"{name} {key}": tensor for key, tensor in vars(table).items()}
     return found
 
@@ -52,7 +52,8 @@ def same(a: sc.Partition, b: sc.Partition) -> bool:
     return (
         one.keys() == other.keys()
         and all(torch.equal(tensor, other[name]) for name, tensor in one.items())
-        and (a.layers, a.unresolved, a.smooth.layers) == (b.layers, b.unresolved, b.smooth.layers)
+        and (a.layers, a.unresolved, a.smoothing.layers)
+        == (b.layers, b.unresolved, b.smoothing.layers)
         and a.domain == b.domain
     )
 
@@ -93,7 +94,7 @@ def test_refined_partitions_come_back_from_a_store(tmp_path: Path) -> None:
     (again,) = sc.sweep(MODEL, SQUARES[:1], store=tmp_path, **options)
     assert same(first, sc.partition(MODEL, SQUARES[0], **options))
     assert same(again, first)
-    assert again.smooth.refined
+    assert again.smoothing.refined
     other = sc.Smooth(0.02, refine="boundary", undecided=0.1)
     with pytest.raises(sc.FileError, match="of another accuracy"):
         sc.sweep(MODEL, SQUARES[:1], store=tmp_path, **{**options, "smooth": other})

@@ -63,9 +63,9 @@ def test_maps_are_valid_within_their_bounds(part: sc.Partition) -> None:
     report = part.validate()
     assert report.ok
     assert any("beyond its bound" in check.name for check in report.checks)
-    assert part.smooth is not None
+    assert part.smoothing is not None
     tables = any("replaced network" in check.name for check in report.checks)
-    assert tables != part.smooth.refined
+    assert tables != part.smoothing.refined
 
 
 def test_a_file_gives_back_tables_bounds_and_model(
@@ -96,7 +96,7 @@ def test_another_model_is_not_attached(model: nn.Module, tmp_path: Path) -> None
 def test_a_check_is_certain_of_the_model_itself(part: sc.Partition, model: nn.Module) -> None:
     top = float(part.values[:, 0].max())
 
-    def above(limit: float) -> sc.PropertyCheck:
+    def above(limit: float) -> sc.results.PropertyCheck:
         return part.check([([[-1.0, 0.0, 0.0]], [-limit])])
 
     assert above(top + 0.2).status == "holds"

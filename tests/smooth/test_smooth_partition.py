@@ -46,7 +46,7 @@ def test_models_stay_within_tight_bounds(layer, widths):
     model = network(layer, *widths, scale=2.0)
     part = sc.partition(model, BOX, smooth=3e-2, progress=False)
     assert part.bound.max() <= 3e-2
-    assert part.smooth is not None
+    assert part.smoothing is not None
     assert 0.3 < excess(part, model) <= 1
     assert part.region_bounds.shape == (len(part), widths[-1])
 
@@ -150,7 +150,7 @@ def test_a_boundary_along_a_kink_is_left_undecided():
 def test_exact_networks_stay_exact():
     model = network(nn.ReLU(), 2, 8, 1)
     part = sc.partition(model, BOX, smooth=1e-3, progress=False)
-    assert part.smooth is None
+    assert part.smoothing is None
     assert len(part) == len(sc.partition(model, BOX, progress=False))
 
 

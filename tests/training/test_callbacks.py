@@ -38,7 +38,7 @@ def weights(model: nn.Module) -> list[Tensor]:
 
 def fit_lightning(
     package: str, folder: Path, *, watched: bool, accumulate: int = 1, **options: Any
-) -> tuple[Any, sc.Watch | None]:
+) -> tuple[Any, sc.results.Watch | None]:
     """Train for two epochs of five batches; the module and its watch."""
     pl = pytest.importorskip(package)
 
@@ -151,7 +151,9 @@ class WithLoss(nn.Module):
         return {"loss": nn.functional.cross_entropy(logits, labels), "logits": logits}
 
 
-def fit_huggingface(folder: Path, *, watched: bool, **options: Any) -> tuple[Any, sc.Watch | None]:
+def fit_huggingface(
+    folder: Path, *, watched: bool, **options: Any
+) -> tuple[Any, sc.results.Watch | None]:
     """Train for two epochs of five batches; the model and the watch of its network."""
     pytest.importorskip("accelerate")
     transformers = pytest.importorskip("transformers")

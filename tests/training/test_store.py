@@ -25,7 +25,7 @@ def small(seed: int = 0) -> nn.Sequential:
     return nn.Sequential(nn.Linear(2, 6), nn.ReLU(), nn.Linear(6, 1))
 
 
-def watched(folder: Path, steps: range, seed: int = 0, **options: Any) -> sc.Watch:
+def watched(folder: Path, steps: range, seed: int = 0, **options: Any) -> sc.results.Watch:
     options = {"every": 1, "statistics": ["num_regions"], **options}
     watch = sc.watch(small(seed), BOX, store=folder, **options)
     for step in steps:

@@ -361,7 +361,7 @@ def test_a_run_is_a_sequence():
     watch.step(loss=1)
     watch.step(accuracy=0.5)
     run = watch.run
-    assert isinstance(run[:1], sc.Run)
+    assert isinstance(run[:1], sc.results.Run)
     assert run[-1] is list(run)[1]
     assert len(run[1:]) == 1
     table = run.table()
@@ -441,11 +441,11 @@ def test_wrong_points_are_rejected(points: Any, radius: Any, message: str):
 # -- the plot ------------------------------------------------------------------------------------
 
 
-def recorded(steps: list[int], **scalars: Callable[[int], float]) -> sc.Run:
+def recorded(steps: list[int], **scalars: Callable[[int], float]) -> sc.results.Run:
     """A run with regions around three points of two groups, without partitions."""
-    return sc.Run(
+    return sc.results.Run(
         tuple(
-            sc.Snapshot(
+            sc.results.Snapshot(
                 step,
                 {name: value(step) for name, value in scalars.items()},
                 {"train": (step + 1, step + 3, step + 5), "random": (2, 2, 2)},
@@ -525,7 +525,7 @@ def test_what_the_plot_cannot_show():
 # -- writers -------------------------------------------------------------------------------------
 
 
-def watched(writer: Any) -> sc.Watch:
+def watched(writer: Any) -> sc.results.Watch:
     watch = sc.watch(
         small(),
         BOX,

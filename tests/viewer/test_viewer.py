@@ -102,7 +102,7 @@ def test_a_selection_holds_objects_of_python(viewer: Viewer, part: sc.Partition)
     assert found
     assert found.region is not None
     assert found.region.partition is part
-    assert (found.region, found.compared) == (part.regions[4], part.regions[1])
+    assert (found.region, found.compared) == (part[4], part[1])
     assert found.uv == tuple(place.tolist())
     assert found.unit == ("1", 7)
     assert found.input is not None
@@ -166,7 +166,7 @@ def test_a_window_gives_regions_of_the_given_partition(viewer: Viewer, part: sc.
     window = sc.partition(part.model, domain, progress=False)
     viewer.session.keep("0/0/w1", window)
     select(viewer, mesh="0/0/w1", region=0, compared=0, at=middle.tolist())
-    assert viewer.selection.region == viewer.selection.compared == part.regions[3]
+    assert viewer.selection.region == viewer.selection.compared == part[3]
 
 
 def test_a_window_of_a_model_gives_regions_of_the_window() -> None:

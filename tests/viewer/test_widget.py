@@ -66,7 +66,7 @@ def test_a_selection_comes_back(kernel: Kernel) -> None:
     place = {"pane": 0, "frame": 0, "mesh": "0/0", "at": [0.25, 0.5]}
     chosen = {"region": 2, "compared": None, "unit": [0, 3]}
     assert kernel.ask(2, ask="select", **place, **chosen).message == {"kind": "ok"}
-    assert kernel.run("viewer.selection.region == part.regions[2]") == "True"
+    assert kernel.run("viewer.selection.region == part[2]") == "True"
     assert kernel.run("viewer.selection.unit") == "('1', 3)"
     assert kernel.run("viewer.selection.input") == "tensor([0.2500, 0.5000])"
     assert kernel.run("seen[-1] is viewer.selection") == "True"

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from splinecam import Boundary, Domain, Partition, SplineCamError, partition
+from splinecam import Domain, Partition, SplineCamError, partition
 from splinecam.plot.images import image_grid
+from splinecam.results import Boundary
 from splinecam_paper.data import Images, load_images
 from splinecam_paper.experiment import Experiment, Report, Row, Setup, Stopwatch
 from splinecam_paper.training import Training, accuracy, fit, image_cnn, image_mlp, parameter_count

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from splinecam import Boundary, Domain, Partition, partition
+from splinecam import Domain, Partition, partition
+from splinecam.results import Boundary
 from splinecam_paper.data import Images, load_images
 from splinecam_paper.experiment import Experiment, Report, Row, Setup, Stopwatch, summary
 from splinecam_paper.training import Training, accuracy, fit, parameter_count, seeded

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from splinecam import LevelSet, Partition
+from splinecam import Partition
 from splinecam._util.text import number_text
 from splinecam.questions.curves import Curves
+from splinecam.results import LevelSet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -107,7 +107,7 @@ def draw(part: Partition) -> Figure:
     left = figure.add_axes((0.07, 0.12, 0.38, 0.8))
     right = figure.add_axes((0.5, 0.0, 0.5, 0.93), projection="3d")
     part.plot(ax=left, color="random", boundary=False, axes="ticks", linewidth=0.7)
-    part.plot_surface(ax=right, output=(0, 1, 2), color="random", view=(38, -62))
+    part.plot.surface(ax=right, output=(0, 1, 2), color="random", view=(38, -62))
     right.set_axis_off()
     left.set_title(f"{len(part):,} regions of the plane", fontsize=10)
     figure.text(0.75, 0.935, "their images in space", fontsize=10, ha="center")

@@ -63,17 +63,13 @@ def export_command(options: Namespace) -> int:
 
 def _write(part: Partition, path: Path, options: Namespace) -> None:
     """Write one file."""
-    progress = not options.quiet
-    surface: dict[str, Any] = {"output": options.output, "space": options.space or "plane"}
+    given: dict[str, Any] = {"columns": options.columns, "progress": not options.quiet}
     match path.suffix.lower():
         case ".parquet":
-            part.to_parquet(path, columns=options.columns or "all")
-        case ".ply":
-            part.to_ply(path, columns=options.columns, progress=progress, **surface)
-        case ".vtp" | ".vtk":
-            part.to_vtk(path, columns=options.columns, progress=progress, **surface)
-        case _:
-            part.to_geojson(path, columns=options.columns, progress=progress)
+            given = {"columns": options.columns or "all"}
+        case ".ply" | ".vtp" | ".vtk":
+            given |= {"output": options.output, "space": options.space or "plane"}
+    part.export(path, **given)
 
 
 def write_table(part: Partition, path: Path) -> None:
@@ -81,7 +77,7 @@ def write_table(part: Partition, path: Path) -> None:
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix.lower() == ".parquet":
-        part.to_parquet(path)
+        part.export(path)
         return
     rows = table_columns(part)
     columns = [column.tolist() for column in rows.values()]
@@ -170,8 +166,8 @@ def _computed(options: Namespace, domain: Domain, console: Console) -> Partition
     name_classes(part, found.model, options)
     size = repr(part).removeprefix("Partition(").removesuffix(")")
     console.note("Partition", f"{size}, {console.took('partition')}")
-    if part.smooth is not None:
-        console.note("Smooth", repr(part.smooth).removeprefix("Smoothing(").removesuffix(")"))
+    if part.smoothing is not None:
+        console.note("Smooth", repr(part.smoothing).removeprefix("Smoothing(").removesuffix(")"))
     if options.validate:
         with console.timed("check"):
             report = part.validate(thorough=options.thorough, progress=not options.quiet)
@@ -233,9 +229,9 @@ def _printed(part: Partition, stats: Stats) -> str:
 
 def _about_smooth(part: Partition) -> dict[str, Any]:
     """What was replaced in a model with smooth functions, and how far its outputs may be."""
-    if part.smooth is None:
+    if part.smoothing is None:
         return {}
-    layers = [asdict(layer) for layer in part.smooth.layers]
+    layers = [asdict(layer) for layer in part.smoothing.layers]
     return {"bound": part.bound.tolist(), "replaced": layers}
 
 

@@ -1,8 +1,7 @@
-"""The verbs for one network and one domain, path or folder: partition, along, atlas."""
+"""The verbs for one network and one domain or path: partition, along."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, Unpack, overload
@@ -22,13 +21,11 @@ from splinecam.network.program import Program
 from splinecam.parallel import Job, engine_for, run_domain
 from splinecam.partitions.computing import compute
 from splinecam.partitions.partition import Partition, assemble
-from splinecam.partitions.request import Model, Options, Request, Smooth
+from splinecam.partitions.request import Model, Options, Request, Smooth, require_domain
 from splinecam.questions.paths import PathPartition
 from splinecam.questions.pieces import Pieces
 from splinecam.questions.segment_partitions import SegmentPartitions
 from splinecam.smooth.smoothing import Note
-from splinecam.tiles.atlas import Atlas
-from splinecam.tiles.spreading import compute_atlas
 
 _ALONG_PATHS = "smooth= replaces it on domains, but not along paths"  # an error says so
 _SEGMENTS = 1 << 16  # segments at a time, in a stream
@@ -80,7 +77,7 @@ def partition(
     options: Options = {"output": output, "device": device, "memory": memory, "names": names}
     options |= {"max_regions": max_regions, "progress": progress, "smooth": smooth}
     request = Request.of("partition", model, options)
-    _require_domain(domain)
+    require_domain(domain)
     if request.smooth is not None and n_jobs not in (None, 1):
         raise TypeError("smooth= works in one process: leave out n_jobs=")
     engine = engine_for(n_jobs)
@@ -130,29 +127,6 @@ def reporting(
             bar.update(len(program.layers) * share)
 
         yield program, report, note
-
-
-def atlas(
-    model: Model,
-    domain: Domain,
-    folder: str | os.PathLike[str],
-    *,
-    n_jobs: int | None = None,
-    **options: Unpack[Options],
-) -> Atlas:
-    """The exact partition of a domain in a folder on disk, which may be larger than the memory.
-
-    The same call after an interruption computes only what is missing there; ``sc.load(folder)``
-    opens an atlas later, also without the network.
-
-    model, options: as for ``partition``, without ``smooth``. n_jobs: how many processes compute
-    tiles, as for ``sweep``.
-    """
-    request = Request.of("atlas", model, options)
-    _require_domain(domain)
-    if request.smooth is not None:
-        raise TypeError("smooth= works in memory: sc.partition takes it, and sc.atlas does not")
-    return compute_atlas(request, domain, folder, n_jobs=n_jobs)
 
 
 @overload
@@ -238,10 +212,3 @@ def _pieces(
         breaks = run_segments(program, a, b, report=report, **limits)
         model = request.model
         return Pieces(a, b, breaks, model, program, request.output, dtype_of(model))
-
-
-def _require_domain(domain: object) -> None:
-    if isinstance(domain, Path | SegmentBatch):
-        raise TypeError("paths and segments are for sc.along; this takes a splinecam.Domain")
-    if not isinstance(domain, Domain):
-        raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")

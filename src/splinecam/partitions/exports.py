@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import IO, Any, BinaryIO, Literal
 from xml.sax.saxutils import quoteattr
 
@@ -226,7 +226,7 @@ def to_geojson(
     >>> import io, splinecam as sc, torch
     >>> part = sc.partition(torch.nn.ReLU(), sc.Domain.box(0, 1), progress=False)
     >>> file = io.BytesIO()
-    >>> part.to_geojson(file, columns=["area"])
+    >>> to_geojson(part, file, columns=["area"])
     >>> collection = json.loads(file.getvalue())
     >>> collection["features"][0]["properties"]
     {'region': 0, 'area': 1.0}
@@ -351,7 +351,7 @@ def to_ply(
     >>> import io, splinecam as sc, torch
     >>> part = sc.partition(torch.nn.ReLU(), sc.Domain.box(-1, 1), progress=False)
     >>> file = io.BytesIO()
-    >>> part.to_ply(file, output=0)
+    >>> to_ply(part, file, output=0)
     >>> file.getvalue().splitlines()[2]
     b'element vertex 9'
     """
@@ -472,7 +472,7 @@ def to_vtk(
     >>> import io, splinecam as sc, torch
     >>> part = sc.partition(torch.nn.ReLU(), sc.Domain.box(-1, 1), progress=False)
     >>> file = io.BytesIO()
-    >>> part.to_vtk(file, output=0, columns=["area", "slope_spectral"])
+    >>> to_vtk(part, file, output=0, columns=["area", "slope_spectral"])
     >>> b'NumberOfPolys="4"' in file.getvalue()
     True
     """
@@ -585,7 +585,7 @@ def to_parquet(
     >>> import io, pandas, splinecam as sc, torch
     >>> part = sc.partition(torch.nn.ReLU(), sc.Domain.box(-1, 1), progress=False)
     >>> file = io.BytesIO()
-    >>> part.to_parquet(file, columns=["area", "layer"])
+    >>> to_parquet(part, file, columns=["area", "layer"])
     >>> pandas.read_parquet(file).columns.tolist()
     ['region', 'area', 'layer']
     """
@@ -601,3 +601,31 @@ def to_parquet(
         table = table.add_column(table.column_names.index("class") + 1, "class_name", named)
     with opened(path) as file:
         parquet.write_table(table, file)
+
+
+_WRITERS: dict[str, Callable[..., None]] = {
+    ".geojson": to_geojson,
+    ".json": to_geojson,
+    ".parquet": to_parquet,
+    ".ply": to_ply,
+    ".vtk": to_vtk,
+    ".vtp": to_vtk,
+}
+
+
+def export(part: PartitionData, path: str | os.PathLike[str], **options: Any) -> None:
+    """Write the regions to a file for other programs, whose format is that of its suffix.
+
+    ``.geojson`` and ``.json`` have polygons with properties, for geopandas, QGIS or a browser.
+    ``.ply`` has a surface, for MeshLab, Blender, Open3D and trimesh. ``.vtp`` and ``.vtk`` have a
+    surface, for ParaView and PyVista. ``.parquet`` has a row per region, for pandas or DuckDB.
+
+    path: the file, which appears when it is complete. options: columns, which are the names of
+    numbers of each region, or ``"all"``; for surfaces also output, the output that is the height,
+    and space, the coordinates: ``"plane"``, or ``"input"`` for models of three inputs; progress.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in _WRITERS:
+        known = ", ".join(_WRITERS)
+        raise ValueError(f"{Path(path).name!r} has none of the suffixes {known}")
+    _WRITERS[suffix](part, path, **options)

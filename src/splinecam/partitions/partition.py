@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import torch
 from torch import nn
 
-from splinecam import plot as _plot
 from splinecam._util.arrays import Views
-from splinecam._util.deprecation import renamed
 from splinecam._util.options import device_of
 from splinecam.engine.run import Outcome, run
 from splinecam.errors import SplineCamError
@@ -23,8 +21,9 @@ from splinecam.network.capture.models import Output, dtype_of
 from splinecam.network.capture.reading.stages import first_layers
 from splinecam.network.program import Program
 from splinecam.partitions import partition_files as _files
-from splinecam.partitions.exports import to_geojson, to_parquet, to_ply, to_vtk
+from splinecam.partitions.exports import export
 from splinecam.partitions.objects import to_networkx, to_shapely
+from splinecam.plot.accessor import Pictures
 from splinecam.questions import boundary, measures
 from splinecam.questions import class_regions as classes
 from splinecam.questions import comparison as _counts
@@ -156,26 +155,11 @@ class Partition(PartitionData, Views[Region]):
 
     _noun = "region"
 
-    @property
-    def regions(self) -> Partition:
-        """The partition itself, which is the sequence of its regions."""
-        return self
-
     def _view(self, index: int) -> Region:
         return Region(self, index)
 
     def __contains__(self, region: object) -> bool:
         return isinstance(region, Region) and region.partition is self
-
-    def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
-        """The number of a region; a ``ValueError`` if it belongs to another partition."""
-        if value not in self or value.index not in range(*slice(start, stop).indices(len(self))):
-            raise ValueError(f"{value!r} is not among these regions")
-        return int(value.index)
-
-    def count(self, value: Any) -> int:
-        """1 if a region belongs to this partition, else 0."""
-        return int(value in self)
 
     def at_layer(self, layer: int | str) -> Partition:
         """The partition after the first layers, in the order of ``layers``, exact like this one.
@@ -227,17 +211,15 @@ class Partition(PartitionData, Views[Region]):
     stats = _stats.stats
     table = measures.table
     validate = _validate.validate
-    plot = _plot.plot
-    plot_surface = _plot.plot_surface
-    plot_layers = _plot.plot_layers
-    plot_histograms = _plot.plot_histograms
     save = _files.save
+    export = export
     to_networkx = to_networkx
     to_shapely = to_shapely
-    to_geojson = to_geojson
-    to_ply = to_ply
-    to_vtk = to_vtk
-    to_parquet = to_parquet
+
+    @property
+    def plot(self) -> Pictures:
+        """Pictures: ``plot()``, ``plot.surface()``, ``plot.layers()``, ``plot.histograms()``."""
+        return Pictures(self)
 
     def view(self, **options: Any) -> Viewer:
         """Open a viewer in which one points at regions and zooms without end.
@@ -268,10 +250,3 @@ class Partition(PartitionData, Views[Region]):
         from splinecam.plot.notebook import partition_card
 
         return partition_card(self)
-
-    # -- earlier names ------------------------------------------------------------------------
-
-    cuts = renamed("part.cuts", "part.layers")
-    cut_errors = renamed("part.cut_errors", "part.layer_errors")
-    edge_op = renamed("part.edge_op", "part.edge_layer")
-    vertex_op = renamed("part.vertex_op", "part.vertex_layer")

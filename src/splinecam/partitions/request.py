@@ -11,9 +11,11 @@ from typing import Any, Literal, TypedDict
 import torch
 from torch import nn
 
-from splinecam._util.options import limit_of, memory_of
+from splinecam._util.options import kind_of, limit_of, memory_of
 from splinecam._util.text import did_you_mean
 from splinecam.files.loading import loaded
+from splinecam.geometry.domain import Domain
+from splinecam.geometry.paths import Path, SegmentBatch
 from splinecam.network.capture import capture
 from splinecam.network.capture.models import Output, check_output
 from splinecam.network.model_files import instead_of
@@ -140,3 +142,11 @@ class Request:
     def names_for(self, program: Program) -> tuple[str, ...] | None:
         """The names of the classes, which fit the outputs of the program."""
         return names_of(self.names, prod(program.output_shape))
+
+
+def require_domain(domain: object) -> None:
+    """Raise a ``TypeError`` unless this is a domain."""
+    if isinstance(domain, Path | SegmentBatch):
+        raise TypeError("paths and segments are for sc.along; this takes a splinecam.Domain")
+    if not isinstance(domain, Domain):
+        raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")

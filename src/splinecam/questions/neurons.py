@@ -19,7 +19,6 @@ from torch import Tensor
 
 from splinecam._util.arrays import offsets_of, take
 from splinecam._util.backend import backend_of
-from splinecam._util.deprecation import renamed
 from splinecam.network.nonlinearities import (
     MaxNonlinearity,
     Nonlinearity,
@@ -51,8 +50,6 @@ class NeuronCurves(Curves):
     def layer(self) -> Tensor:
         """Index into the partition's ``layers``, (S,)."""
         return self._layer_of(self.label)
-
-    op = renamed("curves.op", "curves.layer")
 
     @cached_property
     def unit(self) -> Tensor:

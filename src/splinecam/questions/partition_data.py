@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 
 from splinecam._util.backend import backend_of
-from splinecam._util.deprecation import warn_renamed
 from splinecam._util.tolerances import EPS, PLANAR, SAFETY, VALUE_PRECISION
 from splinecam.engine.affine_maps import AffineMaps, Merged, affine_maps, gradients, merge
 from splinecam.errors import SplineCamError
@@ -195,12 +194,6 @@ class Unresolved(NamedTuple):
     layer: str
     reason: str
 
-    @property
-    def cut(self) -> str:
-        """The earlier name of ``layer``; deprecated."""
-        warn_renamed("unresolved.cut", "unresolved.layer")
-        return self.layer
-
 
 @dataclass(eq=False, repr=False)
 class PartitionData(Attached):
@@ -262,11 +255,6 @@ class PartitionData(Attached):
         return Frame.of(self.domain)
 
     # -- how far the model may be from the maps -----------------------------------------------
-
-    @property
-    def smooth(self) -> Smoothing | None:
-        """What was replaced in a model with smooth functions; None if the partition is exact."""
-        return self.smoothing
 
     @property
     def region_bounds(self) -> Tensor:

@@ -108,7 +108,7 @@ class Atlas(AtlasData, Views[Region]):
     decision_boundary = curves.decision_boundary
     level_set = curves.level_set
     tables = _tables.tables
-    to_parquet = _tables.to_parquet
+    export = _tables.export
     validate = _validating.validate
 
     def view(

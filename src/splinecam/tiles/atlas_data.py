@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -65,17 +65,17 @@ def tables(atlas: AtlasData, *, full: bool = False) -> Iterator[Any]:
         yield rows
 
 
-def to_parquet(
-    atlas: AtlasData, path: str | os.PathLike[str] | BinaryIO, *, columns: Columns = "all"
-) -> None:
+def export(atlas: AtlasData, path: str | os.PathLike[str], *, columns: Columns = "all") -> None:
     """Write one row per region to a Parquet file, a row group for each tile.
 
     One tile after the other is in memory. The number of the region in the atlas is a column of its
     own, ``region``; if the classes have names, ``class_name`` is a categorical column.
 
-    path: the file, conventionally ``.parquet``, which appears when it is complete. columns: as for
-    ``Partition.to_parquet``, by default all but ``piece``, as pieces reach across tiles.
+    path: the file, ``.parquet``, which appears when it is complete. columns: as for
+    ``Partition.export``, by default all but ``piece``, as pieces reach across tiles.
     """
+    if Path(path).suffix.lower() != ".parquet":
+        raise ValueError(f"an atlas is exported as .parquet only, not as {Path(path).name!r}")
     pyarrow = optional("pyarrow", "A Parquet file", "parquet")
     parquet = optional("pyarrow.parquet", "A Parquet file", "parquet")
     if columns == "all":

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 from uuid import uuid4
 
 import torch
@@ -30,7 +30,7 @@ from splinecam.network.capture.models import dtype_of
 from splinecam.parallel import Engine, Job, Packed, engine_for, run_tasks
 from splinecam.parallel.workers import Worker
 from splinecam.partitions.partition_files import output_written
-from splinecam.partitions.request import Request
+from splinecam.partitions.request import Model, Options, Request, require_domain
 from splinecam.stores.claims import Claims
 from splinecam.stores.manifest import domain_digest, model_facts
 from splinecam.stores.untrusted import inside, refuse_links
@@ -270,6 +270,29 @@ def _probes(total: int) -> tuple[list[range], list[range]]:
     first = [range(*ends) for ends in zip(starts, stops, strict=True)]
     between = [range(*ends) for ends in zip(stops, [*starts[1:], total], strict=True)]
     return first, [some for some in between if some]
+
+
+def atlas(
+    model: Model,
+    domain: Domain,
+    folder: str | os.PathLike[str],
+    *,
+    n_jobs: int | None = None,
+    **options: Unpack[Options],
+) -> Atlas:
+    """The exact partition of a domain in a folder on disk, which may be larger than the memory.
+
+    The same call after an interruption computes only what is missing there; ``sc.load(folder)``
+    opens an atlas later, also without the network.
+
+    model, options: as for ``partition``, without ``smooth``. n_jobs: how many processes compute
+    tiles, as for ``sweep``.
+    """
+    request = Request.of("atlas", model, options)
+    require_domain(domain)
+    if request.smooth is not None:
+        raise TypeError("smooth= works in memory: sc.partition takes it, and sc.atlas does not")
+    return compute_atlas(request, domain, folder, n_jobs=n_jobs)
 
 
 def compute_atlas(

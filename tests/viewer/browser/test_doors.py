@@ -22,7 +22,7 @@ def part() -> sc.Partition:
 
 
 @pytest.fixture(scope="module")
-def served(part: sc.Partition) -> Iterator[sc.Viewer]:
+def served(part: sc.Partition) -> Iterator[sc.results.Viewer]:
     with sc.view(part, browser=False, block=False) as viewer:
         yield viewer
 
@@ -41,7 +41,7 @@ def test_a_file_from_disk(drive: Drive, part: sc.Partition, tmp_path: Path) -> N
     check(drive(SIZE).open(path), part)
 
 
-def test_a_server(drive: Drive, part: sc.Partition, served: sc.Viewer) -> None:
+def test_a_server(drive: Drive, part: sc.Partition, served: sc.results.Viewer) -> None:
     driver = drive(SIZE).open(served.url)
     check(driver, part)
     x, y = driver.place(0.2, 0.3)
@@ -86,14 +86,14 @@ def test_a_run_is_followed_while_it_grows(drive: Drive) -> None:
         driver.idle()
 
 
-def test_no_webgl_is_said(drive: Drive, part: sc.Partition, served: sc.Viewer) -> None:
+def test_no_webgl_is_said(drive: Drive, part: sc.Partition, served: sc.results.Viewer) -> None:
     driver = drive(SIZE)
     driver.page.add_init_script("HTMLCanvasElement.prototype.getContext = () => null;")
     driver.page.goto(served.url)
     driver.page.get_by_text("This browser draws no WebGL2 pictures").wait_for()
 
 
-def test_no_connection_is_said(drive: Drive, served: sc.Viewer) -> None:
+def test_no_connection_is_said(drive: Drive, served: sc.results.Viewer) -> None:
     driver = drive(SIZE)
     driver.page.route_web_socket("**/socket", lambda socket: socket.close(code=1000, reason=""))
     driver.page.goto(served.url)

@@ -288,9 +288,9 @@ def test_the_promise_of_a_smooth_network(drive: Drive, page: Path) -> None:
     path = page.with_name("smooth.html")
     part.to_html(path)
     driver = drive(SIZE).open(path)
-    assert part.smooth is not None
+    assert part.smoothing is not None
     status = driver.page.locator(".sc-status").first.inner_text()
-    assert f"{part.smooth.within}, " in status
+    assert f"{part.smoothing.within}, " in status
     assert "% undecided" in status
     driver.page.mouse.move(*driver.at(*driver.place(0.1, 0.2)))
     driver.idle()

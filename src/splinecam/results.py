@@ -1,0 +1,60 @@
+"""The classes of results, for type hints and ``isinstance``; verbs and methods make them."""
+
+from splinecam.files.properties import PropertyCase
+from splinecam.geometry.paths import Path, SegmentBatch
+from splinecam.partitions.captured import Captured
+from splinecam.partitions.frozen import Frozen, Gap
+from splinecam.questions.boundary import Boundary, LevelSet
+from splinecam.questions.certainty import Band
+from splinecam.questions.class_regions import ClassRegions
+from splinecam.questions.comparison import Comparison, Counts
+from splinecam.questions.difference import Difference, Disagreement
+from splinecam.questions.neurons import NeuronCurves
+from splinecam.questions.partition_data import Smoothing, SmoothLayer, Unresolved
+from splinecam.questions.paths import PathPartition
+from splinecam.questions.preimage import Preimage
+from splinecam.questions.property_check import PropertyCheck
+from splinecam.questions.regions import Region
+from splinecam.questions.segment_partitions import SegmentPartitions
+from splinecam.questions.stats import Stats
+from splinecam.questions.topology import Topology
+from splinecam.tiles.atlas import Atlas
+from splinecam.training import Movie, Run, Snapshot, Watch
+from splinecam.training.grid import Grid
+from splinecam.viewer.viewer import Selection, Viewer
+
+__all__ = [
+    "Atlas",
+    "Band",
+    "Boundary",
+    "Captured",
+    "ClassRegions",
+    "Comparison",
+    "Counts",
+    "Difference",
+    "Disagreement",
+    "Frozen",
+    "Gap",
+    "Grid",
+    "LevelSet",
+    "Movie",
+    "NeuronCurves",
+    "Path",
+    "PathPartition",
+    "Preimage",
+    "PropertyCase",
+    "PropertyCheck",
+    "Region",
+    "Run",
+    "SegmentBatch",
+    "SegmentPartitions",
+    "Selection",
+    "SmoothLayer",
+    "Smoothing",
+    "Snapshot",
+    "Stats",
+    "Topology",
+    "Unresolved",
+    "Viewer",
+    "Watch",
+]
