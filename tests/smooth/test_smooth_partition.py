@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import splinecam as sc
+from high_precision import SMOOTH
 from splinecam.network.capture import capture
 from splinecam.smooth.grid import Grid
 from splinecam.smooth.smoothing import smoothed
@@ -228,7 +229,7 @@ def test_a_network_with_many_products_keeps_its_promise():
     assert 0.2 < excess(part, model) <= 1
 
 
-def told(model: nn.Module, side: float, smooth: float) -> tuple[list[str], Exception | None]:
+def told(model: nn.Module, side: float, smooth: float | str) -> tuple[list[str], Exception | None]:
     """What is said to be done, and the error with which it ends; shares of each sum up to one."""
     program, said = capture(model, (2,), smooth=True), {}
     domain = sc.Domain.around([0.1, 0.2], side=side)
@@ -254,7 +255,26 @@ def test_rounding_that_is_too_much_is_told_before_anything_is_run():
     """On a tiny domain bounds are made of rounding, which smaller cells do not change."""
     said, error = told(block(), 1e-9, 1e-16)
     assert said == ["looking at 1,024 cells", "looking at 4,096 cells", "choosing pieces"]
+    assert re.search(r"Rounding is too much .* Allow a larger error", str(error))
+
+    model = nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 1), nn.Linear(1, 1)).double()
+    for step, offset in zip(model[2:], (1e8, -1e8), strict=True):
+        nn.init.constant_(step.weight, 1.0)
+        nn.init.constant_(step.bias, offset)
+    _, error = told(model, 1e-3, "0.001%")  # of a range that grows with the domain
     assert re.search(r"Rounding is too much .* times as large, or allow a larger error", str(error))
+
+
+def test_outputs_that_need_too_many_pieces_are_told_before_anything_is_run():
+    """Cubes of cubes are soon so large that an absolute error means too many digits."""
+    cube = SMOOTH["cube"][0]()
+    model = nn.Sequential(nn.Linear(2, 1), cube, nn.Linear(1, 2), cube, nn.Linear(2, 1))
+    for step in model[::2]:
+        nn.init.constant_(step.weight, 4.0)
+    said, error = told(model, 0.8, 1e-3)
+    assert said[-1] == "choosing pieces"
+    assert re.search(r"pieces of a function outputs are still off by .* times", str(error))
+    assert "Rounding is too much" in str(told(model, 8.0, 1e-3)[1])
 
 
 def test_large_networks_are_looked_at_on_few_cells_first(monkeypatch):

@@ -158,13 +158,14 @@ def test_circles_around_needles_are_no_smaller_than_their_sides():
     assert (square >= (uv.roll(1, 1) - uv).square().sum(2).amax(1) / 4).all()
 
 
+@pytest.mark.parametrize("smooth", [1e-2, "1%"])
 @pytest.mark.parametrize("kinked", [False, True])
-def test_numbers_beyond_float64_are_an_error(kinked):
+def test_numbers_beyond_float64_are_an_error(kinked, smooth):
     steps = [nn.Linear(2, 2), nn.ReLU()] if kinked else []
     exp = Call("exp", torch.exp)
     model = nn.Sequential(*steps, nn.Linear(2, 2), exp, nn.Linear(2, 2), exp, nn.Linear(2, 1))
     with pytest.raises(sc.SplineCamError, match="too large for float64"):
-        sc.partition(model, sc.Domain.box(-1e3, 1e3), smooth=1e-2, progress=False)
+        sc.partition(model, sc.Domain.box(-1e3, 1e3), smooth=smooth, progress=False)
 
 
 def test_a_rival_beyond_float64_may_win_a_maximum():
@@ -233,6 +234,34 @@ def test_long_regions_are_divided_across_their_curvature(
         monkeypatch.setattr(kind, "closely", counted)
     check(narrow(act, *widths), sc.Domain.box(-size, size), smooth, exact=0)
     assert 0 < sum(looked_at) < 2 * most  # smooth networks count twice where cells say too little
+
+
+def test_errors_just_below_the_tolerance_are_bounded_at_once(monkeypatch):
+    """Bounds stay below it, too, and none are computed where vertices exceed it."""
+    found, bounds = [], region_bounds.Compared.region_bounds
+
+    def counted(self):
+        found.append(float((self.errors / self.allowed).max()))
+        return bounds(self)
+
+    monkeypatch.setattr(region_bounds.Compared, "region_bounds", counted)
+    check(narrow(nn.SELU, 2, 3, 1), sc.Domain.box(-3, 3), 2e-3, exact=0)
+    assert len(found) == 1
+    assert 1 - region_bounds.GOAL < found[0] < 1
+
+
+def test_flat_triangles_across_kinks_are_divided_at_their_longest_side():
+    """Otherwise a part has all of this side, and is no better however often it is divided."""
+    generator = torch.Generator().manual_seed(3)
+    ends = torch.rand(2000, 2, 2, dtype=torch.float64, generator=generator) * 2 - 1
+    share = torch.rand(2000, 1, dtype=torch.float64, generator=generator)
+    between = ends[:, 0] + share * (ends[:, 1] - ends[:, 0])
+    corners = torch.stack([ends[:, 0], between, ends[:, 1]], 1)
+    goal = corners.new_full((len(corners), 1), 1e-6)
+    program = capture(narrow(nn.SELU, 2, 3, 2, 1), (2,), smooth=True)
+    bend, _, sides = KinkedInside(program, sc.Domain.box(-1, 1)).closely(corners, goal)
+    assert (bend > goal).all()
+    assert (sides.argmax(1) == 2).all()
 
 
 def test_forms_are_no_less_than_circles_say():

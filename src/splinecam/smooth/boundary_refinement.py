@@ -122,7 +122,7 @@ def _cut(length: Tensor, side: Tensor) -> Tensor:
 Real = Callable[[Tensor], Tensor]
 """The outputs (N, n) of a network at local coordinates (N, 2)."""
 
-_Judged = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+_Judged = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 
 _MARGIN = 1.25  # faces stay if the network at their corners is certain by so many bounds
 _WASTE = 0.05  # the part of a bound below which curvature is not what keeps a triangle undecided
@@ -197,16 +197,18 @@ class _Known:
 class _Triangles:
     """Triangles with values and the network's outputs, (V, n) each, and what follows from both.
 
-    bounds: (T, n); curved: (T, n) the part of the bounds that falls as triangles become smaller;
-    undecided: (T,) whether the class is uncertain somewhere; areas: (T,); band: (T,) the area on
-    which the class is uncertain.
+    curved: (T, n) the part of the bounds that falls as triangles become smaller; branch: (T, n) how
+    far the network is from a smooth function; bounds: (T, n), which have both; undecided: (T,)
+    whether the class is uncertain somewhere; areas: (T,); band: (T,) the area on which the class is
+    uncertain.
     """
 
     shape: Triangulation
     values: Tensor
     truth: Tensor
-    bounds: Tensor
     curved: Tensor
+    branch: Tensor
+    bounds: Tensor
     undecided: Tensor
     areas: Tensor
     band: Tensor
@@ -223,10 +225,12 @@ def refined(found: Bounded, real: Real, inside: Inside, goal: Goal, layer: int) 
     whole = float(sizes.sum())
     areas = undecided_areas(found.mesh, sizes, found.values, found.bounds, goal.level)
     chosen = _uncertain(found, areas > 0, known, goal) & ~_too_thin(found.mesh, sizes)
+    made = None
     while bool((chosen & (areas > 0)).any()):
         area = goal.share * whole - float(areas[~chosen].sum())
         task = _Task(real, inside, goal, whole, area)
-        made = _divided(_begun(found, chosen, known, task), task, len(chosen) - int(chosen.sum()))
+        begun = _begun(found, chosen, known, task, made)
+        made = _divided(begun, task, len(chosen) - int(chosen.sum()))
         found = _stitched(found, made, layer)
         more = made.truth[len(made.shape.vertex_ids) :]
         known = _Known(real, found.mesh.uv, torch.cat([known.table, more]))
@@ -261,8 +265,13 @@ def _too_thin(mesh: Mesh, sizes: Tensor) -> Tensor:
     return sizes <= THINNEST * (box[:, 2:] - box[:, :2]).amax(1)
 
 
-def _begun(found: Bounded, chosen: Tensor, known: _Known, task: _Task) -> _Triangles:
-    """Triangles in place of the chosen faces, (F,), with the network's values where they may be."""
+def _begun(
+    found: Bounded, chosen: Tensor, known: _Known, task: _Task, earlier: _Triangles | None
+) -> _Triangles:
+    """Triangles in place of the chosen faces, (F,), with the network's values where they may be.
+
+    earlier: the triangles that the last of these faces are, if they are known.
+    """
     mesh, shape = found.mesh, triangulated(found.mesh, chosen)
     held = torch.zeros(mesh.num_vertices, dtype=torch.bool, device=chosen.device)
     held[mesh.corner_vertices()[~chosen[mesh.owners()]]] = True
@@ -272,37 +281,60 @@ def _begun(found: Bounded, chosen: Tensor, known: _Known, task: _Task) -> _Trian
     fixed = held[shape.vertex_ids].nonzero()[:, 0]
     values = truth.index_copy(0, fixed, found.values[shape.vertex_ids[fixed]])
     every = torch.arange(shape.sides.shape[0], device=chosen.device)
-    return _Triangles(shape, values, truth, *_judged(shape, values, truth, every, task))
+    return _Triangles(shape, values, truth, *_judged(shape, values, truth, every, task, earlier))
 
 
 def _judged(
-    shape: Triangulation, values: Tensor, truth: Tensor, triangles: Tensor, task: _Task
+    shape: Triangulation,
+    values: Tensor,
+    truth: Tensor,
+    triangles: Tensor,
+    task: _Task,
+    earlier: _Triangles | None = None,
 ) -> _Judged:
-    """What is known of some triangles, (N,): the last five fields of ``_Triangles``."""
+    """What is known of some triangles, (N,): the last six fields of ``_Triangles``.
+
+    earlier: what the last of them were, also with other values.
+    """
     step = max(1, backend_of(values.device).numbers // (8 * values.shape[1]))
-    blocks = [
-        _judged_block(shape, values, truth, some, task) for some in torch.split(triangles, step)
+    new = len(triangles) - (0 if earlier is None else len(earlier.areas))
+    inside = [
+        task.inside(take(shape.uv, shape.corners(some).view(-1)).view(-1, 3, 2))
+        for some in torch.split(triangles[:new], step)
     ]
-    bounds, curved, undecided, areas, band = map(torch.cat, zip(*blocks, strict=True))
-    return bounds, curved, undecided, areas, band
+    if earlier is not None:
+        inside.append((earlier.curved, earlier.branch))
+    curved, branch = map(torch.cat, zip(*inside, strict=True))
+    split = (torch.split(each, step) for each in (triangles, curved, 2 * branch))
+    blocks = [
+        _judged_block(shape, values, truth, *each, task.goal.level)
+        for each in zip(*split, strict=True)
+    ]
+    bounds, undecided, areas, band = map(torch.cat, zip(*blocks, strict=True))
+    return curved, branch, bounds, undecided, areas, band
 
 
 def _judged_block(
-    shape: Triangulation, values: Tensor, truth: Tensor, triangles: Tensor, task: _Task
-) -> _Judged:
+    shape: Triangulation,
+    values: Tensor,
+    truth: Tensor,
+    triangles: Tensor,
+    curved: Tensor,
+    noise: Tensor,
+    level: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     corners = shape.corners(triangles)
     flat = corners.view(-1)
     uv = take(shape.uv, flat).view(-1, 3, 2)
-    curved, branch = task.inside(uv)
     side = uv[:, 1:] - uv[:, :1]
     areas = (side[:, 0, 0] * side[:, 1, 1] - side[:, 0, 1] * side[:, 1, 0]).abs() / 2
     z, true = (take(each, flat).view(*corners.shape, each.shape[1]) for each in (values, truth))
-    bounds = ((true - z).abs().amax(1) + curved + 2 * branch) * UPWARDS
-    undecided = ~(slacks(z, bounds, task.goal.level) > 0)  # also where bounds are no numbers
+    bounds = ((true - z).abs().amax(1) + curved + noise) * UPWARDS
+    undecided = ~(slacks(z, bounds, level) > 0)  # also where bounds are no numbers
     some = undecided.nonzero()[:, 0]
     band = torch.zeros_like(areas)
-    band[some] = areas[some] * band_shares(z[some], bounds[some], task.goal.level)
-    return bounds, curved, undecided, areas, band
+    band[some] = areas[some] * band_shares(z[some], bounds[some], level)
+    return bounds, undecided, areas, band
 
 
 def _divided(made: _Triangles, task: _Task, others: int) -> _Triangles:
@@ -380,7 +412,7 @@ def _bisected(
     divided = torch.arange(kept, shape.sides.shape[0], device=split.device)
     judged = _judged(shape, values, truth, divided, task)
     old = source[:kept]
-    rows = (made.bounds, made.curved, made.undecided, made.areas, made.band)
+    rows = (made.curved, made.branch, made.bounds, made.undecided, made.areas, made.band)
     joined = [torch.cat([take(row, old), part]) for row, part in zip(rows, judged, strict=True)]
     result = _Triangles(shape, values, truth, *joined)
     before = float(made.band.sum() - made.band[old].sum())

@@ -79,7 +79,7 @@ class Followed:
     @property
     def length(self) -> Tensor:
         """The length of the gradient at the centre."""
-        return self.tangents.square().sum(0).sqrt()
+        return _length(*self.tangents)
 
     @cached_property
     def curvature(self) -> Tensor:
@@ -101,9 +101,9 @@ class Followed:
     def reach(self, half: Tensor) -> Tensor:
         """How far the value may be from that at the centre of boxes with half of these widths."""
         u, v = (self.along(half[:, k]) for k in (0, 1))
-        straight = self.tangents[0].abs() * u + self.tangents[1].abs() * v
-        smooth = (straight + self.turn * torch.hypot(u, v)) * UPWARDS
-        return smooth + self.spread + 2 * self.rounding
+        far = self.tangents[0].abs().mul_(u).addcmul_(self.tangents[1].abs(), v)
+        far.addcmul_(self.turn, torch.hypot(u, v)).mul_(UPWARDS)
+        return far.add_(self.spread).add_(self.rounding, alpha=2)
 
     def steadied(self, extents: Extents) -> Followed:
         """The same with a gradient that turns no more than the second derivative allows."""
@@ -259,9 +259,8 @@ def _through_scalar(
     value = layer.apply(z)
     u, v = argument.tangents
     length, turn = argument.length, argument.turn
-    seconds = slopes.at * argument.seconds
     square = torch.stack([u * u, u * v, v * v])
-    seconds = seconds + slopes.second * square
+    seconds = (slopes.at * argument.seconds).addcmul_(slopes.second, square)
     # Of arguments and results anywhere in the box.
     far, steepest = torch.maximum(low.abs(), high.abs()), slopes.largest + slopes.jumps
     size = value.abs() + steepest * torch.maximum(high - z, z - low)
@@ -277,19 +276,19 @@ def _through_scalar(
     off = (part * argument.curvature + rest).sqrt()
     along, across = _ratio(off, length), slopes.curvature * (1 + _ratio(length, off))
     bend = (slopes.largest - slopes.variation) * argument.bend
-    bend += (slopes.variation + across * part) * argument.form
-    bend += (slopes.bend + slopes.curvature * along) * square
-    bend[::2] += across * rest
+    bend.addcmul_(torch.addcmul(slopes.variation, across, part), argument.form)
+    bend.addcmul_(torch.addcmul(slopes.bend, slopes.curvature, along), square)
+    bend[::2].addcmul_(across, rest)
+    tilt = torch.addcmul(slopes.rounding, slopes.curvature, argument.rounding)
     bounds = (
-        slopes.largest * turn + slopes.variation * length,
+        (slopes.variation * length).addcmul_(slopes.largest, turn),
         bend,
-        slopes.largest * argument.tilt
-        + (slopes.curvature * argument.rounding + slopes.rounding) * length,
-        (rising + falling) * argument.spread + slopes.beyond,
-        slopes.largest * argument.rounding + rounding,
+        tilt.mul_(length).addcmul_(slopes.largest, argument.tilt),
+        torch.addcmul(slopes.beyond, rising.add_(falling), argument.spread),
+        rounding.addcmul_(slopes.largest, argument.rounding),
     )
     return Followed(
-        value, slopes.at * argument.tangents, seconds, *(UPWARDS * bound for bound in bounds)
+        value, slopes.at * argument.tangents, seconds, *(bound.mul_(UPWARDS) for bound in bounds)
     )
 
 

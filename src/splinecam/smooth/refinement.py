@@ -42,7 +42,8 @@ class Extents:
         """The largest number of a form between the centre and any point, (C, *shape)."""
         if self.corners is None:
             u, v = (_along(each, form) for each in self.half.unbind(1))
-            return form[0] * (u * u) + form[1].abs() * (2 * u * v) + form[2] * (v * v)
+            found = (form[0] * (u * u)).addcmul_(form[2], v * v)
+            return found.addcmul_(form[1].abs(), 2 * u * v)
         ends = [_on(form, end) for end in self.corners.unbind(1)]
         return torch.stack(ends).amax(0) + self._slack(form)
 
@@ -62,7 +63,7 @@ class Extents:
 def _on(form: Tensor, along: Tensor) -> Tensor:
     """A form on vectors (C, 2)."""
     u, v = (_along(each, form) for each in along.unbind(1))
-    found = form[0] * (u * u) + form[1] * (2 * u * v) + form[2] * (v * v)
+    found = (form[0] * (u * u)).addcmul_(form[1], 2 * u * v).addcmul_(form[2], v * v)
     return found.clamp_(min=0)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -25,6 +26,7 @@ from splinecam.smooth.refinement import squared_radii
 
 _UNITS = 8  # of a network, whose values at three points cost about as much as a look at bounds
 _VISIBLE = 2.0**-8  # of a bound: what along a side of a triangle is worth dividing it
+_NEAR = 2.0**-12  # of a side: how far from a corner slopes are taken
 
 
 @dataclass(frozen=True)
@@ -57,17 +59,24 @@ class KinkedInside:
         return bend, branch, sides
 
     def _across_kinks(self, corners: Tensor, bend: Tensor, worst: Tensor) -> Tensor:
-        """How far an output, by its number (N,), is from linear along each side, (N, 3).
+        """How much gradients of an output, by its number (N,), differ along each side, (N, 3).
 
-        That tells which sides cross kinks. Where there is little to see, long sides count more.
+        A kink between two corners is seen wherever it is, and counts in each side by how far that
+        goes across it. So of a flat triangle the longest side counts most, as it must: parts that
+        have all of it are no better. Where there is little to see, long sides count more.
         """
-        ahead = corners.roll(-1, 1)
-        points = torch.cat([corners, (corners + ahead) / 2], 1)
-        values = outputs_at(self.real, self.domain, points.view(-1, 2)).view(len(corners), 6, -1)
-        z = values.gather(2, worst[:, None, None].expand(-1, 6, 1))[:, :, 0]
-        off = (z[:, 3:] - (z[:, :3] + z[:, :3].roll(-1, 1)) / 2).abs()
-        length = (ahead - corners).square().sum(2)
-        return off + _VISIBLE * bend[:, None] * length / length.amax(1, keepdim=True)
+        ahead = corners.roll(-1, 1) - corners
+        behind = ahead.roll(1, 1)
+        points = torch.cat([corners, corners + _NEAR * ahead, corners - _NEAR * behind], 1)
+        values = outputs_at(self.real, self.domain, points.view(-1, 2)).view(len(corners), 9, -1)
+        z = values.gather(2, worst[:, None, None].expand(-1, 9, 1))[:, :, 0]
+        after, before = (z[:, 3:6] - z[:, :3]) / _NEAR, (z[:, :3] - z[:, 6:]) / _NEAR
+        # At each corner along the side after it, the opposite one, and the one before it.
+        slopes = torch.stack([after, -after - before, before], 2)
+        slopes = torch.stack([slopes[:, k].roll(k, 1) for k in range(3)], 1)
+        jumps = slopes.amax(1) - slopes.amin(1)
+        length = ahead.square().sum(2)
+        return jumps + _VISIBLE * bend[:, None] * length / length.amax(1, keepdim=True)
 
     def _bounds(self, corners: Tensor, closely: bool) -> tuple[Tensor, Tensor, Followed]:
         low, high = corners.amin(1), corners.amax(1)
@@ -105,7 +114,9 @@ class SmoothInside:
         return bend, branch, sides
 
 
+GOAL = 2.0**-4  # the share of the tolerance by which bounds may exceed what is found
 _DEEPEST = 48  # how often a triangle is divided at most
+_BELOW, _LEAST = 0.9, 2.0**-3  # of what is left to the tolerance, and of the goal: what is added
 _LONG = 4.0  # times the squared length of its shortest side: triangles are then divided in two
 _BLOCK = 1 << 16  # triangles at a time
 _MOST, _OF_EACH = 1 << 25, 1 << 6  # triangles in all, or of each face on average
@@ -141,15 +152,29 @@ class Inside(Protocol):
 class Compared:
     """A network beside a piecewise-linear function with values (V, n) at the vertices of a mesh.
 
-    network: gives its outputs (N, n) at local points (N, 2); inside: bounds them in polygons. goal:
-    (n,) how much the bounds may exceed the largest differences that are found.
+    network: gives its outputs (N, n) at local points (N, 2); inside: bounds them in polygons.
+    allowed: (n,) what bounds are not to exceed.
     """
 
     mesh: Mesh
     values: Tensor
     network: Callable[[Tensor], Tensor]
     inside: Inside
-    goal: Tensor
+    allowed: Tensor
+
+    @cached_property
+    def errors(self) -> Tensor:
+        """How far the network is from the values at the vertices, (V, n)."""
+        return self.network(self.mesh.uv).sub_(self.values).abs_()
+
+    def goals(self, largest: Tensor) -> Tensor:
+        """By how much bounds may exceed the largest differences (N, n) that are found.
+
+        Where these are large, it is little, so that bounds stay below what is allowed.
+        """
+        goal = GOAL * self.allowed
+        more = _BELOW * (self.allowed - largest)
+        return torch.minimum(torch.maximum(more, _LEAST * goal), goal)
 
     def region_bounds(self) -> Tensor:
         """Bounds (F, n) on how far the network is from the map of each face.
@@ -159,21 +184,22 @@ class Compared:
         Where that is more than the goal, the face is looked at in smaller triangles.
         """
         mesh, outputs = self.mesh, self.values.shape[1]
-        errors = self.network(mesh.uv).sub_(self.values).abs_()
+        errors = self.errors
         found = errors.new_empty((mesh.num_faces, outputs))
-        bend = torch.empty_like(found)
+        large = torch.empty(mesh.num_faces, dtype=torch.bool, device=errors.device)
         for face, vertex in mesh.by_size(backend_of(errors.device).numbers // outputs):
             flat = vertex.reshape(-1)
-            bend[face], branch = self.inside(take(mesh.uv, flat).view(*vertex.shape, 2))
-            corners = take(errors, flat).view(*vertex.shape, outputs)
-            found[face] = corners.amax(1) + bend[face] + 2 * branch
-        large = ~(bend <= self.goal).all(1)  # also where bounds are no numbers
+            bend, branch = self.inside(take(mesh.uv, flat).view(*vertex.shape, 2))
+            largest = take(errors, flat).view(*vertex.shape, outputs).amax(1)
+            found[face] = largest + bend + 2 * branch
+            large[face] = ~(bend <= self.goals(largest)).all(1)  # also where bounds are no numbers
         if bool(large.any()):
-            found[large] = self._in_triangles(large.nonzero()[:, 0], errors)
+            found[large] = self._in_triangles(large.nonzero()[:, 0])
         return found.mul_(UPWARDS)
 
-    def _in_triangles(self, faces: Tensor, errors: Tensor) -> Tensor:
+    def _in_triangles(self, faces: Tensor) -> Tensor:
         """The bounds of some faces, (N, n), from triangles that are as small as need be."""
+        errors = self.errors
         found = errors.new_zeros((len(faces), errors.shape[1]))
         known = torch.zeros_like(found)  # the largest differences that are found in each face
         stack = [(0, each) for each in _fans(self.mesh, faces, self.values, errors)]
@@ -190,7 +216,8 @@ class Compared:
             owner, least = some.owner[:, None].expand(-1, found.shape[1]), some.errors.amax(1)
             known.scatter_reduce_(0, owner, least, "amax")
             # Where differences are small, bounds on what is added to them may be larger.
-            room = take(known, some.owner) - least + self.goal
+            largest = take(known, some.owner)
+            room = largest - least + self.goals(largest)
             bend, branch, sides = self.inside.closely(some.corners, room)
             done = (bend <= room).all(1) | ~torch.isfinite(room).all(1) | (depth == _DEEPEST)
             reached = least + bend + 2 * branch

@@ -17,8 +17,16 @@ from splinecam.geometry.domain import Domain, Frame
 from splinecam.network.program import Program
 from splinecam.smooth.boundary_refinement import Bounded, Goal, refined
 from splinecam.smooth.grid import Grid, scattered
-from splinecam.smooth.region_bounds import Compared, Inside, KinkedInside, SmoothInside, outputs_at
+from splinecam.smooth.region_bounds import (
+    GOAL,
+    Compared,
+    Inside,
+    KinkedInside,
+    SmoothInside,
+    outputs_at,
+)
 from splinecam.smooth.tables import (
+    MOST_PIECES,
     LayerSurvey,
     Survey,
     Tables,
@@ -41,7 +49,7 @@ _ROUNDED = 2.0**-5  # the share of the tolerance that rounding in single precisi
 _FEWEST, _POINTS = 1 << 8, 1 << 12
 _SEARCHES = 5  # steps at most to find the scale of all errors
 _ATTEMPTS = 10
-_GOAL = 2.0**-4  # the share of the tolerance by which bounds may exceed what is found
+_HOPEFUL = 1 - GOAL / 4  # the share of the tolerance up to which errors at vertices may be bounded
 # How large errors may be before regions are refined: so many times the tolerance, or this part of
 # the range of an output. The finer the first regions, the more of them are needed where the class
 # is certain anyway, and triangles along the boundary are hardly fewer.
@@ -100,7 +108,7 @@ def smoothed(
         raise SplineCamError(_TOO_LARGE)
     note("choosing pieces", 0.0)
     if undecided is None:
-        _check_rounding(found, allowed)
+        _check_rounding(found, allowed, tolerance)
         return _replaced(real, domain, found, allowed, run)
     extent = found.values.amax(0) - found.values.amin(0)
     rough = torch.maximum(_COARSE * allowed, _ROUGH * extent)
@@ -117,7 +125,7 @@ def smoothed(
     return replace(coarse, outcome=outcome, tolerance=allowed, bounds=bounded.bounds, refined=True)
 
 
-def _check_rounding(found: Survey, allowed: Tensor) -> None:
+def _check_rounding(found: Survey, allowed: Tensor, tolerance: Tolerance) -> None:
     """Stop if bounds on rounding alone are beyond what each output (n,) may be off."""
     if found.kinked:
         return
@@ -125,13 +133,14 @@ def _check_rounding(found: Survey, allowed: Tensor) -> None:
     worst = int((rounding / allowed).argmax())
     if bool(rounding[worst] <= allowed[worst]):
         return
-    values = found.values[:, worst]
+    values, times = found.values[:, worst], float(rounding[worst] / allowed[worst])
+    larger = f"choose a domain that is more than {times:.2g} times as large, or "
+    advice = f"{larger if tolerance.relative else ''}allow a larger error."
     raise LimitError(
         f"Rounding is too much for smooth=, which allows output {worst} to be off by "
         f"{float(allowed[worst]):.2g}: float64 is only known to be off by less than "
         f"{float(rounding[worst]):.2g}, and on this domain the output changes by about "
-        f"{float(values.max() - values.min()):.2g}. Choose a domain that is more than "
-        f"{float(rounding[worst] / allowed[worst]):.2g} times as large, or allow a larger error."
+        f"{float(values.max() - values.min()):.2g}. {advice[0].upper()}{advice[1:]}"
     )
 
 
@@ -158,7 +167,7 @@ def _require_constants(
     Where there are kinks, units that are off hide the errors of finer tables, so that nothing is
     said here.
     """
-    if found.kinked:
+    if found.kinked or not _finite(found):
         return
     extent = found.values.abs().amax(0).clamp(min=_LEAST)
     layers = with_influence(found, program, domain, torch.where(constant, extent, allowed))
@@ -186,7 +195,8 @@ def _surveyed(program: Program, domain: Domain, note: Note) -> Survey:
         enough = math.inf if found.kinked else _BLUNT
         # Bounds that rounding makes large are as large on smaller cells.
         helps = not found.bluntness >= _HELPS * before or math.isinf(before)
-        if resolution == _FINEST or found.bluntness < enough or not helps:
+        hopeless = not torch.isfinite(found.values).all()
+        if resolution == _FINEST or found.bluntness < enough or not helps or hopeless:
             return found
         resolution, before = resolution * 2, found.bluntness
 
@@ -224,18 +234,21 @@ def _replaced(real: Program, domain: Domain, found: Survey, allowed: Tensor, run
         outcome = run(program)
         inside = _inside(domain, found)
         network = partial(outputs_at, found.program, domain)
-        compared = Compared(outcome.mesh, outcome.output, network, inside, _GOAL * allowed)
-        # Maps follow from values at vertices, which are rounded.
-        bounds = compared.region_bounds() + SAFETY * outcome.error
-        excess = float((bounds / allowed).max())
-        if math.isnan(excess):
-            raise SplineCamError(_TOO_LARGE)
-        if excess <= 1:
-            return Smoothed(outcome, program, tables, allowed, bounds)
+        compared = Compared(outcome.mesh, outcome.output, network, inside, allowed)
+        excess = float((compared.errors / allowed).max()) + GOAL
+        if not excess > _HOPEFUL + GOAL:  # also if it is no number
+            # Maps follow from values at vertices, which are rounded.
+            bounds = compared.region_bounds() + SAFETY * outcome.error
+            excess = float((bounds / allowed).max())
+            if math.isnan(excess):
+                raise SplineCamError(_TOO_LARGE)
+            if excess <= 1:
+                return Smoothed(outcome, program, tables, allowed, bounds)
         best = min(best, excess)
         scale *= min(max(0.95 / excess, _LEAST), _STEP)
     raise LimitError(
-        f"The error stays {best:.3g} times as large as smooth= allows, with {len(bounds):,} "
+        f"The error stays {best:.3g} times as large as smooth= allows, with "
+        f"{outcome.mesh.num_faces:,} "
         "regions in the last attempt. Allow a larger error, or choose a smaller domain."
     )
 
@@ -255,11 +268,17 @@ def _scale(layers: dict[str, LayerSurvey], real: Program, domain: Domain, allowe
     wanted = real(x).flatten(1)
     least, most = _FILLED
     for _ in range(_SEARCHES):
-        off = replaced(real, choose_tables(layers, scale))(x).flatten(1) - wanted
+        tables = choose_tables(layers, scale)
+        off = replaced(real, tables)(x).flatten(1) - wanted
         filled = float((off.abs() / allowed).max())
         if filled <= most:
             largest = max(largest, scale)
             if filled >= least:
                 break
         scale *= (least + most) / 2 / max(filled, _LEAST)
+    if filled > 1 and max(int(table.pieces.max()) for table in tables.values()) >= MOST_PIECES:
+        raise LimitError(
+            f"With {MOST_PIECES:,} pieces of a function outputs are still off by {filled:.2g} "
+            "times what smooth= allows. Allow a larger error, or choose a smaller domain."
+        )
     return largest or scale

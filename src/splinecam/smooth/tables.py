@@ -67,7 +67,7 @@ def tolerance_of(smooth: float | str) -> Tolerance:
 
 
 _SAMPLES = 1 << 14  # points at which the density of knots is known
-_MOST = 1 << 14  # pieces of a unit
+MOST_PIECES = 1 << 14  # of a unit, and a few at kinks
 _TINY = 2.0**-500
 _UNEVEN = 0.6180339887498949  # steps that fill the numbers from 0 to 1 evenly
 _MARGIN = 2.0**-7  # of a unit's range, by which its table is wider
@@ -157,7 +157,9 @@ def _knots(curve: Curve, low: Tensor, high: Tensor, tolerance: Tensor) -> Tensor
     amount = torch.cumulative_trapezoid(density, z)
     amount = torch.cat([amount.new_zeros(1), amount])
     begin, end = (_interpolate(each, z, amount) for each in (low, high))
-    pieces = torch.ceil((end - begin) / (4 * tolerance.clamp(min=_TINY).sqrt())).clamp(1, _MOST)
+    pieces = torch.ceil((end - begin) / (4 * tolerance.clamp(min=_TINY).sqrt())).clamp(
+        1, MOST_PIECES
+    )
     least = 2.0**-20 * (float(amount[-1]) + _TINY) / (last - first)
     amount = amount + least * (z - first)  # it has an inverse
     begin, end = (_interpolate(each, z, amount) for each in (low, high))
