@@ -23,14 +23,3 @@ def test_every_error_is_a_splinecam_error():
         item = getattr(sc, name)
         if isinstance(item, type) and issubclass(item, Exception):
             assert issubclass(item, sc.SplineCamError)
-
-
-def test_earlier_names_warn_and_work():
-    place = sc.results.Unresolved((0.0, 0.0), "1", "too close")
-    with pytest.warns(
-        DeprecationWarning, match=r"unresolved\.cut is now unresolved\.layer; .* 0\.4"
-    ):
-        assert place.cut == "1"
-    captured = sc.capture(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), (2,))
-    with pytest.warns(DeprecationWarning, match=r"captured\.cuts is now captured\.layers"):
-        assert captured.cuts == captured.layers == ("1",)

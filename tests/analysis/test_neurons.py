@@ -334,12 +334,6 @@ def test_blocks_and_strips_change_nothing(case: Case, monkeypatch: pytest.Monkey
         assert torch.equal(pieces, fixed[name])
 
 
-def test_the_earlier_name_of_the_layer_warns_and_agrees() -> None:
-    curves = partition(nn.Sequential(dense([[1, 1]]), nn.ReLU(), nn.ReLU())).neurons()
-    with pytest.warns(DeprecationWarning, match=r"curves\.op is now curves\.layer"):
-        assert curves.op is curves.layer
-
-
 def at_border(curves: NeuronCurves) -> Tensor:
     """Whether each segment's unit is between two pieces in the segment's middle, (S,)."""
     part = curves.partition

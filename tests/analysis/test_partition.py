@@ -179,21 +179,6 @@ def test_reprs(part: sc.Partition):
     assert part is part
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("cuts", "layers"),
-        ("cut_errors", "layer_errors"),
-        ("edge_op", "edge_layer"),
-        ("vertex_op", "vertex_layer"),
-    ],
-)
-def test_earlier_names_warn_and_agree(part: sc.Partition, old: str, new: str):
-    with pytest.warns(DeprecationWarning, match=rf"part\.{old} is now part\.{new}") as caught:
-        assert getattr(part, old) is getattr(part, new)
-    assert caught[0].filename == __file__
-
-
 def test_a_final_softmax_is_left_out_and_said(model: nn.Module):
     part = sc.partition(nn.Sequential(model, nn.Softmax(1)), sc.Domain.box(-2, 2), progress=False)
     assert part.stripped == "softmax"

@@ -43,13 +43,6 @@ def test_regions_are_in_their_own_partition(part: sc.Partition, other: sc.Partit
     assert part[3] in part
     assert other[3] not in part
     assert 3 not in part
-    assert part.index(part[7]) == 7
-    assert part.count(part[7]) == 1
-    assert part.count(other[7]) == 0
-    with pytest.raises(ValueError, match="not among these regions"):
-        part.index(other[7])
-    with pytest.raises(ValueError, match="not among these regions"):
-        part.index(part[7], 8)
     assert len({part[3], part[3], part[4]}) == 2
     assert len({part, other}) == 2
     assert part != other

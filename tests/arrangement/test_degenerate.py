@@ -127,14 +127,14 @@ def test_repeated_units_add_nothing(factor: float) -> None:
     weight, bias = normal(7, 2), normal(7, seed=1) / 2
     alone = assert_exact(net((weight, bias)))
     twice = (torch.cat([weight, factor * weight]), torch.cat([bias, factor * bias]))
-    assert len(assert_exact(net(twice)).regions) == len(alone.regions)
+    assert len(assert_exact(net(twice))) == len(alone)
 
 
 def test_one_duplicate_unit() -> None:
     weight, bias = normal(6, 2, seed=2), normal(6, seed=3) / 4
     alone = assert_exact(net((weight, bias)))
     twice = (torch.cat([weight, weight[:1]]), torch.cat([bias, bias[:1]]))
-    assert_exact(net(twice), regions=len(alone.regions))
+    assert_exact(net(twice), regions=len(alone))
 
 
 def test_repeated_units_in_the_second_layer() -> None:
@@ -142,7 +142,7 @@ def test_repeated_units_in_the_second_layer() -> None:
     weight, bias = normal(4, 5, seed=2), normal(4, seed=3) / 2
     alone = assert_exact(net(first, (weight, bias)))
     second = (torch.cat([weight, -weight, 3 * weight]), torch.cat([bias, -bias, 3 * bias]))
-    assert_exact(net(first, second), regions=len(alone.regions))
+    assert_exact(net(first, second), regions=len(alone))
 
 
 def test_zero_units() -> None:
@@ -152,7 +152,7 @@ def test_zero_units() -> None:
     alone = assert_exact(net((weight, bias)))
     assert_exact(
         net((torch.cat([weight, zeros]), torch.cat([bias, constants]))),
-        regions=len(alone.regions),
+        regions=len(alone),
     )
 
 
@@ -237,7 +237,7 @@ def test_unclosed_and_closed_polygons_are_the_same() -> None:
     model = net((normal(9, 2), normal(9, seed=1) / 2))
     opened = assert_exact(model, Domain.polygon(corners))
     closed = assert_exact(model, Domain.polygon(torch.cat([corners, corners[:1]])))
-    assert len(opened.regions) == len(closed.regions)
+    assert len(opened) == len(closed)
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1e-3, 1e6, 1e9])
@@ -248,7 +248,7 @@ def test_scaled_domain(scale: float, bias: float) -> None:
     second = (normal(6, 6, seed=2), normal(6, seed=3) * bias * scale)
     part = assert_exact(net(first, second), Domain.box(-scale, scale))
     unscaled = ((first[0], first[1] / scale), (second[0], second[1] / scale))
-    assert len(part) == len(assert_exact(net(*unscaled)).regions)
+    assert len(part) == len(assert_exact(net(*unscaled)))
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1e9])

@@ -434,9 +434,9 @@ def test_leftovers_of_a_killed_end_are_removed(folder: Path, tmp_path: Path) -> 
 
 def test_other_names_are_written(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "atlas")
-    options: Any = {"store": tmp_path / "atlas", "progress": False}
-    sc.partition(network(), DOMAIN, names=["a", "b"], **options)
-    assert sc.partition(network(), DOMAIN, **options).names == ("a", "b")
+    place, options = tmp_path / "atlas", {"progress": False}
+    sc.atlas(network(), DOMAIN, place, names=["a", "b"], **options)
+    assert sc.atlas(network(), DOMAIN, place, **options).names == ("a", "b")
     assert sc.load(tmp_path / "atlas").names == ("a", "b")
 
 

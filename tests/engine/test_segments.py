@@ -389,7 +389,7 @@ def test_a_lost_piece_is_an_error_of_integrated_gradients() -> None:
 
 
 def test_a_stream_of_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splinecam.jobs.sweep._SEGMENTS", 4)
+    monkeypatch.setattr("splinecam.jobs.partitioning._SEGMENTS", 4)
     model, segments = mlp(3, 20, 20, 2), batch(10, 3)
     whole = sc.along(model, segments, device="cpu", progress=False)
     parts = list(sc.along(model, segments, stream=True, device="cpu", progress=False))

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from splinecam._util.tolerances import EPS
 from splinecam.errors import UnsupportedOpError
 from splinecam.network.capture import Both, FirstLayers, capture
 from splinecam.network.curves import (
@@ -272,3 +273,23 @@ def columns(program: Program, i: int, name: str, key: str, live: dict[str, Tenso
     batch[name].view(units + 1, units).diagonal().fill_(1)
     made = program.advance(i, batch)[key].flatten(1)
     return made[:-1] - made[-1:]
+
+
+class Sums(nn.Module):
+    """Sums of two to twelve terms, of which a step says how many there are at most."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv1d(2, 3, 3, padding=1), nn.BatchNorm1d(3)
+        self.register_buffer("mask", torch.tensor([[1.0, 0.0, 1.0, 0.0]]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.norm(self.conv(x))
+        h = (h - h.mean((1, 2), keepdim=True)) * 0.5
+        return torch.einsum("zij,kj->zik", h, self.mask)
+
+
+def test_steps_know_how_many_terms_they_round() -> None:
+    program = capture(Sums().eval(), (2, 4))
+    found = [round(2 * each / EPS) - 4 for each in program.roundings(0).values() if each]
+    assert found == [7, 4, 12, 2, 1, 2]  # the offset is a term, and products with zero are none

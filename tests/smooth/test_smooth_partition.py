@@ -55,7 +55,7 @@ def test_models_stay_within_tight_bounds(layer, widths):
 def test_twice_the_pieces_give_a_quarter_of_the_error():
     model = network(nn.GELU(), 2, 8, 1, scale=2.0)
     pieces = [
-        sc.partition(model, BOX, smooth=error, progress=False).smooth.layers[0].pieces
+        sc.partition(model, BOX, smooth=error, progress=False).smoothing.layers[0].pieces
         for error in (4e-3, 1e-3)
     ]
     assert 1.6 < pieces[1] / pieces[0] < 2.5
@@ -251,9 +251,17 @@ def told(model: nn.Module, side: float, smooth: float | str) -> tuple[list[str],
     return list(said), None
 
 
+def opposite() -> nn.Module:
+    """Two units that are each other's opposites, so that bounds are beyond all derivatives."""
+    model = nn.Sequential(nn.Linear(2, 2), nn.GELU(), nn.Linear(2, 1)).double()
+    model[0].weight.data, model[0].bias.data = torch.ones(2, 2).double(), torch.ones(2).double()
+    model[2].weight.data = torch.tensor([[1.0, -1.0]]).double()
+    return model
+
+
 def test_rounding_that_is_too_much_is_told_before_anything_is_run():
-    """On a tiny domain bounds are made of rounding, which smaller cells do not change."""
-    said, error = told(block(), 1e-9, 1e-16)
+    """Smaller cells are not looked at if that helps nothing, or if bounds are close already."""
+    said, error = told(opposite(), 1e-12, 1e-17)
     assert said == ["looking at 1,024 cells", "looking at 4,096 cells", "choosing pieces"]
     assert re.search(r"Rounding is too much .* Allow a larger error", str(error))
 
@@ -263,6 +271,9 @@ def test_rounding_that_is_too_much_is_told_before_anything_is_run():
         nn.init.constant_(step.bias, offset)
     _, error = told(model, 1e-3, "0.001%")  # of a range that grows with the domain
     assert re.search(r"Rounding is too much .* times as large, or allow a larger error", str(error))
+    said, error = told(block(), 1e-9, 1e-16)
+    assert said == ["looking at 1,024 cells", "choosing pieces"]
+    assert "Rounding is too much" in str(error)
 
 
 def test_outputs_that_need_too_many_pieces_are_told_before_anything_is_run():
@@ -279,8 +290,22 @@ def test_outputs_that_need_too_many_pieces_are_told_before_anything_is_run():
 
 def test_large_networks_are_looked_at_on_few_cells_first(monkeypatch):
     monkeypatch.setattr("splinecam.smooth.smoothing._PRODUCTS", 1)
-    said, _ = told(block(), 1e-9, 1e-16)
+    said, _ = told(opposite(), 1e-12, 1e-17)
     assert said == ["looking at 4 cells", "looking at 16 cells", "choosing pieces"]
+
+
+def test_rounding_of_many_products_leaves_room_on_small_domains():
+    """Rounding goes by the numbers of a stage and by what it makes of them, not by all moduli."""
+    torch.manual_seed(0)
+    turns = [nn.utils.parametrizations.orthogonal(nn.Linear(24, 24)) for _ in range(8)]
+    model = nn.Sequential(nn.Linear(2, 24), *turns, nn.GELU(), nn.Linear(24, 2)).double()
+    for turn in turns:
+        nn.utils.parametrize.remove_parametrizations(turn, "weight")
+    square = sc.Domain.around([0.1, 0.2], side=1e-7)
+    part = sc.partition(model, square, smooth="1%", progress=False)
+    extent = part.values.amax(0) - part.values.amin(0)
+    assert bool((part.bound <= 0.0101 * extent).all())
+    assert excess(part, model) <= 1
 
 
 def test_the_log_says_from_the_beginning_what_is_done(caplog):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from itertools import pairwise
 
 import pytest
@@ -471,3 +472,80 @@ def test_triangles_that_are_crossed_by_kinks(name):
     off = (inside - plane).abs().amax(0)
     assert (off <= bend + 2 * branch + 1e-14).all()
     assert (off / (bend + 2 * branch)).median() > 0.05
+
+
+class Products(nn.Module):
+    """Many products before the only layer, with what a normalisation has: a mean and factors.
+
+    One of them adds a large number to all units, which the next mean takes away again, so that
+    nothing is left of it but its rounding. Or the second one subtracts a unit from its double.
+    """
+
+    def __init__(self, losing: int | None) -> None:
+        super().__init__()
+        torch.manual_seed(losing or 0)
+        self.matrices = nn.ParameterList([torch.randn(6, n).double() for n in (2, 6, 6, 6, 6)])
+        self.offsets = nn.ParameterList([torch.randn(6).double() for _ in self.matrices])
+        if losing is not None:
+            matrix = self.matrices[losing].data
+            matrix += 2.0**20 * torch.randn(matrix.shape[1]).double()
+            return
+        for each in (self.matrices[0].data, self.offsets[0].data, self.offsets[1].data):
+            each[5] = each[0]
+        large = 2.0**20 * torch.randn(6).double()
+        self.matrices[1].data[:, 0] += large
+        self.matrices[1].data[:, 5] = -large
+
+    def before(self, x: Tensor) -> Tensor:
+        h = nn.functional.linear(x, self.matrices[0], self.offsets[0])
+        for matrix, offset in list(zip(self.matrices, self.offsets, strict=True))[1:]:
+            centred = (h - h.mean(-1, keepdim=True)) * offset
+            h = centred + nn.functional.linear(centred, matrix, offset)
+        return h
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(self.before(x)).sum(-1, keepdim=True)
+
+    def exactly(self, x: list[Fraction], offset: int = 1) -> list[Fraction]:
+        """The argument of the layer in rational numbers, or with offset 0 its linear part."""
+
+        def linear(k: int, h: list[Fraction]) -> list[Fraction]:
+            rows, own = self.matrices[k].tolist(), self.offsets[k].tolist()
+            products = (zip(map(Fraction, row), h, strict=True) for row in rows)
+            sums = (sum(a * b for a, b in each) for each in products)
+            return [a + offset * Fraction(b) for a, b in zip(sums, own, strict=True)]
+
+        h = linear(0, x)
+        for k in range(1, len(self.matrices)):
+            mean, own = sum(h) / len(h), map(Fraction, self.offsets[k].tolist())
+            centred = [(a - mean) * b for a, b in zip(h, own, strict=True)]
+            h = [a + b for a, b in zip(centred, linear(k, centred), strict=True)]
+        return h
+
+
+@pytest.mark.parametrize("losing", [0, 1, 2, 3, None])
+def test_rounding_within_a_stage_stays_within_its_bound(losing):
+    model = Products(losing)
+    program = capture(model, (2,), smooth=True)
+    assert len(program.dense_moduli(0)[program.stages[0].live_out[0]]) > 2  # steps among them
+    domain = sc.Domain.box(-1.0, 2.0)
+    boxes, seen = Grid.of(domain, 2, program.device).boxes, []
+    with torch.no_grad():
+        follow(program, domain, boxes, visit=lambda layer, argument, reach: seen.append(argument))
+        (found,) = seen
+        generator = torch.Generator().manual_seed(0)
+        inside = boxes.half[0] * (2 * torch.rand(20, 2, generator=generator).double() - 1)
+        x = domain.embed(Frame.of(domain).to_plane(boxes.center[0] + inside))
+        made = next(z for _, z in program.walk(x))
+    worst = 0.0
+    for point, values in zip(x.tolist(), made.tolist(), strict=True):
+        exact = model.exactly(list(map(Fraction, point)))
+        off = [abs(float(a - Fraction(b))) for a, b in zip(exact, values, strict=True)]
+        shares = [a / b for a, b in zip(off, found.rounding[0].tolist(), strict=True)]
+        worst = max(worst, *shares)
+    assert 1e-3 < worst <= 1
+    axes = (Frame.of(domain).scale * domain.basis).tolist()
+    for axis, tangents in zip(axes, found.tangents[:, 0].tolist(), strict=True):
+        exact = model.exactly(list(map(Fraction, axis)), offset=0)
+        for a, b, most in zip(exact, tangents, found.tilt[0].tolist(), strict=True):
+            assert abs(float(a - Fraction(b))) <= most

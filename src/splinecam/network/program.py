@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
+from itertools import pairwise
 from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from splinecam._util.tolerances import EPS
 from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity
 from splinecam.network.ops import Affine, Bound, affine_bound
-from splinecam.network.ops.bounds import affine_modulus, measured_modulus
+from splinecam.network.ops.bounds import affine_modulus, measured_modulus, most_terms
 from splinecam.network.values import Ref, map_tensors, resolve
 
 _LINEAR = torch.ops.aten.linear.default
+_REDUCTIONS = (torch.ops.aten.mean.dim, torch.ops.aten.sum.dim_IntList)
 _ENTRYWISE = ("self", "other")  # factors of products that sum over nothing
 _DENSE = 1 << 25  # coefficients of a stage at most that are found
 _ROWS = 1 << 9  # of them at a time
-_FAR = 2.0**64  # a factor of directions, beside which the offsets of a stage round away
+FAR = 2.0**64  # a factor of directions, beside which the offsets of a stage round away
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,36 @@ class Step:
             return found.magnitude
         return tuple(part.magnitude for part in found)
 
+    def rounding(self, env: Mapping[str, Any], result: Any, device: torch.device) -> float:
+        """By how much an entry of the result is off at most, relative to ``modulus``.
+
+        env, result: for one point. The sum of n products is off by no more than n / 2 ``EPS`` of
+        the sum of their moduli, in whatever order it is computed. A few more cover an offset, a
+        factor of the sum, and factors of its terms. An operation of which less is known adds up all
+        that it takes.
+        """
+        rule = self.rule
+        if rule is None or rule.exact or rule.reshapes or rule.identity:
+            return 0.0
+        ones = {name: map_tensors(value, torch.ones_like) for name, value in env.items()}
+        args, kwargs = self._arguments(ones, 1, device)
+        terms = sum(x.numel() for x in _tensors((args, list(kwargs.values()))))
+        if self.run in _REDUCTIONS:
+            terms = args[0].numel() // result.numel()
+        elif "running_var" in self.arg_names:  # a normalisation, which scales and shifts each entry
+            terms = 4
+        elif not rule.measured and (rule.product or "other" in rule.data + rule.factor):
+            terms = most_terms(rule, self.run, args, kwargs, self.roles)
+        return (terms + 4) * EPS / 2
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+
 
 def _multiplied(step: Step, result: Any) -> int:
     """About how many multiplications with a constant matrix a step makes."""
@@ -104,6 +137,11 @@ def _multiplied(step: Step, result: Any) -> int:
         return 0
     constants = [x for x in step.args if isinstance(x, Tensor) and x.dim() > 1 and x.numel()]
     return max((result.numel() * x.numel() // x.shape[0] for x in constants), default=0)
+
+
+def _mixes(step: Step) -> bool:
+    """Whether a step adds units to each other, rather than to move, scale or shift them."""
+    return step.rule is not None and step.rule.product not in ((), _ENTRYWISE)
 
 
 def _derivative(layer: Nonlinearity, at: Tensor, ways: Tensor) -> Tensor:
@@ -120,7 +158,7 @@ def _rise(layer: Nonlinearity, at: Tensor, shift: Tensor) -> Tensor:
 
     Nothing is lost to cancellation: an error of ``at`` moves the borders of the layer a little.
     """
-    far, shift = _FAR * at, shift[:, 0]
+    far, shift = FAR * at, shift[:, 0]
     if layer.rectifies:
         return torch.maximum(shift + far.clamp(max=0), -far.clamp(min=0))
     assert isinstance(layer, MaxNonlinearity)
@@ -204,11 +242,16 @@ class Program:
         return replace(self, stages=stages, device=device)
 
     def advance(
-        self, i: int, live: Mapping[str, Tensor], out: Mapping[str, Tensor] | None = None
+        self,
+        i: int,
+        live: Mapping[str, Tensor],
+        out: Mapping[str, Tensor] | None = None,
+        visit: Callable[[Step, dict[str, Any]], None] = lambda step, env: None,
     ) -> dict[str, Tensor]:
         """The results (B, ...) of the affine steps of stage i on a batch of values (B, ...).
 
-        They may be views of ``live``. Those that are in ``out`` are put there.
+        They may be views of ``live``. Those that are in ``out`` are put there. visit: is called
+        after each step with the values that are known then, and may change them.
         """
         stage = self.stages[i]
         env: dict[str, Any] = {name: live[name] for name in stage.live_in}
@@ -218,6 +261,7 @@ class Program:
                 env[step.name] = step.fill(env, batch, self.device, out[step.name])
             else:
                 env[step.name] = step.call(env, batch, self.device)
+            visit(step, env)
             for name in step.frees:
                 del env[name]
         return {name: env[name] for name in stage.live_out}
@@ -225,12 +269,12 @@ class Program:
     @property
     def widths(self) -> list[int]:
         """How many numbers per vertex are live after each stage."""
-        return [width for width, _ in self._sizes]
+        return [width for width, _, _ in self._sizes]
 
     @property
     def products(self) -> list[int]:
         """About how many multiplications with constants each stage makes per vertex."""
-        return [products for _, products in self._sizes]
+        return [products for _, products, _ in self._sizes]
 
     def with_constants(self, stages: tuple[Stage, ...]) -> Program:
         """The same program with stages of other constants, whose sizes are the same."""
@@ -238,19 +282,22 @@ class Program:
         vars(changed)["_sizes"] = self._sizes  # finding them runs all stages
         if all(new.steps is old.steps for new, old in zip(stages, self.stages, strict=True)):
             vars(changed)["_dense_moduli"] = self._dense_moduli
+            vars(changed)["_steps_known"] = self._steps_known
         return changed
 
     @cached_property
-    def _sizes(self) -> list[tuple[int, int]]:
+    def _sizes(self) -> list[tuple[int, int, dict[str, torch.Size]]]:
+        """The width of each stage, its multiplications, and the shapes of what it takes."""
         x = torch.zeros((1, *self.input_shape), dtype=torch.float64, device=self.device)
         live, sizes = {self.input_name: x}, []
         for i, stage in enumerate(self.stages):
             env, products = dict(live), 0
+            shapes = {name: live[name].shape[1:] for name in stage.live_in}
             for step in stage.steps:
                 env[step.name] = step.call(env, 1, self.device)
                 products += _multiplied(step, env[step.name])
             live = {name: env[name] for name in stage.live_out}
-            sizes.append((sum(value.numel() for value in live.values()), products))
+            sizes.append((sum(value.numel() for value in live.values()), products, shapes))
             live = self._apply_layer(i, live)
         return sizes
 
@@ -272,8 +319,7 @@ class Program:
 
     def mixes(self, i: int) -> bool:
         """Whether stage i adds units to each other, rather than to move, scale or shift them."""
-        products = [step.rule.product for step in self.stages[i].steps if step.rule is not None]
-        return any(product and product != _ENTRYWISE for product in products)
+        return any(map(_mixes, self.stages[i].steps))
 
     def dense(self, i: int) -> tuple[str, Step] | None:
         """The name of the value that stage i multiplies with a constant matrix, and the step.
@@ -319,44 +365,105 @@ class Program:
                 del env[name]
         return {name: env[name] for name in stage.live_out}
 
-    def dense_moduli(self, i: int) -> dict[str, dict[str, Tensor]] | None:
-        """The moduli (n, m) of the coefficients of stage i, by result and by live value.
+    def roundings(self, i: int) -> dict[str, float]:
+        """By how much the steps of stage i round, by their names, see ``Step.rounding``."""
+        return self._of_steps(i)[0]
 
-        None if one step of the stage says the same, or if there are too many coefficients. What
-        several steps add up to is far smaller than the product of their moduli.
+    def row_shapes(self, i: int) -> dict[str, torch.Size]:
+        """The shapes of a point's results of steps of stage i, as far as each point has a row."""
+        return self._of_steps(i)[1]
+
+    def _of_steps(self, i: int) -> tuple[dict[str, float], dict[str, torch.Size]]:
+        if i not in self._steps_known:
+            roundings: dict[str, float] = {}
+            shapes: dict[str, list[tuple[int, ...]]] = {}
+
+            def visit(step: Step, env: dict[str, Any]) -> None:
+                result = env[step.name]
+                if step.name not in roundings:
+                    roundings[step.name] = step.rounding(env, result, self.device)
+                if isinstance(result, Tensor):
+                    shapes.setdefault(step.name, []).append(tuple(result.shape))
+
+            for rows in (1, 2, 3):
+                self.advance(i, self._zeros(i, rows), visit=visit)
+            found = {
+                name: torch.Size(each[0][1:])
+                for name, each in shapes.items()
+                if each == [(rows, *each[0][1:]) for rows in (1, 2, 3)]
+            }
+            self._steps_known[i] = roundings, found
+        return self._steps_known[i]
+
+    def dense_moduli(self, i: int) -> dict[str, dict[str, Tensor]] | None:
+        """The moduli (n, m) of the coefficients of stage i, by result and by source.
+
+        Sources are the values that the stage takes, and the results of some of its steps. None if
+        one step of the stage says the same, or if there are too many coefficients. What several
+        steps add up to is far smaller than the product of their moduli.
         """
         if i not in self._dense_moduli:
             self._dense_moduli[i] = self._moduli_of(i)
         return self._dense_moduli[i]
 
     @cached_property
+    def _steps_known(self) -> dict[int, tuple[dict[str, float], dict[str, torch.Size]]]:
+        return {}
+
+    @cached_property
     def _dense_moduli(self) -> dict[int, dict[str, dict[str, Tensor]] | None]:
         return {}
 
+    def _zeros(self, i: int, rows: int) -> dict[str, Tensor]:
+        """Zeros in place of the values that stage i takes."""
+        make = partial(torch.zeros, dtype=torch.float64, device=self.device)
+        return {name: make((rows, *shape)) for name, shape in self._sizes[i][2].items()}
+
     def _moduli_of(self, i: int) -> dict[str, dict[str, Tensor]] | None:
-        products = (step.rule.product for step in self.stages[i].steps if step.rule is not None)
-        mixing = sum(product not in ((), _ENTRYWISE) for product in products)
-        x = torch.zeros((1, *self.input_shape), dtype=torch.float64, device=self.device)
-        live = {self.input_name: x}
-        for k in range(i):
-            live = self._apply_layer(k, self.advance(k, live))
-        live = {name: live[name] for name in self.stages[i].live_in}
+        mixing = [step.name for step in self.stages[i].steps if _mixes(step)]
+        live = self._zeros(i, 1)
         numbers = sum(value.numel() for value in live.values())
-        if mixing < 2 or numbers * self.widths[i] > _DENSE:
+        if len(mixing) < 2 or numbers * self.widths[i] > _DENSE:
             return None
+        sources = {name: value.shape[1:] for name, value in live.items()}
+        most = _DENSE // self.widths[i] - numbers
+        sources.update(self._inner_sources(i, mixing, most))
         found: dict[str, dict[str, Tensor]] = {name: {} for name in self.stages[i].live_out}
-        for name, value in live.items():
-            ways = _FAR * torch.eye(value.numel(), dtype=value.dtype, device=value.device)
-            parts = []
-            for some in torch.split(ways, _ROWS):
-                rows = len(some) + 1  # the last one is zero
-                batch = {key: z.new_zeros((rows, *z.shape[1:])) for key, z in live.items()}
-                batch[name][:-1] = some.view(-1, *value.shape[1:])
-                parts.append(self.advance(i, batch))
+        for name, shape in sources.items():
+            ways = FAR * torch.eye(prod(shape), dtype=torch.float64, device=self.device)
+            parts = [
+                self._from(i, name, some.view(-1, *shape)) for some in torch.split(ways, _ROWS)
+            ]
             for key in found:
                 less = [(part[key][:-1] - part[key][-1:]).flatten(1) for part in parts]
-                found[key][name] = torch.cat(less).abs_().div_(_FAR)
+                found[key][name] = torch.cat(less).abs_().div_(FAR)
         return found
+
+    def _inner_sources(self, i: int, mixing: list[str], most: int) -> dict[str, torch.Size]:
+        """Results of products from which a stage goes on to two more, with their shapes.
+
+        They have no more numbers than the result of the product after them, and all of them
+        together no more than ``most``: the last ones are left out.
+        """
+        shapes, found = self.row_shapes(i), {}
+        for name, after in pairwise(mixing[:-1]):
+            numbers = prod(shapes[name]) if name in shapes else most + 1
+            if numbers <= min(most, prod(shapes.get(after, ()))):
+                found[name] = shapes[name]
+                most -= numbers
+        return found
+
+    def _from(self, i: int, name: str, ways: Tensor) -> dict[str, Tensor]:
+        """The results of stage i where one value is moved by ways (n, ...), and without, last."""
+        live = self._zeros(i, len(ways) + 1)
+
+        def visit(step: Step, env: dict[str, Any]) -> None:
+            if step.name == name:
+                env[name] = torch.cat([env[name][:-1] + ways, env[name][-1:]])
+
+        if name in live:
+            live[name][:-1] = ways
+        return self.advance(i, live, visit=visit)
 
     def __call__(self, x: Tensor) -> Tensor:
         """The network on ``(B, *input_shape)`` in float64: ``(B, *output_shape)``."""
@@ -393,7 +500,7 @@ class Program:
         the stage makes of it is its offset, which the ways do not have.
         """
         B = x.shape[0]
-        live = self._entry(torch.cat([x, _FAR * ways.flatten(0, 1), torch.zeros_like(x[:1])]))
+        live = self._entry(torch.cat([x, FAR * ways.flatten(0, 1), torch.zeros_like(x[:1])]))
         for i, stage in enumerate(self.stages):
             made = self.advance(i, live)
             live = {
@@ -406,7 +513,7 @@ class Program:
                 along = follow(stage.layer, z[:B], z[B:-1].view(-1, B, *z.shape[1:]))
                 rows = [at, along.reshape(-1, *at.shape[1:]), torch.zeros_like(at[:1])]
                 live[stage.layer.result] = torch.cat(rows)
-        return (live[self.output_name][B:-1] / _FAR).reshape(*ways.shape[:2], -1)
+        return (live[self.output_name][B:-1] / FAR).reshape(*ways.shape[:2], -1)
 
     def walk(self, x: Tensor) -> Iterator[tuple[Nonlinearity, Tensor]]:
         """Yield the layers in order, each with its source at the points ``(B, *input_shape)``.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,7 +21,7 @@ from splinecam.network.nonlinearities import (
     PiecewiseScalar,
     SmoothScalar,
 )
-from splinecam.network.program import Program
+from splinecam.network.program import FAR, Program, Step
 from splinecam.smooth.refinement import Extents, squared_radii
 
 ROUNDING = 2.0**-36  # of derivatives, relative to the terms that a stage makes them of
@@ -101,8 +102,13 @@ class Followed:
     def reach(self, half: Tensor) -> Tensor:
         """How far the value may be from that at the centre of boxes with half of these widths."""
         u, v = (self.along(half[:, k]) for k in (0, 1))
-        far = self.tangents[0].abs().mul_(u).addcmul_(self.tangents[1].abs(), v)
-        far.addcmul_(self.turn, torch.hypot(u, v)).mul_(UPWARDS)
+        straight = self.tangents[0].abs().mul_(u).addcmul_(self.tangents[1].abs(), v)
+        return straight.mul_(UPWARDS).add_(self.beyond_tangents(half))
+
+    def beyond_tangents(self, half: Tensor) -> Tensor:
+        """How far the value may be from the plane of its tangents at the centre."""
+        u, v = (self.along(half[:, k]) for k in (0, 1))
+        far = (self.turn * torch.hypot(u, v)).mul_(UPWARDS)
         return far.add_(self.spread).add_(self.rounding, alpha=2)
 
     def steadied(self, extents: Extents) -> Followed:
@@ -489,37 +495,37 @@ def _entry(domain: Domain, boxes: Boxes) -> Followed:
 
 
 def _through_stage(program: Program, index: int, live: Live, extents: Extents) -> Live:
-    """Affine steps: values and derivatives by the coefficients, bounds by their moduli."""
-    stage = program.stages[index]
+    """Affine steps: values and derivatives by the coefficients, bounds by their moduli.
+
+    Derivatives and bounds are taken many times as large, so that offsets, of which they have none,
+    do not round them.
+    """
+    stage, errors = program.stages[index], None
     taken = {name: live[name] for name in stage.live_in}
     if not stage.steps:
         return {name: taken[name] for name in stage.live_out}
-    made, sizes = _rows(
-        {name: [each.value, *each.tangents, *each.seconds] for name, each in taken.items()}
-    )
-    made = program.advance(index, made)
-    moduli, widths = _rows({name: _moduli(each, extents) for name, each in taken.items()})
-    terms = sum(each.value[0].numel() for each in taken.values()) + len(stage.steps)
-    moduli = _through_moduli(program, index, moduli, 1 + widths[0], (terms + 8) * EPS)
+    rows, sizes = _rows({name: _scaled(each) for name, each in taken.items()})
+    # Of a number that is made by all steps together, relative to the moduli of them all.
+    slack = 2 * sum(program.roundings(index).values())
+    moduli, widths = _rows({name: _moduli(each, extents, slack) for name, each in taken.items()})
+    if program.dense_moduli(index) is None:
+        made = program.advance(index, rows)
+    else:
+        made, errors = _rounded(program, index, taken, rows, sizes, extents)
+    moduli = _through_moduli(program, index, moduli, 1 + widths[0], slack)
     found = {}
     for name in stage.live_out:
         zero, value, *derivatives = _parts(made[name], sizes)
         least, size, *largest = _parts(moduli[name], widths)
-        u, v, *second = (derivative - zero for derivative in derivatives)
-        # Rounding is relative to the sum of the moduli of all terms, the offset among them.
-        slack = (terms + 8) * EPS
+        u, v, *second = ((derivative - zero) / FAR for derivative in derivatives)
         turn, tilt, spread, rounding, *bend = (
-            (each - least).clamp(min=0) * UPWARDS for each in largest
+            (each - least).clamp(min=0) * (UPWARDS / FAR) for each in largest
         )
-        turn, tilt = (each + slack * least for each in (turn, tilt))
-        bent = torch.stack(
-            [
-                bend[0] + 3 * slack * least,
-                (bend[1] - bend[0] - bend[2]) / 2,
-                bend[2] + 3 * slack * least,
-            ]
-        )
-        rounding = rounding + slack * (2 * least + size)
+        own, first, again = (slack * size, 0, 0) if errors is None else errors[name]
+        lost = 3 * slack / FAR * least  # by the rounding of offsets, which are then subtracted
+        rounding, first, again = rounding + own + lost, first + lost, again + lost
+        turn, tilt = (each + first for each in (turn, tilt))
+        bent = torch.stack([bend[0] + again, (bend[1] - bend[0] - bend[2]) / 2, bend[2] + again])
         tangents, seconds, bent = (
             each.expand(-1, *value.shape)
             for each in (torch.stack([u, v]), torch.stack(second), bent)
@@ -532,31 +538,133 @@ def _through_stage(program: Program, index: int, live: Live, extents: Extents) -
     return found
 
 
+def _scaled(each: Followed) -> list[Tensor]:
+    """A value, and its derivatives many times as large."""
+    return [each.value, *(FAR * _once(part) for part in (*each.tangents, *each.seconds))]
+
+
+def _rounded(
+    program: Program,
+    index: int,
+    taken: Live,
+    rows: dict[str, Tensor],
+    sizes: list[int],
+    extents: Extents,
+) -> tuple[dict[str, Tensor], dict[str, list[Tensor]]]:
+    """A stage on rows, and how far rounding in its steps takes each of its results off.
+
+    The latter are bounds for values anywhere in each box, and for first and second derivatives, as
+    sums over those in all directions.
+
+    A step S makes S(y) + d of the numbers y that it gets, and |d| is at most its rounding times
+    |S|(|y|). As all steps are affine, results are off by the sum of M d over all steps, where M has
+    the coefficients of the steps after each one together. At some steps ``dense_moduli`` knows |M|.
+    Errors are added up by the moduli of each step until they come to such a step. There they count
+    by |M|, and are done with. ``late`` are those that are not done with, ``inner`` the others.
+    ``far`` adds up all of them, so that the rounding of |M| is a share of it.
+    ``large`` says how large y may be: in a box no more than at the centre, plus the first
+    derivatives there times the way, plus twice ``far``. That has also what the stage makes of half
+    the distance from the plane of the tangents; the errors count twice, as the centre has them too.
+    """
+    roundings, shapes = program.roundings(index), program.row_shapes(index)
+    dense = program.dense_moduli(index)
+    assert dense is not None
+    widths = [len(extents.half), sizes[1], sizes[3]]
+    far: dict[str, Any] = {}
+    for name, each in taken.items():
+        parts = [
+            torch.zeros_like(each.value[:1]).expand(width, *each.value.shape[1:])
+            for width in (1, *widths)
+        ]
+        parts[1] = (FAR / 2) * each.beyond_tangents(extents.half)
+        far[name] = torch.cat(parts)
+    late: dict[str, Any] = {name: torch.zeros_like(each) for name, each in far.items()}
+    known = partial(_largest, sizes=sizes, widths=widths, half=extents.half)
+    large: dict[str, Any] = {name: known(rows[name], each) for name, each in far.items()}
+    inner: dict[str, Tensor] = {}
+
+    def visit(step: Step, env: dict[str, Any]) -> None:
+        name, share = step.name, roundings[step.name]
+        for each in (large, far, late):
+            each[name] = step.modulus(each, 1 + sum(widths), program.device)
+        if share:
+            far[name], late[name] = (
+                _plus(each[name], FAR * share, large[name]) for each in (far, late)
+            )
+            large[name] = _plus(large[name], share, large[name])
+        if share and name in shapes:
+            large[name] = torch.minimum(large[name], known(env[name], far[name]))
+        if any(name in each for each in dense.values()):
+            inner[name], late[name] = late[name], torch.zeros_like(late[name])
+        for done in step.frees:
+            for each in (large, far, late):
+                del each[done]
+
+    made, errors = program.advance(index, rows, visit=visit), {}
+    slack = 2 * sum(roundings.values())
+    for name in program.stages[index].live_out:
+        total = late[name] + slack * far[name]
+        for key, error in inner.items():
+            total = total + (error.flatten(1) @ dense[name][key]).view_as(total)
+        zero, value, first, second = _parts(total * (UPWARDS / FAR), widths)
+        errors[name] = [value, (first + 2 * zero) / FAR, (second + 3 * zero) / FAR]
+    return made, errors
+
+
+def _largest(
+    made: Tensor, beyond: Tensor, sizes: list[int], widths: list[int], half: Tensor
+) -> Tensor:
+    """How large numbers of a batch may be: at zero, of values in boxes, of derivatives.
+
+    beyond: ``far`` in ``_rounded``; half: (C, 2) half of the widths of the boxes.
+    """
+    zero, value, *tangents, uu, uv, vv = _parts(made, sizes)
+    at_zero, off, turned, _ = _parts(beyond, widths)
+    ways = (each.view(-1, *[1] * (value.dim() - 1)) for each in half.unbind(1))
+    reach = 2 * off
+    for tangent, way in zip(tangents, ways, strict=True):
+        reach = reach + ((tangent - zero).abs() + turned / FAR + 2 * at_zero / FAR) * way
+    steep = torch.stack(tangents).abs().sum(0)
+    large = [zero.abs(), value.abs() + reach * (UPWARDS / FAR), steep]
+    return torch.cat([*large, uu.abs() + uv.abs() + vv.abs()])
+
+
+def _plus(value: Any, share: float, other: Any) -> Any:
+    """A result of a step, and a share of another one."""
+    if isinstance(value, Tensor):
+        return value + share * other
+    return tuple(_plus(each, share, more) for each, more in zip(value, other, strict=True))
+
+
 def _through_moduli(
     program: Program, index: int, rows: dict[str, Tensor], first: int, slack: float
 ) -> dict[str, Tensor]:
     """A stage on rows by the moduli of its coefficients, and of all of its steps together.
 
     Zeros and sizes, which come before the row ``first``, count by every step, as rounding does.
+    The others become many times as large, in ``rows`` as well.
     slack: the rounding of a coefficient, relative to what the moduli of all steps make of it.
     """
+    for each in rows.values():
+        each[first:].mul_(FAR)
     found, dense = program.moduli(index, rows), program.dense_moduli(index)
     if dense is None:
         return found
     for name, by_steps in found.items():
         least, bounds = by_steps[:1], by_steps[first:]
-        close = sum(rows[key][first:].flatten(1) @ each for key, each in dense[name].items())
-        close = torch.as_tensor(close).view_as(bounds) * UPWARDS + slack * bounds
+        close = sum(each[first:].flatten(1) @ dense[name][key] for key, each in rows.items())
+        close = torch.as_tensor(close).view_as(bounds) * UPWARDS
         # The lesser of both in each row would be no form: its directions belong together.
-        found[name] = torch.cat([by_steps[:first], close + least])
+        found[name] = torch.cat([by_steps[:first], close + slack * (bounds - least) + least])
     return found
 
 
-def _moduli(each: Followed, extents: Extents) -> list[Tensor]:
+def _moduli(each: Followed, extents: Extents, slack: float) -> list[Tensor]:
     """The size of a value on boxes, and its bounds with the rounding of its derivatives."""
-    steep = ROUNDING * _once(each.tangents, 1).abs().sum(0)
+    relative = max(ROUNDING, 2 * slack)
+    steep = relative * _once(each.tangents, 1).abs().sum(0)
     uu, uv, vv = _once(each.bend, 1)
-    bent = ROUNDING * (_once(each.seconds, 1).abs().sum(0) + uu + vv)
+    bent = relative * (_once(each.seconds, 1).abs().sum(0) + uu + vv)
     return [
         each.value.abs() + each.reach(extents.half),
         _once(each.turn) + steep,

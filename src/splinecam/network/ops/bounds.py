@@ -145,6 +145,30 @@ def affine_modulus(
     return tuple(part.clamp_min(0) for part in found)
 
 
+def _count(value: Any, role: str) -> Any:
+    """An argument for counting terms: one for each number that is not zero."""
+    if role == "plain" or not (isinstance(value, Tensor) or _number(value)):
+        return value
+    return (value != 0).to(torch.float64) if isinstance(value, Tensor) else 1
+
+
+def most_terms(
+    rule: Affine,
+    run: Callable[..., Any],
+    args: list[Any],
+    kwargs: dict[str, Any],
+    roles: tuple[tuple[str, ...], dict[str, str]],
+) -> int:
+    """How many products of numbers other than zero an operation adds up at most in one result.
+
+    It is run with ones in place of its coefficients; args, kwargs: with ones for activations.
+    """
+    positional, named = roles
+    new = [_map(a, role, _count) for a, role in zip(args, positional, strict=True)]
+    others = {key: _map(a, named[key], _count) for key, a in kwargs.items()}
+    return int((rule.absolute or run)(*new, **others).amax())
+
+
 def measured_modulus(run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """An affine operation with the modulus of every coefficient, which is run to find these.
 
