@@ -2,9 +2,6 @@ from __future__ import annotations
 
 import pickle
 
-import pytest
-from torch import nn
-
 import splinecam as sc
 from splinecam.errors import OffendingOp
 

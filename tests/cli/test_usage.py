@@ -227,7 +227,10 @@ def test_every_public_name() -> None:
     assert {*space} - {"__builtins__"} == {*sc.__all__}
     assert {*sc.__all__} <= {*dir(sc)}
     assert all(getattr(sc, name) is space[name] for name in sc.__all__)
-    assert {name for names in sc._MODULES.values() for name in names} == {*sc.__all__} - {"nn", "results"}
+    assert {name for names in sc._MODULES.values() for name in names} == {*sc.__all__} - {
+        "nn",
+        "results",
+    }
     assert sc.plot.__name__ == "splinecam.plot"
     assert not hasattr(sc, "nonsense")
     assert not hasattr(sc, "__nonsense__")
