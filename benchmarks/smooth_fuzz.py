@@ -286,7 +286,7 @@ def points(part: sc.Partition) -> Tensor:
     share = torch.rand((len(some), 1), generator=generator, dtype=torch.float64).pow(3)
     near = mesh.uv[vertex[some]] * (1 - share) + centers[owner[some]] * share
     middle = centers[torch.randint(len(centers), (POINTS // 4,), generator=generator)]
-    frame = sc.geometry.frame.Frame.of(part.domain)
+    frame = sc.geometry.domain.Frame.of(part.domain)
     placed = part.domain.embed(frame.to_plane(torch.cat([near, middle])))
     return torch.cat([part.sample(POINTS // 2, generator=generator).double(), placed])
 
