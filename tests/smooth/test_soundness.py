@@ -16,8 +16,9 @@ from splinecam.geometry.domain import Frame
 from splinecam.network.capture import capture
 from splinecam.network.curves import Exp
 from splinecam.smooth import region_bounds
-from splinecam.smooth.following import Boxes, Followed, follow, through_layer
+from splinecam.smooth.following import follow
 from splinecam.smooth.grid import CellBounds, Grid
+from splinecam.smooth.layer_bounds import Boxes, Followed, through_layer
 from splinecam.smooth.refinement import Extents, squared_radii
 from splinecam.smooth.region_bounds import KinkedInside, SmoothInside
 from splinecam.smooth.tables import tables_of

@@ -20,7 +20,7 @@ from splinecam.engine.plan import free_memory
 from splinecam.engine.run import faces_within
 from splinecam.errors import LimitError
 from splinecam.geometry.subdivision import Mesh
-from splinecam.smooth.following import UPWARDS
+from splinecam.smooth.layer_bounds import UPWARDS
 from splinecam.smooth.refinement import Triangulation, bisected, closed, stitched, triangulated
 from splinecam.smooth.region_bounds import Inside
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from splinecam._util.tolerances import EPS
 from splinecam.geometry.domain import Domain, Frame
-from splinecam.smooth.following import UPWARDS, Boxes, Followed
+from splinecam.smooth.layer_bounds import UPWARDS, Boxes, Followed
 
 _EVEN = (0.7548776662466927, 0.5698402909980532)  # steps that fill a square evenly, on no grid
 

@@ -20,8 +20,9 @@ from splinecam.errors import LimitError
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.subdivision import Mesh
 from splinecam.network.program import Program
-from splinecam.smooth.following import UPWARDS, Boxes, Followed, follow
+from splinecam.smooth.following import follow
 from splinecam.smooth.grid import CellBounds
+from splinecam.smooth.layer_bounds import UPWARDS, Boxes, Followed
 from splinecam.smooth.refinement import squared_radii
 
 _UNITS = 8  # of a network, whose values at three points cost about as much as a look at bounds

@@ -15,8 +15,9 @@ from splinecam.network.curves import Curve
 from splinecam.network.nonlinearities import Nonlinearity, PiecewiseScalar, SmoothScalar
 from splinecam.network.program import Program
 from splinecam.network.values import Operation
-from splinecam.smooth.following import Followed, follow, norm
+from splinecam.smooth.following import follow
 from splinecam.smooth.grid import CellBounds, Grid
+from splinecam.smooth.layer_bounds import Followed, norm
 
 _LEAST = 2.0**-36  # of the largest output: what is left of a percentage where outputs are constant
 

@@ -1,0 +1,396 @@
+"""What is known of a value on boxes of the plane, carried through the layers of a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, reduce
+
+import torch
+from torch import Tensor
+
+from splinecam._util.arrays import take
+from splinecam._util.tolerances import EPS
+from splinecam.errors import SplineCamError
+from splinecam.network.nonlinearities import (
+    MaxNonlinearity,
+    Nonlinearity,
+    PiecewiseScalar,
+    SmoothScalar,
+)
+from splinecam.smooth.refinement import Extents, squared_radii
+
+ROUNDING = 2.0**-36  # of derivatives, relative to the terms that a stage makes them of
+_SMALL = 2.0**-10  # by how much a form is increased so that a small length may be added
+UPWARDS = 1 + 2.0**-30  # covers the rounding of bounds, which are computed like everything else
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Rectangles in local coordinates: their centres, and half of their widths, (C, 2) each."""
+
+    center: Tensor
+    half: Tensor
+
+    def __len__(self) -> int:
+        return self.center.shape[0]
+
+    def __getitem__(self, chosen: Tensor) -> Boxes:
+        return Boxes(self.center[chosen], self.half[chosen])
+
+    def extents(self, corners: Tensor | None = None, closely: bool = False) -> Extents:
+        """How wide they are, or polygons in them with corners (C, k, 2).
+
+        closely: whether triangles are to be looked at in each direction.
+        """
+        if corners is None:
+            return Extents(self.half, self.half.square().sum(1))
+        off = corners - self.center[:, None] if closely else None
+        return Extents(self.half, squared_radii(corners), off)
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What is known of a live value on each of C boxes, or on a polygon in it, (C, *shape) each.
+
+    value: at the centre; tangents: (2, C, *shape) there, along u and v; seconds: (3, C, *shape)
+    second derivatives, along u twice, u and v, v twice, about in the middle of those on the box or
+    polygon. The others are bounds. They compare
+    the network with a smooth function: that which has everywhere the pieces of all layers with
+    kinks that the network has at the centre, each going on straight beyond its kinks. turn: how far
+    its gradient is from that at the centre; bend: (3, C, *shape) a form, as ``seconds`` are one, of
+    at least the modulus by which the second derivative in any direction is off them; tilt: how far
+    its gradient at the centre is from the tangents; spread: the width of an interval around zero in
+    which the network is beside it; rounding: how far numbers of both are off.
+    """
+
+    value: Tensor
+    tangents: Tensor
+    seconds: Tensor
+    turn: Tensor
+    bend: Tensor
+    tilt: Tensor
+    spread: Tensor
+    rounding: Tensor
+
+    @property
+    def length(self) -> Tensor:
+        """The length of the gradient at the centre."""
+        return _length(*self.tangents)
+
+    @cached_property
+    def curvature(self) -> Tensor:
+        """A bound on the second derivative in any direction."""
+        return norm(self.form) * UPWARDS
+
+    @cached_property
+    def form(self) -> Tensor:
+        """A form (3, C, *shape) of at least the modulus of the second derivative everywhere."""
+        found = modulus(self.seconds).add_(self.bend)
+        found[::2] += ROUNDING * (found[0] + found[2])
+        return found
+
+    @property
+    def branch(self) -> Tensor:
+        """How far the network is from a smooth function with these derivatives."""
+        return self.spread / 2 + self.rounding
+
+    def reach(self, half: Tensor) -> Tensor:
+        """How far the value may be from that at the centre of boxes with half of these widths."""
+        u, v = (self.along(half[:, k]) for k in (0, 1))
+        straight = self.tangents[0].abs().mul_(u).addcmul_(self.tangents[1].abs(), v)
+        return straight.mul_(UPWARDS).add_(self.beyond_tangents(half))
+
+    def beyond_tangents(self, half: Tensor) -> Tensor:
+        """How far the value may be from the plane of its tangents at the centre."""
+        u, v = (self.along(half[:, k]) for k in (0, 1))
+        far = (self.turn * torch.hypot(u, v)).mul_(UPWARDS)
+        return far.add_(self.spread).add_(self.rounding, alpha=2)
+
+    def steadied(self, extents: Extents) -> Followed:
+        """The same with a gradient that turns no more than the second derivative allows."""
+        most = (self.curvature * extents.from_center(self.form)).sqrt() * UPWARDS + self.tilt
+        found = replace(self, turn=torch.minimum(self.turn, most))
+        vars(found).update(form=self.form, curvature=self.curvature)  # they are known already
+        return found
+
+    def turned(self, extents: Extents) -> tuple[Tensor, Tensor]:
+        """How far the derivative in any direction v is off the tangent: factors p and q.
+
+        Its square is at most p form(v) + q |v|^2. Second derivatives h have h(v, w)^2 <= form(v)
+        form(w), so that from the centre along w the derivative changes by no more than the root.
+        """
+        reach = extents.from_center(self.form)
+        narrow = reach < self.turn * self.along(extents.radius)
+        rest = torch.where(narrow, (1 + 1 / _SMALL) * self.tilt.square(), self.turn.square())
+        return torch.where(narrow, (1 + _SMALL) * reach, 0.0), rest
+
+    def beyond_corners(self, extents: Extents) -> Tensor:
+        """By how much the value in a polygon may be beyond those at its corners."""
+        return self.bulge(extents) + self.spread * UPWARDS + 2 * self.rounding
+
+    def bulge(self, extents: Extents) -> Tensor:
+        """By how much the smooth function in a polygon may be beyond its values at the corners.
+
+        With half of the form around any point it is convex. So it is largest at a corner, but for
+        the largest number of that, half of the square of a radius.
+        """
+        if extents.corners is None:
+            return self.curvature * (self.along(extents.square) / 2)
+        return extents.around(self.form) / 2 * UPWARDS
+
+    def units(self, entries: Tensor) -> Followed:
+        """What is known of some units, (N,), which are numbered box by box."""
+        return self._each(lambda part: part.flatten(-(self.value.dim())).index_select(-1, entries))
+
+    def minus(self, other: Followed) -> Followed:
+        """What is known of the difference of two values."""
+        return Followed(
+            self.value - other.value,
+            self.tangents - other.tangents,
+            self.seconds - other.seconds,
+            self.turn + other.turn,
+            self.bend + other.bend,
+            self.tilt + other.tilt,
+            self.spread + other.spread,
+            self.rounding + other.rounding,
+        )
+
+    def shaped(self, *shape: int) -> Followed:
+        """The same in another shape of the value."""
+        lead = self.value.dim()
+        return self._each(lambda part: part.reshape(*part.shape[: part.dim() - lead], *shape))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Followed:
+        return Followed(*(change(getattr(self, field.name)) for field in fields(self)))
+
+    def along(self, each: Tensor) -> Tensor:
+        """Numbers (C,) in a shape that broadcasts with the value."""
+        return each.view(-1, *[1] * (self.value.dim() - 1))
+
+
+def modulus(seconds: Tensor) -> Tensor:
+    """The positive parts of symmetric matrices (3, ...) less their negative parts."""
+    a, b, c = seconds.unbind(0)
+    mean, apart = (a + c) / 2, _length((a - c) / 2, b)
+    largest = torch.maximum(mean.abs(), apart)
+    some = torch.where(largest > 0, largest, 1.0)
+    # If both eigenvalues, mean +- apart, have one sign, it is the matrix or its opposite.
+    share, rest = mean / some, (apart - mean.abs()).clamp(min=0) * ((apart + mean.abs()) / some)
+    found = share * seconds
+    found[::2] += rest
+    return found
+
+
+def norm(seconds: Tensor) -> Tensor:
+    """The largest modulus of the eigenvalues of symmetric matrices (3, ...)."""
+    a, b, c = seconds.unbind(0)
+    return ((a + c) / 2).abs() + _length((a - c) / 2, b)
+
+
+def _length(u: Tensor, v: Tensor) -> Tensor:
+    return torch.addcmul(u * u, v, v).sqrt_()
+
+
+_BESIDE = 2.0**-1000  # beside a kink at zero
+_UNDERFLOW = 2.0**-64  # beside relative errors: what single precision takes for zero is smaller yet
+
+
+def through_layer(
+    layer: Nonlinearity,
+    argument: Followed,
+    reach: Tensor,
+    extents: Extents,
+    corners: list[Tensor] | None,
+) -> Followed:
+    """What is known of a layer's result on each box, or on a polygon in each.
+
+    reach: how far the argument may be from its value at the centre; corners: its values (C, *shape)
+    at each corner of the polygons.
+    """
+    if isinstance(layer, SmoothScalar | PiecewiseScalar):
+        return _through_scalar(layer, argument, reach, extents, corners)
+    if isinstance(layer, MaxNonlinearity):
+        return _through_maximum(layer, argument, reach, extents, corners)
+    raise SplineCamError(
+        f"{layer.name}: {layer.target} cannot be bounded in a network with smooth functions. "
+        "Functions of one variable, maxima and minima can."
+    )
+
+
+@dataclass(frozen=True)
+class _Slopes:
+    """Slopes of functions of one variable on intervals, (C, *shape) each.
+
+    at: the first derivative in the middle; second: a second derivative, from which others are no
+    farther than need be. Of the piece that the function has in the middle, going on straight beyond
+    its kinks: largest, curvature: the largest moduli of both derivatives; variation, bend: how far
+    they are from ``at`` and ``second``; rounding: how far ``at`` is from the
+    slope in the middle. Of the function: beyond: the width of an interval around zero, in which it
+    is beside this piece; jumps: by how much it is steeper.
+    """
+
+    at: Tensor
+    second: Tensor
+    largest: Tensor
+    curvature: Tensor
+    variation: Tensor
+    bend: Tensor
+    rounding: Tensor
+    beyond: Tensor
+    jumps: Tensor
+
+
+def _through_scalar(
+    layer: SmoothScalar | PiecewiseScalar,
+    argument: Followed,
+    reach: Tensor,
+    extents: Extents,
+    corners: list[Tensor] | None,
+) -> Followed:
+    z = argument.value
+    low, high = z - reach, z + reach
+    if corners is not None:
+        further = argument.beyond_corners(extents)
+        low = torch.maximum(low, reduce(torch.minimum, corners) - further)
+        high = torch.minimum(high, reduce(torch.maximum, corners) + further)
+    if isinstance(layer, SmoothScalar):
+        slopes = _smooth_slopes(layer, low, z, high)
+    else:
+        slopes = _piecewise_slopes(layer, low, z, high)
+    value = layer.apply(z)
+    u, v = argument.tangents
+    length, turn = argument.length, argument.turn
+    square = torch.stack([u * u, u * v, v * v])
+    seconds = (slopes.at * argument.seconds).addcmul_(slopes.second, square)
+    # Of arguments and results anywhere in the box.
+    far, steepest = torch.maximum(low.abs(), high.abs()), slopes.largest + slopes.jumps
+    size = value.abs() + steepest * torch.maximum(high - z, z - low)
+    eps = layer.eps if isinstance(layer, SmoothScalar) else EPS
+    rounding = eps * (layer.rounding * size + (steepest + layer.noise) * far + _UNDERFLOW)
+    # Differences of both signs have their largest width if slopes have both signs.
+    rising, falling = (
+        torch.minimum(slopes.variation + slope, slopes.largest).clamp(min=0)
+        for slope in (slopes.at, -slopes.at)
+    )
+    # The product of a and b is at most half of t a^2 + b^2 / t.
+    part, rest = argument.turned(extents)
+    off = (part * argument.curvature + rest).sqrt()
+    along, across = _ratio(off, length), slopes.curvature * (1 + _ratio(length, off))
+    bend = (slopes.largest - slopes.variation) * argument.bend
+    bend.addcmul_(torch.addcmul(slopes.variation, across, part), argument.form)
+    bend.addcmul_(torch.addcmul(slopes.bend, slopes.curvature, along), square)
+    bend[::2].addcmul_(across, rest)
+    tilt = torch.addcmul(slopes.rounding, slopes.curvature, argument.rounding)
+    bounds = (
+        (slopes.variation * length).addcmul_(slopes.largest, turn),
+        bend,
+        tilt.mul_(length).addcmul_(slopes.largest, argument.tilt),
+        torch.addcmul(slopes.beyond, rising.add_(falling), argument.spread),
+        rounding.addcmul_(slopes.largest, argument.rounding),
+    )
+    return Followed(
+        value, slopes.at * argument.tangents, seconds, *(bound.mul_(UPWARDS) for bound in bounds)
+    )
+
+
+def _ratio(over: Tensor, under: Tensor) -> Tensor:
+    """Ratios of numbers, and zero where one is divided by zero."""
+    return torch.where(under == 0, 0.0, over / torch.where(under == 0, 1.0, under))
+
+
+def _smooth_slopes(layer: SmoothScalar, low: Tensor, z: Tensor, high: Tensor) -> _Slopes:
+    curve = layer.curve
+    none = torch.zeros_like(z)
+    beyond, jumps, furthest = none, none, none
+    first, middle, last, beside = low, z, high, 0.0
+    for level, jump in curve.kinks:
+        above, gap = z > level, 8 * EPS * abs(level) + _BESIDE
+        passed = torch.where(above, level - low, high - level).clamp(min=0)
+        beyond, jumps = beyond + abs(jump) * passed, jumps + abs(jump) * (passed > 0)
+        furthest, beside = torch.maximum(furthest, passed), max(beside, gap)
+        # What is close to the kink on its other side would count with slopes of that side.
+        first, middle, last = (
+            torch.where(above, end.clamp(min=level + gap), end.clamp(max=level - gap))
+            for end in (first, middle, last)
+        )
+    near = curve.derivatives(first, middle, last)
+    found = _Slopes(
+        at=near.slope,
+        second=near.curvature,
+        largest=near.largest_slope,
+        curvature=near.largest_curvature,
+        variation=near.slope_variation,
+        bend=near.curvature_variation,
+        rounding=curve.slope_rounding(near.slope),
+        beyond=beyond,
+        jumps=jumps,
+    )
+    if not curve.kinks:
+        return found
+    # Beyond its kink the piece is straight, and the function may be bent.
+    bent = curve.curvature_bound(low, high) * furthest
+    off = near.largest_curvature * beside
+    return replace(
+        found,
+        largest=found.largest + off,
+        variation=found.variation + off,
+        rounding=found.rounding + off,
+        bend=torch.where(furthest > 0, torch.maximum(found.bend, found.second.abs()), found.bend),
+        beyond=beyond + bent * furthest,
+        jumps=jumps + bent,
+    )
+
+
+def _piecewise_slopes(layer: PiecewiseScalar, low: Tensor, z: Tensor, high: Tensor) -> _Slopes:
+    if layer.period is not None or layer.apply(z[:1]).shape != z[:1].shape:
+        raise SplineCamError(
+            f"{layer.name}: {layer.target} cannot be bounded in a network with smooth functions."
+        )
+    shape = (-1, 1, *layer.shape)
+    levels, slopes = layer.levels.view(shape), layer.slopes.view(shape)
+    at, none = slopes[0].expand_as(z), torch.zeros_like(z)
+    beyond, jumps = none, none
+    for k, level in enumerate(levels):
+        above, jump = z > level, (slopes[k + 1] - slopes[k]).abs()
+        passed = torch.where(above, level - low, high - level).clamp(min=0)
+        beyond, jumps = beyond + jump * passed, jumps + jump * (passed > 0)
+        at = torch.where(above, slopes[k + 1], at)
+    largest = at.abs()
+    return _Slopes(at, none, largest, none, none, none, 4 * EPS * largest, beyond, jumps)
+
+
+def _through_maximum(
+    layer: MaxNonlinearity,
+    argument: Followed,
+    reach: Tensor,
+    extents: Extents,
+    corners: list[Tensor] | None,
+) -> Followed:
+    """The winner at the centre, and by how much others may be ahead of it."""
+    groups, count = layer.members, len(argument.value)
+    sign = -1.0 if layer.smallest else 1.0
+    value, wide = (each.reshape(count, -1)[:, groups] for each in (sign * argument.value, reach))
+    winner = value.argmax(2, keepdim=True)
+    unit = groups.expand(count, -1, -1).gather(2, winner)
+    behind = value + wide < (value - wide).gather(2, winner)  # false where these are no numbers
+    may_win = ~behind & (groups != unit)
+    box, group, place = may_win.nonzero().unbind(1)
+    first = torch.arange(count, device=box.device) * argument.value[0].numel()
+    winners = first[:, None] + unit[:, :, 0]
+    own, other = winners[box, group], first[box] + groups[group, place]
+    lead = argument.units(other).minus(argument.units(own))
+    ahead = sign * lead.value + lead.reach(extents.half[box])
+    if corners is not None:
+        leads = (sign * (take(z, other) - take(z, own)) for z in map(_flat, corners))
+        most = reduce(torch.maximum, leads) + lead.beyond_corners(extents[box])
+        ahead = torch.minimum(ahead, most)
+    found = argument.units(winners.view(-1))
+    entry = box * len(groups) + group
+    by = torch.zeros_like(found.spread).scatter_reduce_(0, entry, ahead.clamp(min=0), "amax")
+    shape = count, *layer.apply(argument.value[:1]).shape[1:]
+    return replace(found, spread=(found.spread + by) * UPWARDS).shaped(*shape)
+
+
+def _flat(value: Tensor) -> Tensor:
+    return value.reshape(-1)
