@@ -3,15 +3,20 @@
 PYTHON ?= python3
 VENV   ?= .venv
 PIP_FLAGS ?=
+# Python compiles the modules that are imported, and keeps them for the processes that the tests
+# start. So pip need not compile the tens of thousands of modules that nothing imports.
+PIP_FLAGS += --no-compile
+unexport PYTHONDONTWRITEBYTECODE
 BENCH_FLAGS ?=
 
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PLOT  := $(VENV)/.installed-plot
+TEST  := $(VENV)/.installed-test
 DOCS  := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-tensors lint viewer viewer-check bench docs wheels sanitize clean
+.PHONY: help demo test test-slow test-all test-tensors lint viewer viewer-check bench docs wheels sanitize clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -29,10 +34,14 @@ define install
 	@touch $@
 endef
 
-# What pictures need, what the site and its live pages need (pictures and the digits of
-# scikit-learn), and all that developers need, which takes much longer.
+# What pictures need, what `make test` needs, what the site and its live pages need (pictures and
+# the digits of scikit-learn), and all that developers need, which takes much longer.
 $(PLOT): $(NEEDS)
 	$(call install,plot)
+
+$(TEST): $(NEEDS)
+	$(call install,test)
+	@touch $(PLOT)
 
 $(DOCS): $(NEEDS)
 	$(call install,docs$(comma)examples)
@@ -40,19 +49,27 @@ $(DOCS): $(NEEDS)
 
 $(STAMP): $(NEEDS)
 	$(call install,dev,-e paper)
-	@touch $(PLOT) $(DOCS)
+	@touch $(PLOT) $(TEST) $(DOCS)
 
 demo: $(PLOT)  ## train a small classifier, compute its partition, write pictures and a page to out/
 	$(BIN)/splinecam demo --out out
 
 # Each process has tests that follow each other, so that what they share is made once.
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
-test: $(STAMP)  ## run all tests
-	$(PYTEST)
+BRIEFLY := HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-brief} $(PYTEST)
+test: $(TEST)  ## run the tests, in minutes; random networks are few
+	$(BRIEFLY) -m "not slow" tests src
+
+# The second run is that of the tests that the first leaves out or draws few random networks for.
+test-slow: $(STAMP)  ## run the rest: pages, browsers, clusters, processes, more random networks
+	$(PYTEST) -m "slow or hypothesis" tests
+	$(PYTEST) paper
+
+test-all: test  ## run all tests, with all packages
+	$(MAKE) test-slow
 
 test-tensors: $(STAMP)  ## run the tests of the geometry without the compiled kernel
-	SPLINECAM_KERNEL=off HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-brief} \
-	  $(PYTEST) tests/engine/test_line_values.py \
+	SPLINECAM_KERNEL=off $(BRIEFLY) -m "not slow" tests/engine/test_line_values.py \
 	  $(addprefix tests/arrangement/test_,properties.py degenerate.py refine.py blocks.py)
 
 lint: $(STAMP) viewer-check  ## check format, style, types and the order of imports

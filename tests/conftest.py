@@ -9,6 +9,7 @@ import gc
 import os
 import sys
 import tempfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,13 +35,39 @@ settings.register_profile(
 settings.register_profile(
     "thorough", deadline=None, max_examples=1000, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("brief", settings.get_profile("default"), max_examples=30)
+settings.register_profile("brief", settings.get_profile("default"), max_examples=20)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 def pytest_unconfigure() -> None:
     """At the very end."""
     _FILES.cleanup()
+
+
+_SLOW = {"browser"}  # folders
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow some folders, and all but few cases of each test that is marked ``few``.
+
+    The cases that stay lie on a diagonal of those that the parameters span, and begin anywhere, so
+    that tests with the same parameters have different ones.
+    """
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if _SLOW.intersection(item.path.parts):
+            item.add_marker("slow")
+        if item.get_closest_marker("few") is not None:
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for name, group in cases.items():
+        marker = group[0].get_closest_marker("few")
+        count = len(group) if marker is None else marker.args[0]
+        if count < len(group):
+            step, start = len(group) // count + 1, zlib.crc32(name.encode())
+            kept = {(start + i * step) % len(group) for i in range(count)}
+            for i in set(range(len(group))) - kept:
+                group[i].add_marker("slow")
 
 
 _cuda_is_there = options.cuda_is_there

@@ -63,6 +63,7 @@ def test_every_experiment_is_on_the_first_page() -> None:
     assert all(f"`{name}`" in text for name in NAMES)
 
 
+@pytest.mark.slow
 def test_results_become_figures_and_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from PIL import Image
 

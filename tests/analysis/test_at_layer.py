@@ -49,6 +49,7 @@ PLANE = sc.Domain.through(
 )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("model", "domain"), [(chain(), BOX), (images(), PLANE)])
 def test_it_is_the_partition_of_the_truncated_network(model: nn.Sequential, domain: sc.Domain):
     part = sc.partition(model, domain, progress=False)

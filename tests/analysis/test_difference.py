@@ -101,6 +101,7 @@ PAIRS = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", PAIRS)
 def test_agrees_with_exact_fractions(name: str) -> None:
     a, b = PAIRS[name]
@@ -177,6 +178,7 @@ def test_rounding_leaves_differences_within_the_bound() -> None:
     assert len(diff) == len(own)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("change", [quantised, pruned, tuned])
 def test_stacked_chains_and_one_mesh_over_the_other_agree(
     change: Callable[[nn.Module], nn.Module],
@@ -226,6 +228,7 @@ def test_networks_of_two_floating_point_types(types: tuple[torch.dtype, torch.dt
     assert same.largest().value == 0
 
 
+@pytest.mark.slow
 def test_agrees_with_a_million_random_points() -> None:
     a = mlp(2, 24, 24, 5, seed=2).double()
     a[-1].bias.data -= a(torch.zeros(1, 2, dtype=F64))[0]
@@ -264,6 +267,7 @@ def test_polygons_and_outline_of_the_disagreement() -> None:
     assert float(torch.minimum(*away).max()) < 1e-9
 
 
+@pytest.mark.slow
 def test_cnn_with_max_pooling_on_a_slice_of_images() -> None:
     torch.manual_seed(0)
 
@@ -297,6 +301,7 @@ def test_softmax_is_left_out_of_both() -> None:
     assert float(found.outputs[0].sum()) == pytest.approx(1.0, abs=1e-6)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("wrap", "memory"),
     [(lambda model: model, 2_000_000), (Skip, 1_000_000)],

@@ -56,6 +56,7 @@ def test_lattice_segments_exactly_and_of_equals_the_lowest(
         assert int(found.segment[i]) == squares.index(min(squares))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("size", [1e-12, 1e-3, 0.1, 3.0])
 def test_random_segments_against_all_pairs(size: float):
     ends = (torch.rand(1500, 1, 2, dtype=F64) - 0.5) * 6
@@ -69,6 +70,7 @@ def test_random_segments_against_all_pairs(size: float):
     assert torch.allclose((found.uv - x).norm(dim=1), found.distance, rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("shape", ["spiral", "one corner", "grid"])
 def test_many_points_and_segments(shape: str):
     """More points than a block, far from curves with many short segments or crowded ones."""

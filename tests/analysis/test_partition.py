@@ -133,6 +133,7 @@ def test_locate_knows_borders_corners_and_what_is_off_the_plane(part: sc.Partiti
     assert int(plane.locate(on + 0.1 * normal)) == -1
 
 
+@pytest.mark.slow
 def test_the_grid_stays_small_where_regions_crowd():
     crowd = nn.Linear(2, 120)
     with torch.no_grad():
@@ -227,6 +228,7 @@ def test_an_interrupt_leaves_nothing_broken(model: nn.Module, monkeypatch: pytes
     assert sc.partition(model, sc.Domain.box(-2, 2), progress=False).validate().ok
 
 
+@pytest.mark.slow
 def test_progress_is_silent_when_nobody_watches(
     model: nn.Module, capfd: pytest.CaptureFixture[str]
 ):

@@ -91,6 +91,7 @@ def test_near_degenerate_networks(seed: int) -> None:
         check(found)
 
 
+@pytest.mark.slow
 def test_areas_agree_with_random_points() -> None:
     model = mlp(2, 24, 24, 4, seed=1).double()
     part = part_of(model)

@@ -156,6 +156,7 @@ def assert_validates(model: nn.Module, domain: sc.Domain = BOX) -> sc.validate.R
     return report
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", CALLS)
 def test_ways_to_write_forward(name: str) -> None:
     skip_if_old(name)

@@ -108,6 +108,7 @@ def test_integer_grid_with_diagonals_through_its_nodes() -> None:
     assert_exact(net((weight, levels * 4)), Domain.box(-3, 3))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_integer_weights_in_three_layers(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
@@ -352,6 +353,7 @@ def test_two_lines_crossing_at_a_tiny_angle(angle: float, others: int) -> None:
     assert_right_or_says_where(net((weight, bias)), lambda u, v: u + 0.5 * v + 0.1, atol=atol)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("gap", GAPS)
 @pytest.mark.parametrize("lines", [3, 10, 50])
 def test_lines_near_one_point(gap: float, lines: int) -> None:

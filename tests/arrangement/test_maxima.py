@@ -25,6 +25,8 @@ from splinecam.testing import (
 )
 from strategies import dense
 
+pytestmark = pytest.mark.few(2)
+
 ATOL = 1e-9
 BOX = Domain.box(-1, 1)
 EIGHTHS = (-0.125, 0.0, 0.125)
@@ -356,6 +358,7 @@ def mixed(scale: float = 1.0) -> nn.Sequential:
     )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("scale", [1e-9, 1e-3, 1e6, 1e9])
 def test_scaled_domain(scale: float) -> None:
     plain = len(exact_partition(mixed(), BOX))
@@ -384,6 +387,7 @@ def pooled_images(side: int) -> nn.Sequential:
     ).double()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("model", "memory"), [(mixed(), 40_000), (pooled_images(5), 300_000)], ids=["mixed", "images"]
 )

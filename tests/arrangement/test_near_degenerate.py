@@ -266,6 +266,7 @@ def ten_lines(seed: int) -> nn.Sequential:
     )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", [25, 88])
 def test_ten_lines_nearly_through_one_point(seed: int) -> None:
     """Points far from the place where the lines meet had no region: 590 of these with seed 88."""

@@ -16,6 +16,8 @@ from splinecam.partitions.partition import Partition
 from splinecam.testing import Max, assert_same_cells, assert_valid, exact_partition
 from strategies import dense
 
+pytestmark = pytest.mark.few(2)
+
 BOX = Domain.box(-1, 1)
 ATOL = 1e-9
 

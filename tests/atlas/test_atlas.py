@@ -30,6 +30,8 @@ from splinecam.tiles.tile_files import read_array, read_mesh
 from splinecam.tiles.unit_files import BORDER_FILE as BORDER
 from splinecam.tiles.unit_files import Border
 
+pytestmark = pytest.mark.few(1)
+
 
 @pytest.fixture(scope="module")
 def model(whole: sc.Partition) -> nn.Module:
@@ -136,6 +138,7 @@ def test_a_network_with_few_regions_is_one_tile(tmp_path: Path) -> None:
     assert again.names == ("x", "y")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("widths", [(2, 180, 1), (2, 180, 9, 3), (2, 6, 150, 2)])
 def test_faces_that_are_too_large_are_cut_artificially(
     widths: tuple[int, ...], tmp_path: Path

@@ -12,6 +12,8 @@ from atlas_cases import Both, Ring, network
 from splinecam.questions.curves import Curves
 from splinecam.tiles.extracting import extract
 
+pytestmark = pytest.mark.few(1)
+
 
 @pytest.fixture(scope="module", params=[Ring, network])
 def both(request: pytest.FixtureRequest, computed: Callable[..., Both]) -> Both:

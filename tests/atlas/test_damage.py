@@ -123,6 +123,7 @@ def replaced(value: Any, at: tuple[Any, ...], new: Any) -> Any:
     return value
 
 
+@pytest.mark.slow
 def test_every_entry_of_a_manifest_is_checked(folder: Path) -> None:
     """Also with a right checksum no change of an entry leads to another error."""
     path = folder / "atlas.json"
@@ -242,6 +243,7 @@ def forgeries(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
             yield forged
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("verify", [True, False])
 def test_forged_arrays_are_refused(folder: Path, answers: dict[str, str], verify: bool) -> None:
     """With right checksums, and without looking at them."""
@@ -386,6 +388,7 @@ def test_a_link_that_leads_nowhere_makes_no_file(tmp_path: Path) -> None:
         assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("strips", [False, True])
 def test_damage_of_an_unfinished_atlas_is_told(tmp_path: Path, strips: bool) -> None:
     """Every file that is read to complete it, with a flipped bit or truncated."""

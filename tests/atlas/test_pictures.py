@@ -17,6 +17,8 @@ from splinecam.errors import DomainError
 from splinecam.tiles.extracting import middle_window
 from splinecam.tiles.pictures import Shown, few_edges
 
+pytestmark = pytest.mark.few(1)
+
 DOMAIN = sc.Domain.polygon([[-3, -3], [3, -2], [2, 3], [-2, 2]])
 WINDOW = (-0.5, -0.25, 1.0, 0.5)
 

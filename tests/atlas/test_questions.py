@@ -14,6 +14,8 @@ import splinecam as sc
 from atlas_cases import DOMAIN, Both, Lattice, network
 from splinecam.tiles.stats import OrderStatistics, quantiles
 
+pytestmark = pytest.mark.few(1)
+
 
 @pytest.fixture(scope="module", params=[Lattice, network])
 def both(request: pytest.FixtureRequest, computed: Callable[..., Both]) -> Both:

@@ -51,6 +51,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_threads")
 @pytest.mark.parametrize(("make", "options"), [(network, {"sizes": SMALL}), (wide, WIDE)])
 def test_workers_give_the_same_regions_and_the_same_bytes_again(
@@ -67,6 +68,7 @@ def test_workers_give_the_same_regions_and_the_same_bytes_again(
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("first", [1, 2])
 def test_what_was_done_with_other_workers_is_kept(
     first: int, whole: sc.Partition, tmp_path: Path
@@ -103,6 +105,7 @@ def test_the_limit_of_regions_holds_for_all_workers_together(
     assert len(compute_atlas(whole.model, DOMAIN, tmp_path / "b", sizes=SMALL, max_regions=count))
 
 
+@pytest.mark.slow
 def test_processes_compute_an_atlas(tmp_path: Path) -> None:
     model = wide()
     given: dict[str, Any] = {"n_jobs": 2, "progress": False}

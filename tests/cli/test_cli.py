@@ -263,6 +263,7 @@ def test_debug_shows_the_traceback(here: Path, capsys: pytest.CaptureFixture[str
     assert "Traceback" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_as_a_module_with_a_closed_pipe() -> None:
     words = [sys.executable, "-m", "splinecam", "ops", "--markdown"]
     pipe = subprocess.PIPE
@@ -352,6 +353,7 @@ def test_a_domain_around_data(run: Run) -> None:
     assert sc.load("a/partition.npz").domain == fitted
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "domain",
     [
@@ -382,6 +384,7 @@ PROPERTY = (
 )
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "options",
     [
@@ -432,6 +435,7 @@ def test_slices_that_are_refused(run: Run, here: Path) -> None:
         assert (code, message in err) == (1, True), err
 
 
+@pytest.mark.slow
 def test_pictures_of_several_formats(run: Run, here: Path) -> None:
     words = (
         "partition",
@@ -643,6 +647,7 @@ def test_truncated_programs(run: Run, here: Path) -> None:
 # -- plot and stats -------------------------------------------------------------------------------
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "words",
     [
@@ -670,6 +675,7 @@ def test_plot_beside_the_file(run: Run, here: Path) -> None:
     assert run("plot", "saved.npz", "--dpi", "20", "--force")[0] == 0
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("words", "drawn"),
     [
@@ -922,6 +928,7 @@ def test_a_folder_that_is_read_only(run: Run, here: Path, monkeypatch: pytest.Mo
     assert "the file system is read-only" in err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="a POSIX shell")
 def test_streams_that_cannot_be_written(here: Path) -> None:
     # Whoever reads the results has seen enough: that is no error.
@@ -960,6 +967,7 @@ def test_without_matplotlib(run: Run, here: Path, monkeypatch: pytest.MonkeyPatc
     assert (code, "--no-plot" in err) == (1, False)
 
 
+@pytest.mark.few(1)
 def test_areas_and_names_of_classes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("three.py").write_text(
         "import torch\n\ndef build():\n    net = torch.nn.Linear(2, 3)\n"
@@ -989,6 +997,7 @@ def shown(capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("words", "message"),
     [

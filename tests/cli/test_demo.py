@@ -34,6 +34,7 @@ def test_training_is_fixed_by_the_seed_and_leaves_the_random_state() -> None:
         assert torch.equal(first(x), again(x))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # of torch.export, about its own code
 def test_what_to_try_next_works(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -65,6 +65,7 @@ def test_verdicts_and_exit_codes(folder: Path, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.startswith("unresolved: rounding cannot tell")
 
 
+@pytest.mark.slow
 def test_the_verdict_is_that_of_the_library(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -158,6 +159,7 @@ def test_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.slow
 def test_the_picture_says_what_is_unsafe(folder: Path) -> None:
     part = sc.partition(nn.ReLU(), sc.Domain.box(0, 1), progress=False)
     ax = part.check("two.vnnlib").plot()

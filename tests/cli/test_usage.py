@@ -198,6 +198,7 @@ def test_the_help_does_not_wait_for_torch() -> None:
     assert python(code).splitlines()[-1].split() == ["end"]
 
 
+@pytest.mark.slow
 def test_partition_is_the_function_whatever_is_imported_first() -> None:
     code = """if True:
         import splinecam.partitions.partition
@@ -209,6 +210,7 @@ def test_partition_is_the_function_whatever_is_imported_first() -> None:
     assert python(code).split() == ["function", "function"]
 
 
+@pytest.mark.slow
 def test_a_chain_of_layers_needs_neither_dynamo_nor_sympy() -> None:
     code = """if True:
         import sys

@@ -124,6 +124,7 @@ def test_points_and_labels(show: Show) -> None:
     assert options.labels.tolist() == [0, 1, 0, 1, 0]
 
 
+@pytest.mark.slow
 def test_one_of_several_results(show: Show) -> None:
     (pane,) = show("net.py:Two --result second --box -1 1").session.panes
     assert pane.frames.network(0).output == "second"

@@ -138,6 +138,7 @@ def test_maps_of_other_regions_are_refused() -> None:
 # -- the examples -----------------------------------------------------------------------------
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_regions_and_boundary_in_one_call(name: str) -> None:
     model, domain = make(name)
@@ -207,6 +208,7 @@ def test_the_models(name: str, count: int) -> None:
 # -- where they are found ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_they_are_imported_when_they_are_used() -> None:
     code = (
         "import sys, splinecam as sc; before = dir(sc); from splinecam import *; "

@@ -92,6 +92,7 @@ NETWORKS = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_first_layer_larger_than_the_memory(name: str) -> None:
     model, domain = NETWORKS[name](), sc.Domain.box(-1, 1)
@@ -100,6 +101,7 @@ def test_a_first_layer_larger_than_the_memory(name: str) -> None:
     assert_same_partition(part, whole(model, domain))
 
 
+@pytest.mark.slow
 def test_a_later_layer_that_makes_too_much_of_few_faces() -> None:
     model = sequential(nn.LeakyReLU(0.5), nn.Linear(2, 150), nn.ReLU(), nn.Linear(150, 1))
     domain = sc.Domain.box(-2, 2)
@@ -153,6 +155,7 @@ class Crossing(nn.Module):
         return y + first + torch.relu(later_u - 0.5 - 2 * (later_v - 0.25))
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("lines", ["along", "a cross", "across"])
 @pytest.mark.parametrize(
     "kind", ["first layer", "second layer", "bent twice", "maximum", "sorted", "through a vertex"]

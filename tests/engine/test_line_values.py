@@ -132,6 +132,7 @@ def test_terms_and_running_sums_follow_the_formula() -> None:
     assert torch.allclose(running_sums(some, interpolated, columns), expected, atol=1e-15)
 
 
+@pytest.mark.slow
 def test_running_sums_wrap_around_without_loss() -> None:
     count, lines = 200, 400
     offsets = count * torch.arange(lines + 1)

@@ -57,6 +57,7 @@ SCALES = [(0, 515, True), (1, -997, True), (0, 997, False)]
 MORE = [(0, -665, True), (1, 515, True), (1, 665, False), (2, 665, True), (0, -997, False)]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_regions_do_not_depend_on_the_scale_of_a_layer(kind: str) -> None:
     wanted = counts(scaled(kind, 0, 0, back=True))

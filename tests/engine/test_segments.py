@@ -109,6 +109,7 @@ def test_the_units_that_switch() -> None:
         assert part.switches.at(place) == wanted
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("digits", [7, 10, 12, 13, 14, 15])
 def test_lines_that_nearly_meet_in_a_point(digits: int) -> None:
     """Breakpoints about as close together as rounding: none is lost, none is out of place."""
@@ -306,6 +307,7 @@ def batch(count: int, dim: int, seed: int = 0) -> sc.results.SegmentBatch:
     return sc.Domain.segments(*ends)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_many_segments_are_as_each_alone(name: str) -> None:
     model = MODELS[name]().double().eval()

@@ -77,6 +77,7 @@ def test_maxima_and_sorted_groups(net: Net, chosen: list[Domain]) -> None:
     assert_as_alone(net.module(), chosen)
 
 
+@pytest.mark.slow
 @examples(12)
 @given(image_nets(), st.lists(domains(), min_size=2, max_size=4))
 def test_convolutions_and_max_pooling(net: ImageNet, chosen: list[Domain]) -> None:
@@ -104,6 +105,7 @@ class Convolutional(nn.Module):
         return self.head(h.flatten(1))
 
 
+@pytest.mark.slow
 def test_planes_of_an_image_network() -> None:
     squares = [Domain.around(torch.randn(1, 8, 8), side=0.3, seed=i) for i in range(8)]
     through = Domain.through(*torch.randn(3, 1, 8, 8), margin=0.0, shape="tight")

@@ -175,6 +175,7 @@ print(len(part), resident("VmHWM") - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="not Linux")
 def test_the_process_takes_no_more_than_the_memory_and_a_quarter():
     made = subprocess.run([sys.executable, "-c", PEAK], check=True, capture_output=True, text=True)

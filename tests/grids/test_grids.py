@@ -152,6 +152,7 @@ def test_a_store_is_continued_and_opened(tmp_path: Path, found: sc.results.Grid)
         sc.open_grid(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_grid_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     wanted = store_cases.compute(None)
     done = store_cases.interrupt(tmp_path / "run", 3)
@@ -162,6 +163,7 @@ def test_a_grid_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.part"))
 
 
+@pytest.mark.slow
 def test_two_processes_share_a_grid(tmp_path: Path) -> None:
     processes = [store_cases.start(tmp_path / "run") for _ in range(2)]
     for process, hear in processes:
@@ -175,6 +177,7 @@ def test_two_processes_share_a_grid(tmp_path: Path) -> None:
     assert store_cases.same(opened, store_cases.compute(None))
 
 
+@pytest.mark.slow
 def test_workers_measure_and_this_process_writes(tmp_path: Path, found: sc.results.Grid) -> None:
     pytest.importorskip("joblib")
     for store in (None, tmp_path / "run"):

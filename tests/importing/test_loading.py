@@ -161,6 +161,7 @@ def classifier(zipped: bool, classes: Any, **others: Any) -> Any:
     return model
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("zipped", [False, True])
 @pytest.mark.parametrize("classes", [["no", "maybe", "yes"], [3, 5, 7], [0, 1, 2]])
 def test_classifiers_of_scikit_learn(tmp_path: Path, zipped: bool, classes: Any) -> None:

@@ -106,6 +106,7 @@ def test_what_does_not_fit_is_an_error_as_in_torch(layer: nn.Module, shape: Any)
         blank_result(layer, [torch.zeros(shape).to("meta")])
 
 
+@pytest.mark.slow
 def test_reading_a_usual_network_does_not_import_the_compiler(tmp_path: Path) -> None:
     kernel = np.ones((4, 3, 3, 3), np.float32)
     ones = np.ones(4, np.float32)

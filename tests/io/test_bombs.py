@@ -88,6 +88,7 @@ def test_arrays_that_nobody_asks_for_are_not_read(
     assert len(part) == len(arrays["mesh_offsets"]) - 1
 
 
+@pytest.mark.slow
 def test_arrays_larger_than_the_file_explains(arrays: Any, tmp_path: Path, read: list[int]) -> None:
     del arrays["values"]
     with_zeros(tmp_path / "large.npz", arrays, "values", (MANY // 2, 2))

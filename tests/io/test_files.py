@@ -140,6 +140,7 @@ sc.partition(model, sc.Domain.box(-1, 1), progress=False).save(sys.argv[1])
 """
 
 
+@pytest.mark.slow
 @needs_flock
 @pytest.mark.parametrize("kind", ["unnamed", "named"])
 def test_a_killed_save_leaves_nothing_that_stays(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,7 @@ def test_plyfile_reads_all_back(part: sc.Partition) -> None:
     assert np.array_equal(face["piece"], part.merged().labels.numpy())
 
 
+@pytest.mark.slow
 def test_vtk_reads_ply_too(tmp_path: Path) -> None:
     readers = pytest.importorskip("vtkmodules.vtkIOPLY")
     part = partition_of("classifier")
@@ -113,17 +115,18 @@ def vtk_of(part: sc.Partition, path: Path, **options: Any) -> Any:
     return reader.GetOutput()
 
 
-def arrays_of(data: Any) -> dict[str, NDArray[Any]]:
-    from vtkmodules.util.numpy_support import vtk_to_numpy
+def vtk_to_numpy(array: Any) -> NDArray[Any]:
+    return pytest.importorskip("vtkmodules.util.numpy_support").vtk_to_numpy(array)
 
+
+def arrays_of(data: Any) -> dict[str, NDArray[Any]]:
     found = [data.GetAbstractArray(k) for k in range(data.GetNumberOfArrays())]
     return {array.GetName(): vtk_to_numpy(array) for array in found}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_vtk_reads_all_back(part: sc.Partition, suffix: str, tmp_path: Path) -> None:
-    from vtkmodules.util.numpy_support import vtk_to_numpy
-
     found = vtk_of(part, tmp_path / f"regions.{suffix}", columns="all")
     points = vtk_to_numpy(found.GetPoints().GetData())
     assert points.dtype == np.float64
@@ -147,6 +150,40 @@ def test_vtk_reads_all_back(part: sc.Partition, suffix: str, tmp_path: Path) -> 
         assert np.array_equal(on_cells[name], np.asarray(rows[name])), name
 
 
+def test_points_and_polygons_in_files_for_vtk(tmp_path: Path) -> None:
+    """As the tests with VTK's own readers, where VTK is not installed."""
+    part = partition_of("classifier")
+    corners, offsets = part.face_vertices.numpy(), part.face_offsets.numpy()
+    flat = np.pad(part.vertices.numpy(), ((0, 0), (0, 1)))
+    part.to_vtk(tmp_path / "a.vtk")
+    content = (tmp_path / "a.vtk").read_bytes()
+    head = f"DATASET POLYDATA\nPOINTS {len(flat)} double\n".encode()
+    place = content.index(head) + len(head)
+    assert np.array_equal(np.frombuffer(content, ">f8", flat.size, place).reshape(-1, 3), flat)
+    place += 8 * flat.size
+    head = f"\nPOLYGONS {len(part)} {len(part) + len(corners)}\n".encode()
+    assert content[place : place + len(head)] == head
+    cells = np.frombuffer(content, ">i4", len(part) + len(corners), place + len(head))
+    rows = np.split(corners, offsets[1:-1])
+    assert cells.tolist() == [n for row in rows for n in (len(row), *row)]
+
+    part.to_vtk(tmp_path / "a.vtp")
+    content = (tmp_path / "a.vtp").read_bytes()
+    start = content.index(b'<AppendedData encoding="raw">\n_') + 31
+    arrays = {}
+    for kind, name, place in re.findall(
+        rb'type="(\w+)" Name="(\w+)".* offset="(\d+)"/>', content[:start]
+    ):
+        size = int(np.frombuffer(content, "<u8", 1, start + int(place))[0])
+        title = {b"Float64": "<f8", b"Int64": "<i8"}[kind]
+        arrays[name.decode()] = np.frombuffer(content, title, size // 8, start + int(place) + 8)
+    assert np.array_equal(arrays["Points"].reshape(-1, 3), flat)
+    assert np.array_equal(arrays["connectivity"], corners)
+    assert np.array_equal(arrays["offsets"], offsets[1:])
+    assert np.array_equal(arrays["region"], np.arange(len(part)))
+
+
+@pytest.mark.slow
 def test_vtk_measures_the_same_area(tmp_path: Path) -> None:
     filters = pytest.importorskip("vtkmodules.vtkFiltersVerdict")
     core = pytest.importorskip("vtkmodules.vtkFiltersCore")
@@ -183,12 +220,17 @@ def test_other_suffixes_are_refused(tmp_path: Path) -> None:
 # -- where the points are -------------------------------------------------------------------------
 
 
-def test_the_height_is_an_output(tmp_path: Path) -> None:
+def test_the_height_is_an_output() -> None:
     part = partition_of("classifier")
     for output in (0, 2, np.int64(1), -1):
         vertex = ply_of(part, output=output)["vertex"].data
         assert np.array_equal(vertex["z"], part.values[:, int(output)].numpy())
         assert np.array_equal(vertex["x"], part.vertices[:, 0].numpy())
+
+
+@pytest.mark.slow
+def test_vtk_sees_the_height(tmp_path: Path) -> None:
+    part = partition_of("classifier")
     found = vtk_of(part, tmp_path / "a.vtp", output=1)
     assert found.GetBounds()[4:] == (float(part.values[:, 1].min()), float(part.values[:, 1].max()))
 

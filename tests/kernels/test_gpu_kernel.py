@@ -32,6 +32,7 @@ COMPILER = shutil.which("cc") or shutil.which("gcc") or ""
 SOURCES = ("refine.cu", "envelope.cu", "dissolve.cu")
 BOX = sc.Domain.box(-3, 3)
 
+pytestmark = pytest.mark.few(2)
 needs_compiler = pytest.mark.skipif(not COMPILER, reason="needs a C compiler")
 
 

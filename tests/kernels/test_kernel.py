@@ -65,6 +65,7 @@ def _method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         follow_lines(monkeypatch, request.param)
 
 
+@pytest.mark.few(4)
 @pytest.mark.usefixtures("_threads", "_method")
 @pytest.mark.parametrize("name", NETS)
 def test_the_same_cells_and_values(name: str) -> None:
@@ -77,6 +78,7 @@ def test_the_same_cells_and_values(name: str) -> None:
     assert float((fast.output - again).abs().max()) < 1e-12
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", NETS)
 def test_the_same_bits_with_any_number_of_threads(name: str) -> None:
     model, domain, found = NETS[name](), sc.Domain.box(-3, 3), []
@@ -211,6 +213,7 @@ def test_tiles_are_the_same() -> None:
 # -- without the library ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_without_the_library_everything_works_and_one_line_says_so() -> None:
     code = """if True:
         import os, sys, torch  # which takes seconds, and is imported once for all three

@@ -334,6 +334,7 @@ def exports(monkeypatch: pytest.MonkeyPatch) -> _Exports:
     return _Exports(monkeypatch)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("change", WEIGHTS.values(), ids=WEIGHTS)
 def test_new_weights_are_read_without_an_export(change: Change, exports: _Exports) -> None:
     model = Net().eval()
@@ -345,12 +346,33 @@ def test_new_weights_are_read_without_an_export(change: Change, exports: _Export
     _assert_fresh(model)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_change_is_noticed(change: Change) -> None:
     model = Net().eval()
     capture(model, (2,))
     change(model)
     _assert_fresh(model)
+
+
+def _print_of(model: nn.Module, shape: tuple[int, ...] = ()) -> list[Any] | None:
+    """The fingerprint; None of a model that is captured anew in any case."""
+    try:
+        return fingerprint(model)
+    except Opaque:
+        return None
+
+
+@pytest.mark.parametrize("name", sorted(CHANGES.keys() - {"tensor as an attribute"}))
+def test_a_change_is_seen_in_the_fingerprint(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the test above, without exports: another fingerprint is what leads to a new capture."""
+    seen: list[Any] = []
+    monkeypatch.setitem(globals(), "capture", lambda *args: seen.append(_print_of(*args)))
+    model = Net().eval()
+    capture(model, (2,))
+    CHANGES[name](model)
+    after = _print_of(model)
+    assert after is None or after != seen[-1]
 
 
 def test_what_forward_does_not_read_may_change(exports: _Exports) -> None:
@@ -361,6 +383,7 @@ def test_what_forward_does_not_read_may_change(exports: _Exports) -> None:
     assert exports.count == 1
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["FACTOR", "bent", "TABLE", "F"])
 def test_a_changed_global_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     values = {
@@ -375,6 +398,7 @@ def test_a_changed_global_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch)
     _assert_fresh(model)
 
 
+@pytest.mark.slow
 def test_changed_code_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     model = Net().eval()
     capture(model, (2,))
@@ -416,6 +440,7 @@ class _Bare(nn.Module):
         return {"y": y, "z": 2 * x.abs().flatten(1)}
 
 
+@pytest.mark.slow
 def test_shapes_types_and_outputs_are_told_apart() -> None:
     model, index = _Bare(), ["y"]
     for output in ("y", "z", "y", lambda r: r["z"], lambda r: r["y"], lambda r: r[index[0]]):
@@ -523,6 +548,7 @@ def _calls_math(module: Any, x: Tensor) -> Tensor:
     return x.relu() * math.sqrt(2)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "function", [_reads_value, _reads_weight, _reads_tensor, _reads_environment, _reads_globals]
 )
@@ -627,6 +653,7 @@ def test_weights_that_are_not_finite_are_named_later_too() -> None:
     _assert_fresh(model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_random_changes_are_noticed(seed: int) -> None:
     rng = random.Random(seed)

@@ -418,6 +418,7 @@ STYLES = {
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("call", STYLES, ids=lambda call: call.__name__)
 def test_styles_of_writing_a_forward(call: Callable[..., Tensor]) -> None:
     assert_captured(Fn(call), 4, layers=STYLES[call])
@@ -446,6 +447,7 @@ def test_weight_norm_and_parametrizations() -> None:
     assert_captured(nn.Sequential(layer, nn.PReLU(4), nn.Linear(4, 2)), 3, layers=1)
 
 
+@pytest.mark.slow
 def test_resnet18() -> None:
     model = seeded(ResNet18(width=8))
     program = assert_captured(model, 3, 32, 32, layers=17)
@@ -568,6 +570,7 @@ def test_the_program_does_not_follow_later_changes_of_the_model() -> None:
     assert torch.equal(program(points(2)), before)
 
 
+@pytest.mark.slow
 def test_compiled_model() -> None:
     model = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
     with warnings.catch_warnings():
@@ -966,6 +969,7 @@ def test_control_flow_on_data() -> None:
         capture(Fn(lambda m, x: m.a(x) if x.sum() > 0 else m.b(x)), (4,))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "call",
     [
@@ -1050,6 +1054,7 @@ def snapshot(model: nn.Module) -> list[object]:
     return found
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("last", [nn.ReLU(inplace=True), nn.GELU(), nn.Linear(4, 4)])
 def test_the_model_is_left_as_it_was(last: nn.Module) -> None:
     model = Stateful(nn.Sequential(last, nn.Linear(3, 3), nn.ReLU()))

@@ -105,6 +105,7 @@ EQUAL: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] 
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", EQUAL)
 def test_a_choice_is_the_function_without_choices(name: str) -> None:
     written, plain = (Net(call) for call in EQUAL[name])

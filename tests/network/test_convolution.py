@@ -166,6 +166,7 @@ def around(side: float) -> sc.Domain:
     return sc.Domain.around(numbers(3, 16, 16, seed=1), side=side, seed=1)
 
 
+@pytest.mark.slow
 def test_cells_of_a_small_vgg_are_those_of_the_oracle() -> None:
     model, domain = vgg(), around(0.15)
     part = sc.partition(model, domain, progress=False)
@@ -176,6 +177,7 @@ def test_cells_of_a_small_vgg_are_those_of_the_oracle() -> None:
     assert_same_cells(part, exact_partition(model, domain), atol=ATOL)
 
 
+@pytest.mark.slow
 def test_a_vgg_in_parts_and_as_products(monkeypatch: pytest.MonkeyPatch) -> None:
     model, domain = vgg(), around(2.0)
     plain = sc.partition(model, domain, progress=False)

@@ -69,6 +69,7 @@ def points() -> Tensor:
     return torch.randn(40, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_a_final_function_is_left_out(name: str) -> None:
     last, label = ACCEPTED[name]
@@ -102,6 +103,7 @@ def test_decisions_are_those_of_the_model(name: str) -> None:
     torch.testing.assert_close(both[:, 0], both[:, 1])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("last", "sign"),
     [

@@ -146,6 +146,7 @@ def frozen_model(name: str) -> tuple[nn.Module, Tensor, sc.results.Frozen]:
     return model, x, frozen
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_frozen_model_is_the_model_at_the_anchor(name: str):
     model, x, frozen = frozen_model(name)
@@ -161,6 +162,7 @@ def test_a_frozen_model_is_the_model_at_the_anchor(name: str):
         assert torch.allclose(batch[:1], frozen(other[:1]), rtol=0, atol=1e-13)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["handwritten", "multihead", "fused", "norms", "awkward"])
 def test_what_has_no_other_non_linearity_becomes_affine(name: str):
     _, _, frozen = frozen_model(name)
@@ -170,6 +172,7 @@ def test_what_has_no_other_non_linearity_becomes_affine(name: str):
         assert torch.allclose(middle, 0.3 * frozen(a) + 0.7 * frozen(b), rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_a_frozen_transformer_has_a_partition(norm_first: bool):
     model = nn.Sequential(encoder(norm_first), nn.Flatten(), nn.Linear(POSITIONS * WIDTH, 3)).eval()

@@ -96,6 +96,7 @@ CALLS: dict[str, Callable[[Imported, Tensor], Tensor]] = {
 }
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", CALLS)
 def test_values_of_parameters_and_buffers_are_constants(name: str) -> None:
     torch.manual_seed(0)

@@ -369,6 +369,7 @@ def prepared(train: bool) -> nn.Module:
     return model.eval()
 
 
+@pytest.mark.few(1)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("train", [True, False])
 def test_fake_quantised_modules(train: bool) -> None:

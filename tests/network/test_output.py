@@ -94,6 +94,7 @@ PACKS: dict[str, tuple[Callable[[Tensor, Tensor], Any], Any, Any]] = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", PACKS)
 def test_each_output_is_partitioned(name: str) -> None:
     pack, first, second = PACKS[name]

@@ -42,6 +42,7 @@ def test_a_function_that_names_the_package_is_pickled_by_value() -> None:
     assert pickle.loads(cloudpickle.dumps(count))() == count()
 
 
+@pytest.mark.slow
 def test_a_pickled_function_runs_in_a_fresh_process() -> None:
     count = regions_of_a_network()
     code = "import pickle, sys; print(pickle.load(sys.stdin.buffer)())"
@@ -56,6 +57,7 @@ def test_a_pickled_function_runs_in_a_fresh_process() -> None:
     assert int(result.stdout) == count()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [False, True], ids=["models of their own", "one model"])
 def test_partitions_from_several_threads(shared: bool) -> None:
     models = [network(0 if shared else seed) for seed in range(16)]

@@ -33,6 +33,7 @@ def plane(*shape: int) -> sc.Domain:
     return sc.Domain.through(*corners, margin=0.5)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("states", [False, True])
@@ -124,6 +125,7 @@ def test_dropout_between_layers_is_random_in_training_mode() -> None:
     assert len(capture(model.eval(), (4, 2)).layers) == 8
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])
 def test_other_recurrent_layers_are_refused(kind: type[nn.Module]) -> None:
     with pytest.raises(UnsupportedOpError, match="it is not piecewise linear"):

@@ -185,6 +185,7 @@ def test_a_constant_goes_through_a_registered_module():
     torch.testing.assert_close(part.bias, torch.tensor([[1.0, 2.0]], dtype=torch.float64))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", TARGETS)
 def test_an_operator(name: str):
     class Net(nn.Module):

@@ -75,6 +75,7 @@ WRITTEN_OUT = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", WRITTEN_OUT)
 def test_functions_that_are_written_out_are_one_layer(name: str) -> None:
     call, curve = WRITTEN_OUT[name]

@@ -365,6 +365,7 @@ def test_a_class_that_was_registered_leads_to_export() -> None:
         sc.unregister_op(nn.Linear)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("model", "shape"),
     [

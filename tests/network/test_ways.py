@@ -1,4 +1,8 @@
-"""Ways to write a model: each is accepted and validates, or is refused with the true reason."""
+"""Ways to write a model: the captured program computes the same, or the reason against it is true.
+
+Of each theme, the partition of every fifth way is validated, too: what follows a capture does not
+depend on how the model is written.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,10 @@ from fixtures.ways import WAYS, Way
 
 ACCEPTED = [way for way in WAYS if way.refused is None]
 REFUSED = [way for way in WAYS if way.refused is not None]
+THEMES = sorted({way.theme for way in ACCEPTED})
+PARTITIONED = [
+    way for theme in THEMES for way in [way for way in ACCEPTED if way.theme == theme][::5]
+]
 
 
 def domain_of(way: Way) -> sc.Domain:
@@ -80,16 +88,50 @@ def outputs_of(part: sc.Partition, x: Tensor) -> Tensor:
     return final(out.view(-1, *part.program.output_shape)).reshape(x.shape[0], -1).double()
 
 
-@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")  # torch's checkpoint
-@pytest.mark.filterwarnings("ignore:index_reduce.. is in beta")
-@pytest.mark.parametrize("way", ACCEPTED, ids=lambda way: way.id)
-def test_accepted_ways_validate(way: Way) -> None:
+quiet = [
+    # Of torch's checkpoint.
+    pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad"),
+    pytest.mark.filterwarnings("ignore:index_reduce.. is in beta"),
+]
+accepted = pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=quiet, id=way.id) for way in ACCEPTED]
+)
+partitioned = pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=quiet, id=way.id) for way in PARTITIONED]
+)
+
+
+@accepted
+def test_accepted_ways_are_captured(way: Way) -> None:
     model = way.model()
     before, state = snapshot(model), torch.get_rng_state()
+    program = sc.capture(model, way.shape, output=way.output, device="cpu").program
+    assert same(snapshot(model), before)
+    assert torch.equal(torch.get_rng_state(), state)
+    domain = domain_of(way)
+    uv = torch.rand(64, 2, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+    low, high = domain.corners.min(0).values, domain.corners.max(0).values
+    x = domain.embed(torch.cat([low + uv * (high - low), domain.corners])).reshape(-1, *way.shape)
+    found = program(x)
+    if way.affine:  # then its value in the middle of two points is the mean of theirs
+        middle = program((x[:32] + x[32:64]) / 2)
+        torch.testing.assert_close(middle, (found[:32] + found[32:64]) / 2)
+    else:
+        assert program.layers
+    if way.compare:
+        final = program.final or torch.nn.Identity()
+        own = own_outputs(way, model, x)
+        found = final(found).reshape(len(x), -1).double()
+        torch.testing.assert_close(found, own, rtol=1e-3, atol=1e-4)
+
+
+@partitioned
+def test_partitions_of_some_ways_validate(way: Way) -> None:
+    model = way.model()
+    before = snapshot(model)
     part = partition(way, model)
     part.validate()
     assert same(snapshot(model), before)
-    assert torch.equal(torch.get_rng_state(), state)
     assert (len(part) == 1) == way.affine
     if way.compare:  # also at random points, with the model as it is
         x = part.sample(64, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
@@ -113,6 +155,7 @@ def test_there_are_many_ways() -> None:
     names = Counter(way.id for way in WAYS)
     assert not [name for name, count in names.items() if count > 1]
     assert len(WAYS) >= 230
+    assert len(PARTITIONED) >= 60
     kinds = Counter(way.kind for way in WAYS)
     assert kinds["jumps"] + kinds["mixes"] >= 18
     assert set(kinds) <= {"", "jumps", "mixes"}

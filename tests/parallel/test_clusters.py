@@ -16,6 +16,8 @@ from parallel_cases import domains, kill_once, network, same_partitions
 
 joblib = pytest.importorskip("joblib")
 
+pytestmark = pytest.mark.slow
+
 
 @contextmanager
 def dask() -> Iterator[None]:

@@ -17,6 +17,8 @@ from parallel_cases import domains, kill_once, network, same_partitions
 
 joblib = pytest.importorskip("joblib")
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_same_partitions_come_from_workers() -> None:
     model, places = network(), domains()

@@ -20,6 +20,7 @@ def mlp(*widths: int) -> nn.Module:
     return nn.Sequential(*layers, nn.Linear(widths[-2], widths[-1])).double()
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_partition() -> None:
     model, domain = mlp(2, 40, 30, 20, 2), sc.Domain.box(-2, 2)
     part = sc.partition(model, domain, device="cpu", n_jobs=2, names=["a", "b"], progress=False)
@@ -35,6 +36,7 @@ def test_the_same_number_of_processes_gives_the_same_bits() -> None:
     assert torch.equal(once.values, again.values)
 
 
+@pytest.mark.slow
 def test_a_wide_first_layer_is_divided_among_workers() -> None:
     model, domain = mlp(2, 650, 1), sc.Domain.box(-2, 2)
     whole = sc.partition(model, domain, device="cpu", progress=False)

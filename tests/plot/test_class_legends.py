@@ -15,6 +15,8 @@ from drawing import cut_up, network, pixels
 from splinecam.plot.figures import SideLegend
 from splinecam.plot.palette import class_colors
 
+pytestmark = pytest.mark.few(1)
+
 NAMES = ("cat", "dog", "horse")
 BOX = sc.Domain.box(-3, 3)
 

@@ -11,11 +11,9 @@ import sys
 from typing import Any
 
 import matplotlib.pyplot as plt
-import nbformat
 import numpy as np
 import pytest
 import torch
-from nbclient import NotebookClient
 from torch import nn
 
 import splinecam as sc
@@ -23,6 +21,10 @@ from drawing import cut_up, network
 from splinecam.plot import figures
 from splinecam.plot import notebook as pictures
 from splinecam.plot import notebook as png
+
+nbformat = pytest.importorskip("nbformat")
+NotebookClient = pytest.importorskip("nbclient").NotebookClient
+pytestmark = pytest.mark.slow
 
 SETUP = """
 import warnings

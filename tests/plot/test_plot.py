@@ -22,6 +22,8 @@ from splinecam.plot import plot
 from splinecam.plot.decorations import add_legend
 from splinecam.plot.figures import written
 
+pytestmark = pytest.mark.few(1)
+
 matplotlib.use("Agg")
 
 KINDS = ("class", "slope", "area", "output", "layer", "vertices", "random")
@@ -92,6 +94,7 @@ def large_regions(part: sc.Partition, n: int = 30) -> torch.Tensor:
 # -- regions -------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(100)
 @pytest.mark.parametrize("color", [*KINDS, "numbers", "colours", None])
 def test_every_kind_is_drawn(part: sc.Partition, color: str | None) -> None:
     given = {"numbers": part.areas, "colours": np.full((len(part), 3), 0.5)}.get(color, color)
@@ -326,6 +329,7 @@ def test_classes_of_many_outputs_have_different_colours() -> None:
     assert sc.plot.class_colors(1000).shape == (1000, 3)
 
 
+@pytest.mark.slow
 def test_a_thousand_outputs_and_one_region() -> None:
     part = sc.partition(network(1000, 6), sc.Domain.box(-2, 2), device="cpu", progress=False)
     assert len(legends_of(part.plot())[0].get_texts()) <= 24
@@ -520,6 +524,7 @@ def test_vector_files_place_the_fill_exactly(part: sc.Partition, tmp_path: Path)
     assert np.abs(seen - colors[rows]).max() < 0.01
 
 
+@pytest.mark.slow
 def test_sizes_of_files_are_bounded(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(2, 350), nn.ReLU(), nn.Linear(350, 1))

@@ -23,6 +23,8 @@ from splinecam.plot.lines import Lines
 from splinecam.plot.palette import INK, ink_on
 from splinecam.plot.rasters import CellImage
 
+pytestmark = pytest.mark.few(1)
+
 LAYOUTS = (None, "constrained", "compressed", "tight")
 
 

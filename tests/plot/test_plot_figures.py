@@ -20,6 +20,8 @@ from splinecam.plot import histograms, layers
 from splinecam.plot import images as images_module
 from splinecam.plot.lines import Lines
 
+pytestmark = pytest.mark.few(1)
+
 
 @pytest.fixture(scope="module", params=[1, 3])
 def part(request: pytest.FixtureRequest) -> sc.Partition:
@@ -392,6 +394,7 @@ def figures(part: sc.Partition, pictures: sc.Partition) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_figures_can_be_pickled(part: sc.Partition, pictures: sc.Partition) -> None:
     for name, figure in figures(part, pictures).items():
         pixels(figure)  # layouts settle
@@ -400,6 +403,7 @@ def test_figures_can_be_pickled(part: sc.Partition, pictures: sc.Partition) -> N
         assert np.array_equal(pixels(again), before), name
 
 
+@pytest.mark.slow
 def test_dark_backgrounds(part: sc.Partition, pictures: sc.Partition) -> None:
     from matplotlib.text import Text
 

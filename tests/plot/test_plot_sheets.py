@@ -16,6 +16,8 @@ from splinecam.plot.colors import ColorOptions, color_regions
 from splinecam.plot.depth_buffer import Polygons, nearest, render
 from splinecam.plot.surface_items import padded_corners
 
+pytestmark = pytest.mark.few(1)
+
 
 @pytest.fixture(scope="module")
 def part() -> sc.Partition:
@@ -163,6 +165,7 @@ def test_flat_images_and_small_ones_are_drawn() -> None:
     assert pixels(point.plot.surface(output=(0, 1, 2)).figure).min() < 0.9
 
 
+@pytest.mark.slow
 def test_images_on_axes_of_ones_own_and_in_vector_output(part: sc.Partition) -> None:
     ax = plt.figure().add_subplot(projection="3d")
     ax.view_init(20, 20)
@@ -210,6 +213,7 @@ def test_slices_lie_where_their_planes_are(slices: list[sc.Partition]) -> None:
     assert [ax.get_xlabel(), ax.get_ylabel(), ax.get_zlabel()] == ["$x_{1}$", "$x_{2}$", "$x_{3}$"]
 
 
+@pytest.mark.slow
 def test_slices_are_coloured_and_let_others_shine_through(slices: list[sc.Partition]) -> None:
     solid = pixels(sc.plot.plot_slices(slices, color="output", view=(30, 40)).figure)
     clear = pixels(sc.plot.plot_slices(slices, color="output", alpha=0.3, view=(30, 40)).figure)

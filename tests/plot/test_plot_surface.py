@@ -17,6 +17,8 @@ from drawing import cut_up, lies_in, network, pixels, scene_of, written
 from splinecam.plot import scene
 from splinecam.questions.measures import centroid_values
 
+pytestmark = pytest.mark.few(1)
+
 
 @pytest.fixture(scope="module", params=[1, 3])
 def part(request: pytest.FixtureRequest) -> sc.Partition:
@@ -101,6 +103,7 @@ def test_the_plane_is_between_what_is_above_and_below(single: sc.Partition) -> N
         assert place[first].max() < plane < place[last].min()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("colorbar", [False, True])
 @pytest.mark.parametrize("size", [(2, 2), (4, 1), (1, 3)])
 def test_labels_are_inside_the_figure(colorbar: bool, size: tuple[int, int]) -> None:
@@ -119,6 +122,7 @@ def test_labels_are_inside_the_figure(colorbar: bool, size: tuple[int, int]) -> 
         assert ax.get_zlabel() == "f, output 0"
 
 
+@pytest.mark.slow
 def test_every_facet_is_seen_from_above(single: sc.Partition) -> None:
     from mpl_toolkits.mplot3d import proj3d
 
@@ -148,6 +152,7 @@ def test_the_plane_shows_no_seams() -> None:
     assert inside.max() < 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["svg", "pdf"])
 def test_vector_output(single: sc.Partition, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = written(single.plot.surface().figure, kind)
@@ -190,6 +195,7 @@ def test_wrong_options_of_plot_surface_are_rejected(single: sc.Partition) -> Non
         single.plot.surface(color="blurple")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tight", [False, True])
 def test_titles_of_surfaces_are_seen_above_them(single: sc.Partition, tight: bool) -> None:
     heights = []
@@ -246,6 +252,7 @@ def test_small_surfaces_have_thin_lines(single: sc.Partition) -> None:
     assert 0 < small < 2.5 * large
 
 
+@pytest.mark.slow
 def test_a_surface_fits_whatever_the_view_and_without_axes(single: sc.Partition) -> None:
     figure = plt.figure(figsize=(6, 3))
     ax = single.plot.surface(ax=figure.add_subplot(projection="3d"))

@@ -286,6 +286,7 @@ def test_a_group_that_is_not_here_is_told(
 # -- fuzzing --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_fuzzing_finds_nothing_wrong(
     modules: SimpleNamespace, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -299,6 +300,7 @@ def test_fuzzing_finds_nothing_wrong(
     assert all(numbers[3] == "0" for numbers in found.values())
 
 
+@pytest.mark.slow
 def test_fuzzing_draws_the_networks_of_the_seed(modules: SimpleNamespace) -> None:
     regions = [modules.fuzz.fuzz("wide", 8, seed).regions for seed in (1, 1, 2)]
     assert regions[0] == regions[1] != regions[2]
@@ -374,6 +376,7 @@ def test_exports_are_measured_one_by_one(
     assert modules.exports.TABLE.line(rows[-1]).startswith("lines20 ")
 
 
+@pytest.mark.slow
 def test_properties_are_measured(modules: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     script = modules.properties
     assert len(script.slices()) == 8

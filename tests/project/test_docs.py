@@ -46,6 +46,7 @@ def test_pages_are_found():
     assert {"README.md", "docs/tutorial.md", "docs/analysis.md"} <= set(PAGES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
 def test_the_code_of_a_page_runs(name: str, tmp_path: Path):
     page = ROOT / name
@@ -86,6 +87,7 @@ def test_the_reference_has_every_plot_function():
     assert functions - {"require_matplotlib"} <= known
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_warnings(tmp_path: Path):
     pytest.importorskip("furo")
     pytest.importorskip("myst_parser")
@@ -135,6 +137,7 @@ def plain(markup: str) -> str:
     return html.unescape(re.sub("<[^>]+>", "", markup))
 
 
+@pytest.mark.slow
 def test_sentences_that_begin_with_a_name_become_a_list(monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("sphinx")
     monkeypatch.syspath_prepend(str(DOCS / "extensions"))

@@ -16,6 +16,8 @@ from PIL import Image
 
 import splinecam as sc
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GALLERY = EXAMPLES.parent / "docs" / "img" / "gallery"
 SCRIPTS = sorted(path.stem for path in EXAMPLES.glob("*.py"))

@@ -95,6 +95,7 @@ def grid(name: str = HOSTILE, groups: Sequence[str] = NAMES[:2]) -> Grid:
     return Grid((name, "b"), dict.fromkeys(groups, 1), numbers)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("made", CARDS.values(), ids=CARDS)
 def test_cards_of_notebooks(made: Callable[[sc.Partition], Any], part: sc.Partition) -> None:
     text = made(part)._repr_html_()
@@ -146,6 +147,7 @@ PICTURES: dict[str, Callable[[sc.Partition], Any]] = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("drawn", PICTURES.values(), ids=PICTURES)
 def test_pictures(drawn: Callable[[sc.Partition], Any], small: sc.Partition) -> None:
     made = drawn(small)

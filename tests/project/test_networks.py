@@ -23,6 +23,7 @@ def image(*shape: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(1))
 
 
+@pytest.mark.slow
 def test_resnet18():
     model = seeded(ResNet18(8))
     part = partition(model, sc.Domain.around(image(3, 16, 16), side=0.02))
@@ -37,6 +38,7 @@ def borders(part: Partition, name: str) -> int:
     return int((part.edge_layer == part.layers.index(name)).sum())
 
 
+@pytest.mark.slow
 def test_resnet18_with_a_max_pooling_stem():
     model = seeded(ResNet18(16, stem=True))
     part = partition(model, sc.Domain.around(image(3, 32, 32), side=0.15))
@@ -45,6 +47,7 @@ def test_resnet18_with_a_max_pooling_stem():
     assert borders(part, "maxpool") > 3
 
 
+@pytest.mark.slow
 def test_vgg_with_five_max_pools():
     part = partition(seeded(VGG()), sc.Domain.around(image(3, 32, 32), side=0.07))
     assert len(part) > 100

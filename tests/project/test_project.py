@@ -70,6 +70,7 @@ def on_the_index() -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_no_relative_link_is_left_on_the_package_index(on_the_index: str) -> None:
     found = links(on_the_index)
     assert len(found) > 20
@@ -77,12 +78,14 @@ def test_no_relative_link_is_left_on_the_package_index(on_the_index: str) -> Non
     assert all(is_there(link, ROOT) for link in found)
 
 
+@pytest.mark.slow
 def test_pictures_are_raw_files_on_the_package_index(on_the_index: str) -> None:
     pictures = re.findall(r'<img src="([^"]+)"', on_the_index)
     assert len(pictures) == text("README.md").count("<img ") > 2
     assert all(picture.startswith(PLACES[1]) for picture in pictures)
 
 
+@pytest.mark.slow
 def test_only_links_differ_on_the_package_index(on_the_index: str) -> None:
     plain = on_the_index
     for place in PLACES:
@@ -159,6 +162,7 @@ def yaml(path: Path) -> Any:
     return pytest.importorskip("yaml").safe_load(path.read_text())
 
 
+@pytest.mark.slow
 def test_the_citation_is_complete() -> None:
     citation = yaml(ROOT / "CITATION.cff")
     assert citation["cff-version"] == "1.2.0"
@@ -186,6 +190,7 @@ def test_the_paper_is_cited_alike_everywhere() -> None:
     assert len(cited) == 1
 
 
+@pytest.mark.slow
 def test_templates_are_forms_that_github_knows() -> None:
     forms = [path for path in TEMPLATES if path.name != "config.yml"]
     assert len(forms) == 3
@@ -282,6 +287,7 @@ def test_what_partitions_may_use_by_default_does_not_depend_on_the_machine() -> 
     assert free_memory(torch.device("cpu")) == int(0.75 * (8 << 30))
 
 
+@pytest.mark.slow
 def test_wheels_are_built_for_every_target_of_the_build_hook(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -331,7 +337,8 @@ def test_pages_that_messages_name_are_links() -> None:
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
 @pytest.mark.parametrize(
-    ("target", "extras"), [("demo", "plot"), ("docs", "docs,examples"), ("test", "dev")]
+    ("target", "extras"),
+    [("demo", "plot"), ("docs", "docs,examples"), ("test", "test"), ("test-slow", "dev")],
 )
 def test_make_installs_what_a_target_needs(target: str, extras: str, tmp_path: Path) -> None:
     words = ["make", "-n", target, f"VENV={tmp_path / 'venv'}"]

@@ -58,6 +58,7 @@ def same(a: sc.Partition, b: sc.Partition) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_a_sweep_gives_what_partition_gives(alone: list[sc.Partition]) -> None:
     captured = sc.capture(MODEL, (2,), smooth=True)
     for way in (MODEL, captured):
@@ -145,6 +146,7 @@ def test_a_captured_network_may_have_smooth_functions() -> None:
         sc.capture(MODEL, (2,), smooth=1e-3)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_errors_name_options_that_there_are(tmp_path: Path) -> None:
     ends = torch.zeros(1, 2), torch.ones(1, 2)
     segment, segments = sc.Domain.segment(ends[0][0], ends[1][0]), sc.Domain.segments(*ends)

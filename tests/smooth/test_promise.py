@@ -107,6 +107,7 @@ def test_a_check_is_certain_of_the_model_itself(part: sc.Partition, model: nn.Mo
     assert above(top + 1e-6).status == "unresolved"
 
 
+@pytest.mark.slow
 def test_bounds_of_two_networks_add_up_in_their_difference(model: nn.Module) -> None:
     other = copy.deepcopy(model)
     with torch.no_grad():

@@ -95,6 +95,7 @@ def anywhere(count: int, seed: int = 1) -> Tensor:
     return (2 * torch.rand(count, 2, generator=generator, dtype=torch.float64) - 1) * HALF
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("outputs", [1, 3])
 def test_bounds_hold_and_little_is_left_undecided(outputs: int) -> None:
     model, curvature = sines(outputs)

@@ -39,6 +39,7 @@ def excess(part: sc.Partition, model: nn.Module, count: int = 20_000) -> float:
     return float((off / part.region_bounds[region]).max())
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("layer", LAYERS, ids=str)
 @pytest.mark.parametrize("widths", [(2, 12, 1), (2, 10, 10, 3), (2, 6, 6, 6, 6, 2)], ids=str)
 def test_models_stay_within_tight_bounds(layer, widths):
@@ -52,6 +53,7 @@ def test_models_stay_within_tight_bounds(layer, widths):
     assert part.region_bounds.shape == (len(part), widths[-1])
 
 
+@pytest.mark.slow
 def test_twice_the_pieces_give_a_quarter_of_the_error():
     model = network(nn.GELU(), 2, 8, 1, scale=2.0)
     pieces = [
@@ -105,6 +107,7 @@ class Mixed(nn.Module):
         return nn.functional.max_pool1d(z, 2, 1, padding=1)[:, 1:]
 
 
+@pytest.mark.slow
 def test_refinement_decides_the_class_with_few_regions():
     model = network(nn.Tanh(), 2, 16, 16, 1, scale=2.0)
     whole = sc.partition(model, BOX, smooth=1e-3, progress=False)
@@ -125,6 +128,7 @@ def assert_decided(part: sc.Partition, model: nn.Module) -> None:
     assert bool(((model(x)[:, 0] > 0) == (said > 0))[sure].all())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("layer", [nn.SELU(), nn.Hardswish(), Mixed(False), Mixed(True)], ids=str)
 def test_refinement_with_kinks(layer):
     model = network(layer, 2, 6, 6, 1, scale=2.0)

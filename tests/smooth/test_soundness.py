@@ -54,6 +54,7 @@ def taught():
     sc.unregister_op(Snake)
 
 
+@pytest.mark.few(5)
 @pytest.mark.usefixtures("taught")
 @pytest.mark.parametrize("name", SMOOTH)
 def test_every_function_in_two_layers(name):
@@ -64,6 +65,7 @@ def test_every_function_in_two_layers(name):
     check(model, sc.Domain.box(-1.5, 1), "10%")
 
 
+@pytest.mark.slow
 def test_kinks_of_all_kinds_in_one_network():
     torch.manual_seed(1)
     slopes = nn.PReLU(4)
@@ -160,6 +162,7 @@ def test_circles_around_needles_are_no_smaller_than_their_sides():
     assert (square >= (uv.roll(1, 1) - uv).square().sum(2).amax(1) / 4).all()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("smooth", [1e-2, "1%"])
 @pytest.mark.parametrize("kinked", [False, True])
 def test_numbers_beyond_float64_are_an_error(kinked, smooth):
@@ -210,6 +213,7 @@ def narrow(act, *widths: int) -> nn.Sequential:
     return model
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("act", "widths", "size", "smooth", "most"),
     [

@@ -110,6 +110,7 @@ def test_unresolved_places_are_kept(tmp_path: Path) -> None:
         assert [part.unresolved for part in again] == [part.unresolved for part in parts]
 
 
+@pytest.mark.slow
 def test_workers_fill_a_store(tmp_path: Path, alone: list[sc.Partition]) -> None:
     pytest.importorskip("joblib")
     for _ in range(2):

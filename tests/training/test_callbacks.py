@@ -80,6 +80,7 @@ def fit_lightning(
     return module, watch
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
 def test_lightning_callback_counts_steps(package: str, tmp_path: Path):
     module, watch = fit_lightning(package, tmp_path, watched=True)
@@ -94,6 +95,7 @@ def test_lightning_callback_counts_steps(package: str, tmp_path: Path):
     assert not torch.equal(run[0].partition.values.amax(), final.values.amax())
 
 
+@pytest.mark.slow
 def test_training_with_lightning_is_the_same(tmp_path: Path):
     alone, _ = fit_lightning("lightning.pytorch", tmp_path, watched=False)
     state = torch.get_rng_state()
@@ -102,12 +104,14 @@ def test_training_with_lightning_is_the_same(tmp_path: Path):
     assert all(map(torch.equal, weights(alone), weights(beside)))
 
 
+@pytest.mark.slow
 def test_batches_of_lightning_that_only_accumulate_are_no_steps(tmp_path: Path):
     _, watch = fit_lightning("lightning.pytorch", tmp_path, watched=True, accumulate=2, every=1)
     assert watch is not None
     assert watch.run.steps == [0, 1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.slow
 def test_scalars_go_to_a_logger_of_lightning(tmp_path: Path):
     loggers = pytest.importorskip("lightning.pytorch.loggers")
     logger = loggers.CSVLogger(tmp_path)
@@ -184,6 +188,7 @@ def fit_huggingface(
     return (model, trainer), watch
 
 
+@pytest.mark.slow
 def test_huggingface_callback_counts_steps(tmp_path: Path):
     (model, trainer), watch = fit_huggingface(tmp_path, watched=True)
     assert watch is not None
@@ -197,6 +202,7 @@ def test_huggingface_callback_counts_steps(tmp_path: Path):
     assert torch.equal(run[-1].partition.vertices, final.vertices)
 
 
+@pytest.mark.slow
 def test_training_with_huggingface_is_the_same(tmp_path: Path):
     (alone, _), _ = fit_huggingface(tmp_path, watched=False)
     state = torch.get_rng_state()
@@ -220,6 +226,7 @@ def test_callbacks_are_imported_lazily_and_say_what_to_install(monkeypatch: pyte
         watch.huggingface()
 
 
+@pytest.mark.slow
 def test_one_of_several_outputs_is_watched() -> None:
     """Models of transformers return a ``ModelOutput``; ``output`` goes on to ``sc.partition``."""
     outputs = pytest.importorskip("transformers.modeling_outputs")

@@ -85,6 +85,7 @@ def decoded(path: Path, size: tuple[int, int]) -> np.ndarray:
     return np.frombuffer(raw.stdout, np.uint8).reshape(-1, size[1], size[0], 3)
 
 
+@pytest.mark.slow
 def test_an_mp4_has_every_frame(parts: list[sc.Partition], tmp_path: Path):
     pytest.importorskip("imageio_ffmpeg")
     path = tmp_path / "training.mp4"
@@ -121,6 +122,7 @@ def test_ffmpeg_that_fails_is_quoted(parts: list[sc.Partition], tmp_path: Path, 
     assert list(tmp_path.iterdir()) == [script]
 
 
+@pytest.mark.slow
 def test_a_page_is_that_of_the_viewer(parts: list[sc.Partition], tmp_path: Path):
     watch = sc.watch(network(3, 0), BOX, every=1)
     for _ in range(2):

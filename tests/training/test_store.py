@@ -72,6 +72,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.slow
 def test_another_process_reads_while_training_goes_on(tmp_path: Path):
     watch = watched(tmp_path, range(0))
     reader = subprocess.Popen(

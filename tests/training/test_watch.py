@@ -539,6 +539,7 @@ def watched(writer: Any) -> sc.results.Watch:
     return watch
 
 
+@pytest.mark.slow
 def test_scalars_go_to_tensorboard(tmp_path: Path):
     pytest.importorskip("tensorboard")
     with warnings.catch_warnings():

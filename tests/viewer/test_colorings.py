@@ -127,6 +127,7 @@ def assert_same_colors(part: sc.Partition, name: str, output: int | None = None)
     assert written(found.message["label"]) in ["", *words]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", KINDS)
 def test_colors_are_those_of_static_pictures(part: sc.Partition, name: str) -> None:
     if name == "class" and part.values.shape[1] == 1:

@@ -22,6 +22,7 @@ arrays = st.sampled_from(TYPES).flatmap(
 )
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(st.text(max_size=5), arrays, max_size=3),
     st.booleans(),

@@ -73,6 +73,7 @@ def test_windows_that_are_refused(window, text):
     assert text in found["message"]
 
 
+@pytest.mark.slow
 def test_a_network_that_is_too_large_has_a_raster_and_a_start():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(2, 200), nn.ReLU(), nn.Linear(200, 3))

@@ -172,6 +172,7 @@ def test_loaded_partitions_have_no_network(tmp_path: Path) -> None:
     assert key_of({"ask": "mesh", "pane": 0, "frame": 0}) in answers
 
 
+@pytest.mark.slow
 def test_odd_partitions() -> None:
     for part in (
         sc.partition(nn.Linear(2, 1), sc.Domain.box(-1, 1), progress=False),

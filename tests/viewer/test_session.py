@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -17,6 +17,7 @@ from splinecam.viewer.container import unpack
 from splinecam.viewer.panes import Pane
 from splinecam.viewer.scene import SceneOptions
 from splinecam.viewer.session import Session
+from strategies import examples
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +101,7 @@ asks = st.sampled_from(["scene", "mesh", "window", "coloring", "gradient", "plan
     )
     | values
 )
-@settings(max_examples=200)
+@examples(200)
 def test_no_request_is_an_exception(session: Session, request: Any) -> None:
     found = said(session, request)
     assert found["kind"] != "error" or found["message"]

@@ -337,6 +337,7 @@ print("went on", flush=True)
 """
 
 
+@pytest.mark.slow
 def test_a_script_waits_until_ctrl_c_and_ends_with_a_viewer_open() -> None:
     words = [sys.executable, "-W", "error", "-c", SCRIPT]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

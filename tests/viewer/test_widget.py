@@ -22,8 +22,13 @@ from splinecam.viewer.page import still_png
 from splinecam.viewer.session import session_of
 from splinecam.viewer.surroundings import has_screen, in_marimo, in_notebook, is_interactive
 from splinecam.viewer.viewer import Viewer
-from splinecam.viewer.widget import ViewerWidget
-from viewer.kernel import Kernel, running_kernel
+
+pytest.importorskip("anywidget")
+pytest.importorskip("jupyter_client")
+pytestmark = pytest.mark.slow
+
+from splinecam.viewer.widget import ViewerWidget  # noqa: E402
+from viewer.kernel import Kernel, running_kernel  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -70,6 +70,7 @@ def test_windows_at_vertices_and_in_regions(width, inputs):
         assert torch.allclose(part.values, whole.model(here), atol=50 * width * scale, rtol=0)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("width", [1e-8, 1e-9, 1e-10])
 @pytest.mark.parametrize("center", [(0.3, -0.6), (0.1234567, 0.987)])
 def test_cells_of_a_network_that_folds_34_times(center, width):
@@ -168,6 +169,7 @@ def test_limits_of_regions_and_time():
         partition_within(network, BOX, Limits(seconds=math.inf), outdated=lambda: True)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("folds", [4, 12, 34])
 def test_a_network_that_is_too_large_begins_with_a_window(folds):
     limits = Limits(max_regions=200)

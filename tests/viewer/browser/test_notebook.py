@@ -12,6 +12,8 @@ import pytest
 import splinecam as sc
 from viewer.browser.checks import differences, hover_pixels, is_blank
 from viewer.browser.driver import Driver
+
+pytest.importorskip("jupyter_client")
 from viewer.kernel import PARTITION, Kernel, running_kernel
 
 # What anywidget does: the script is a module from a blob, and messages go through a model.
