@@ -28,11 +28,11 @@ from sphinx.ext.napoleon import Config, NumpyDocstring
 from sphinx.pycode import ModuleAnalyzer
 
 # Classes that only the library makes have no signature; these are made by the user.
-MADE_BY_HAND = {"Domain", "Max", "Min", "Residual"}
+MADE_BY_HAND = {"Domain", "Smooth", "Max", "Min", "Residual"}
 MADE_BY_HAND |= {"PiecewiseLinear", "PeriodicEncoding", "Maxout", "GroupSort"}
 
 # Functions of which the signature is shown, and not the overloads.
-ONE_SIGNATURE = (("splinecam.jobs.partitioning", "partition"), ("splinecam.jobs.sweep", "sweep"))
+ONE_SIGNATURE = (("splinecam.jobs.partitioning", "along"), ("splinecam.jobs.sweep", "sweep"))
 
 # "edges: (N,) ..." at the start of a paragraph or of a sentence: a parameter or a field.
 NAMES = re.compile(r"(?:^|(?<=[;.)] ))((?:[a-z]\w*|[A-Z])(?:, [a-z]\w*)*):(?= |$)")

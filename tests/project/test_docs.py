@@ -70,15 +70,13 @@ def documented() -> set[str]:
 
 
 def test_the_reference_has_every_public_name():
-    assert {name for name in sc.__all__ if name != "nn"} <= documented()
+    assert {*sc.__all__} - {"nn", "results"} <= documented()
+    assert {f"results.{name}" for name in sc.results.__all__} <= documented()
     assert set(sc.nn.__all__) <= documented()
     public = {name for name in dir(sc.Partition) if not name.startswith("_")}
     public -= {*dir(Sequence)}
-    told = {name: getattr(sc.Partition, name).__doc__ or "" for name in public}
-    earlier = {name for name, text in told.items() if text.endswith("deprecated.")}
-    assert earlier == {"cuts", "cut_errors", "edge_op", "vertex_op"}
     fields = {field.name for field in dataclasses.fields(sc.Partition)}  # in the class's docstring
-    assert {f"Partition.{name}" for name in public - earlier - fields} <= documented()
+    assert {f"Partition.{name}" for name in public - fields} <= documented()
 
 
 def test_the_reference_has_every_plot_function():
