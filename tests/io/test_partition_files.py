@@ -82,10 +82,10 @@ def same(part: sc.Partition, again: sc.Partition) -> bool:
 # -- there and back -------------------------------------------------------------------------------
 
 
-def test_a_file_of_the_version_before_is_read() -> None:
+def test_a_file_of_an_earlier_day_is_read() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(2, 6), nn.ReLU(), nn.Linear(6, 3))
-    part = sc.load(FIXTURES / "partition_version1.npz", model=model)
+    part = sc.load(FIXTURES / "partition_version3.npz", model=model)
     assert len(part) == 14
     assert (part.names, part.layers, part.dtype) == (("a", "b", "c"), ("1",), torch.float32)
     assert part.domain == sc.Domain.box(-2, 2)
@@ -98,7 +98,7 @@ def test_a_file_of_the_version_before_is_read() -> None:
 
 
 def test_pickles_name_a_function_that_stays() -> None:
-    content = (FIXTURES / "partition_version1.npz").read_bytes()
+    content = (FIXTURES / "partition_version3.npz").read_bytes()
     restore, (_, *others) = sc.load(io.BytesIO(content)).__reduce__()
     assert (
         f"{restore.__module__}.{restore.__qualname__}"
@@ -184,7 +184,7 @@ def test_numpy_alone_can_read_it(saved: Path) -> None:
 def test_whole_numbers_are_stored_narrowly(saved: Path) -> None:
     with np.load(saved) as file:
         widths = {name: file[name].dtype for name in file.files if file[name].dtype.kind == "i"}
-    assert widths["mesh_edge_op"] == np.int8
+    assert widths["mesh_edge_layer"] == np.int8
     assert max(kind.itemsize for kind in widths.values()) <= 4
 
 
@@ -299,8 +299,8 @@ def rewritten(path: Path, about: dict[str, Any] | None = None, **arrays: Any) ->
 
 
 def test_newer_files(saved: Path) -> None:
-    with pytest.raises(sc.FileError, match=r"version 3 .* versions 1 and 2.*newer splinecam"):
-        sc.load(rewritten(saved, {"version": 3}))
+    with pytest.raises(sc.FileError, match=r"version 4 .* reads version 3"):
+        sc.load(rewritten(saved, {"version": 4}))
 
 
 def test_contents_that_do_not_fit(saved: Path) -> None:
@@ -358,13 +358,13 @@ def test_regions_that_do_not_fit_together_are_read_unverified_only(saved: Path) 
 def test_damaged_indices(saved: Path, seed: int) -> None:
     """What is not refused unverified can be used, with an error or a wrong result at worst."""
     random = np.random.default_rng(seed)
-    name = ("mesh_corners", "mesh_edges", "mesh_offsets", "mesh_edge_op")[seed % 4]
+    name = ("mesh_corners", "mesh_edges", "mesh_offsets", "mesh_edge_layer")[seed % 4]
     with np.load(saved) as file:
         array = file[name]
     place = random.integers(array.size)
-    far = seed % 8 > 3 and name != "mesh_edge_op"
+    far = seed % 8 > 3 and name != "mesh_edge_layer"
     wrong = random.integers(-(2**31), 2**31) if far else -1 if array.flat[place] >= 0 else 0
-    if not far and name != "mesh_edge_op":
+    if not far and name != "mesh_edge_layer":
         wrong = array.flat[(place + random.integers(1, array.size - 1)) % array.size]
     if wrong == array.flat[place]:
         wrong += 1

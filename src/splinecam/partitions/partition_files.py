@@ -108,16 +108,10 @@ def check_smoothing(part: PartitionData) -> None:
 
 
 _FORMAT = "splinecam partition"
-# Files of exact partitions are of the first version, which earlier releases read.
-_VERSION, _SMOOTH_VERSION = 1, 2
+_VERSION = 3
 
 Arrays = Mapping[str, NDArray[Any]]
 P = TypeVar("P", bound=PartitionData)
-
-
-def _mesh_key(name: str) -> str:
-    """The name in files of a field of ``Mesh``, which the format calls by an earlier word."""
-    return f"mesh_{name.replace('layer', 'op')}"
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -147,9 +141,9 @@ def _arrays(part: PartitionData) -> dict[str, Any]:
     smooth, smooth_tensors = smoothing_written(part)
     about = {
         "format": _FORMAT,
-        "version": _SMOOTH_VERSION if smooth else _VERSION,
+        "version": _VERSION,
         "input_shape": domain.input_shape,
-        "cuts": part.layers,
+        "layers": part.layers,
         "stripped": part.stripped,
         "dtype": str(part.dtype).removeprefix("torch."),
         "unresolved": part.unresolved,
@@ -158,10 +152,10 @@ def _arrays(part: PartitionData) -> dict[str, Any]:
         **smooth,
     }
     tensors = {f"domain_{name}": getattr(domain, name) for name in ("origin", "basis", "corners")}
-    tensors |= {_mesh_key(name): tensor for name, tensor in vars(part.mesh).items()}
+    tensors |= {f"mesh_{name}": tensor for name, tensor in vars(part.mesh).items()}
     tensors |= {f"maps_{name}": tensor for name, tensor in vars(part.maps).items()}
     tensors |= {"values": part.values, "value_error": part.value_error}
-    tensors |= {f"cut_error_{k}": part.layer_errors[name] for k, name in enumerate(part.layers)}
+    tensors |= {f"layer_error_{k}": part.layer_errors[name] for k, name in enumerate(part.layers)}
     tensors |= smooth_tensors
     arrays = {name: narrow(tensor.cpu().numpy()) for name, tensor in tensors.items()}
     return {"about": np.frombuffer(json.dumps(about).encode(), np.uint8), **arrays}
@@ -250,17 +244,17 @@ def _contents(file: BinaryIO, name: str) -> tuple[Arrays, dict[str, Any]]:
     about = json.loads(arrays.text("about")) if "about" in arrays else None
     if not isinstance(about, dict) or about.get("format") != _FORMAT:
         raise foreign
-    if about.get("version") not in (_VERSION, _SMOOTH_VERSION):
+    if about.get("version") != _VERSION:
         raise FileError(
             f"{name} has version {about.get('version')} of the format; this SplineCam reads "
-            f"versions {_VERSION} and {_SMOOTH_VERSION}. Install a newer splinecam to read it."
+            f"version {_VERSION}. Compute the partition again, or read it where it was written."
         )
     return arrays, about
 
 
 def _assembled(arrays: Arrays, about: Mapping[str, Any], kind: type[P]) -> P:
     """The partition that consists of the given arrays."""
-    layers = tuple(map(str, about["cuts"]))
+    layers = tuple(map(str, about["layers"]))
     domain = Domain(
         origin=_floats(arrays, "domain_origin"),
         basis=_floats(arrays, "domain_basis"),
@@ -269,14 +263,14 @@ def _assembled(arrays: Arrays, about: Mapping[str, Any], kind: type[P]) -> P:
     )
     mesh = Mesh(
         uv=_floats(arrays, "mesh_uv"),
-        **{f.name: _whole(arrays, _mesh_key(f.name)) for f in fields(Mesh) if f.name != "uv"},
+        **{f.name: _whole(arrays, f"mesh_{f.name}") for f in fields(Mesh) if f.name != "uv"},
     )
     part = kind(
         domain=domain,
         mesh=mesh,
         values=_floats(arrays, "values"),
         value_error=_floats(arrays, "value_error"),
-        layer_errors={name: _floats(arrays, f"cut_error_{k}") for k, name in enumerate(layers)},
+        layer_errors={name: _floats(arrays, f"layer_error_{k}") for k, name in enumerate(layers)},
         unresolved=tuple(
             Unresolved((u, v), layer, why) for (u, v), layer, why in about["unresolved"]
         ),
@@ -332,7 +326,7 @@ def check_arrays(part: PartitionData) -> None:
         try:
             check_field(mesh, name, tensor, units)
         except ValueError as error:
-            raise ValueError(f"{_mesh_key(name)} {error}") from None
+            raise ValueError(f"mesh_{name} {error}") from None
     _check_shape("values", part.values, (mesh.num_vertices, n))
     _check_shape("value_error", part.value_error, (n,))
     if not bool(torch.stack(part.values.aminmax()).isfinite().all()):
