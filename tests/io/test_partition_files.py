@@ -327,7 +327,7 @@ def test_contents_that_do_not_fit(saved: Path) -> None:
         ("domain_basis|basis has shape", {"domain_basis": np.eye(3)}),
         ("bfloat77", {"about": {"dtype": "bfloat77"}}),
         ("not a floating-point type", {"about": {"dtype": "nn"}}),
-        ("", {"about": {"cuts": 3}}),
+        ("", {"about": {"layers": 3}}),
         ("", {"about": {"unresolved": [1]}}),
         ("", {"about": {"input_shape": [3]}}),
     ]

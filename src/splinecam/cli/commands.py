@@ -192,7 +192,6 @@ def _about(part: Partition, stats: Stats) -> dict[str, Any]:
             "diameter": domain.diameter,
         },
         "layers": part.layers,
-        "cuts": part.layers,  # the deprecated name
         "stripped": part.stripped,
         "output": getattr(part.output, "name", part.output),  # of a function
         "stats": stats.nested(),
