@@ -63,6 +63,25 @@ def test_a_tiny_memory_budget_gives_the_same_cells(memory: int):
     assert tiled.validate().ok
 
 
+@pytest.mark.parametrize(("memory", "layers"), [(None, 2), (1_000_000, 2), (1_000_000, 9)])
+def test_a_report_cancels_the_run(memory: int | None, layers: int):
+    class Cancelled(Exception):
+        pass
+
+    told: list[str] = []
+
+    def report(name: str, regions: int, share: float) -> None:
+        told.append(name)
+        if len(told) == layers:
+            raise Cancelled
+
+    torch.manual_seed(0)
+    program, domain = capture(mlp(2, 48, 48, 48, 2), (2,)), sc.Domain.box(-2, 2)
+    with pytest.raises(Cancelled):
+        run(program, domain, memory=memory, report=report)
+    assert len(told) == layers
+
+
 def test_tiles_of_a_convolution_with_a_skip_connection():
     class Net(nn.Module):
         def __init__(self) -> None:

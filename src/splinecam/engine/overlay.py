@@ -17,7 +17,8 @@ from splinecam.arrangement.zero_sets import parents_of
 from splinecam.engine.activations import State, empty_table, first_state, join_states, rows_in_block
 from splinecam.engine.affine_maps import fit_maps
 from splinecam.engine.plan import Plan, overlaying_kernel
-from splinecam.engine.run import Outcome, Report, Run, TooLarge, faces_within, run
+from splinecam.engine.run import Outcome, finish, outcome_of, run
+from splinecam.engine.step import Computation, Report, Waiting, faces_within, silent
 from splinecam.engine.tiling import cut_in_two
 from splinecam.errors import LimitError
 from splinecam.geometry.domain import Domain, Frame
@@ -101,7 +102,9 @@ def run_over(
     # Pieces of an edge inherit its provenance, so the number of the edge travels with them.
     marked = replace(first.mesh, edge_layer=torch.full_like(edges, -1), edge_unit=edges)
     with torch.inference_mode():
-        second = _Continued(pair, domain, Run(plan, max_regions, report)).outcome(marked).kept()
+        second = (
+            _Continued(pair, domain, Computation(plan, max_regions, report)).outcome(marked).kept()
+        )
     mesh = second.mesh
     source = torch.where(mesh.edge_layer < 0, mesh.edge_unit, -1)
     output, error = _first_outputs(first, mesh, source)
@@ -126,7 +129,7 @@ class _Continued:
 
     pair: Pair
     domain: Domain
-    run: Run
+    work: Computation
 
     @property
     def first(self) -> int:
@@ -135,37 +138,34 @@ class _Continued:
 
     def outcome(self, mesh: Mesh) -> Outcome:
         """The refined mesh, and the outputs of the second network on it."""
-        try:
-            return self.run.result(self._finish(mesh, 1.0))
-        except TooLarge as reason:
-            raise LimitError(str(reason)) from None
+        return outcome_of(self.work, self._finish(mesh, 1.0))
 
     def _finish(self, mesh: Mesh, share: float) -> State:
         """Carry a mesh to the end of the second network, in tiles if its values are too many."""
-        run, shared = self.run, self.pair.shared
+        work, shared = self.work, self.pair.shared
         before = self.pair.b.widths[shared - 1] if shared else self.domain.dim
-        width = before + run.program.widths[self.first]
-        if mesh.num_faces > 1 and _BYTES * width * mesh.num_vertices > run.memory:
-            if run.may_move:  # there may be more memory
-                run.at_second = True
+        width = before + work.program.widths[self.first]
+        if mesh.num_faces > 1 and _BYTES * width * mesh.num_vertices > work.memory:
+            if work.may_move:  # there may be more memory
+                work.at_second = True
                 return self._finish(mesh, share)
-            tiles, ends, done = cut_in_two(mesh), [], run.finished
+            tiles, ends, done = cut_in_two(mesh), [], work.finished
             for tile in tiles:
                 ends.append(self._finish(tile.mesh, share / 2))
-                run.finished += ends[-1].mesh.num_faces
-            run.finished = done
+                work.finished += ends[-1].mesh.num_faces
+            work.finished = done
             return join_states(mesh, tiles, ends)
-        return run.finish(self._state(mesh), self.first, share)
+        return finish(work, Waiting(self._state(mesh), self.first), share)
 
     def _state(self, mesh: Mesh) -> State:
         """The mesh, and the values that the second network has there after the shared layers."""
-        program, frame = self.run.program, Frame.of(self.domain)
+        program, frame = self.work.program, Frame.of(self.domain)
         uv = frame.to_plane(mesh.uv).to(self.domain.origin.device)
         if not self.pair.shared:
             return first_state(program, mesh, self.domain.embed(uv))
         names = program.stages[self.first].live_in
         rows, ranges = {}, _Ranges(program, self.pair.shared)
-        step = rows_in_block(self.run.block, [uv.new_empty((1, max(program.widths)))])
+        step = rows_in_block(self.work.block, [uv.new_empty((1, max(program.widths)))])
         for start in range(0, mesh.num_vertices, step):
             x = self.domain.embed(uv[start : start + step]).to(program.device)
             live = ranges.run(x)
@@ -261,7 +261,7 @@ def run_both(
     plan: Callable[[Program], Plan],
     *,
     max_regions: int | None = None,
-    report: Report = lambda name, regions, share: None,
+    report: Report = silent,
     overlaid: bool = True,
 ) -> Together:
     """Partition the domain by both networks together.

@@ -13,7 +13,8 @@ from torch import nn
 from splinecam._util.options import device_of
 from splinecam._util.progress import log, progress_bar, tell
 from splinecam.engine.plan import Plan
-from splinecam.engine.run import Outcome, Report, run
+from splinecam.engine.run import Outcome, run
+from splinecam.engine.step import Report
 from splinecam.errors import LimitError, SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.network.capture import capture

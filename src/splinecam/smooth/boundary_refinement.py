@@ -17,7 +17,7 @@ from splinecam._util.arrays import take
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import THINNEST
 from splinecam.engine.plan import free_memory
-from splinecam.engine.run import faces_within
+from splinecam.engine.step import faces_within
 from splinecam.errors import LimitError
 from splinecam.geometry.subdivision import Mesh
 from splinecam.smooth.following import UPWARDS
