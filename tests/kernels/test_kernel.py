@@ -24,7 +24,7 @@ from splinecam.arrangement import refine
 from splinecam.arrangement import refinement as breakpoints
 from splinecam.arrangement.crossings import Functions
 from splinecam.engine import activations as state
-from splinecam.engine import run as engine
+from splinecam.engine import step as engine
 from splinecam.engine.batched import run_batch
 from splinecam.engine.run import Outcome, run
 from splinecam.geometry.subdivision import InterpolatedVertices, Mesh, polygon_mesh

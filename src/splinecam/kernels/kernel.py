@@ -29,7 +29,7 @@ from splinecam.kernels.library import (
     TablesStruct,
     library,
 )
-from splinecam.kernels.refined import History, KernelMesh, Overlaid, mesh_struct
+from splinecam.kernels.refined import History, Overlaid, kernel_mesh, mesh_struct
 
 # Chords of one face up to which a kernel compares all pairs of them.
 MAX_CHORDS = 1 << 12
@@ -319,7 +319,7 @@ class Kernel:
         reason = self._call("sc_refine", *map(byref, structs), byref(refined))
         if reason != "done":
             return reason
-        made = KernelMesh(self._lib, refined, structs[0].width)
+        made = kernel_mesh(self._lib, refined, structs[0].width)
         return Refined(made, History(self._lib, refined, mesh))
 
     def overlay(

@@ -59,9 +59,9 @@ class Sizes:
 class AtlasWork:
     """The computation of an atlas in a folder.
 
-    max_regions: of the whole atlas. report: is told of layers, see ``engine.step.Report``. most: how
-    many regions, about, a layer may make of the undivided domain. least_parts: into how many the
-    domain is divided by artificial lines, if it is. need: bytes for each face of the last tile.
+    max_regions: of the whole atlas. report: see ``engine.step.Report``. most: how many regions,
+    about, a layer may make of the undivided domain. least_parts: into how many the domain is
+    divided by artificial lines, if it is. need: bytes for each face of the last tile.
     """
 
     folder: Path
