@@ -14,7 +14,8 @@ import splinecam as sc
 from splinecam.engine import plan
 from splinecam.engine.plan import free_memory
 from splinecam.engine.run import run
-from splinecam.engine.tiling import Tile, cut_in_two, join_tiles
+from splinecam.engine.tiling import Tile, halves, join_tiles, sorted_faces, tile_of
+from splinecam.geometry.subdivision import Mesh
 from splinecam.network.capture import capture
 from splinecam.partitions.partition import Partition
 
@@ -24,6 +25,11 @@ def mlp(*widths: int) -> nn.Module:
     for a, b in pairwise(widths[:-1]):
         layers += [nn.Linear(a, b), nn.ReLU()]
     return nn.Sequential(*layers, nn.Linear(widths[-2], widths[-1])).double()
+
+
+def cut_in_two(mesh: Mesh) -> list[Tile]:
+    order = sorted_faces(mesh)
+    return [tile_of(mesh, order[half]) for half in map(list, halves(range(mesh.num_faces)))]
 
 
 def within(model: nn.Module, domain: sc.Domain, memory: int) -> Partition:
