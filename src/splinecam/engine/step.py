@@ -17,7 +17,7 @@ from torch import Tensor
 from splinecam._util.backend import backend_of, release_memory
 from splinecam._util.tolerances import EPS
 from splinecam.arrangement.maxima import refine_maxima
-from splinecam.arrangement.refine import ClearLayer, refine, refine_compiled
+from splinecam.arrangement.refine import refine, refine_compiled
 from splinecam.arrangement.refinement import Refinement
 from splinecam.engine.activations import LayerInput, State
 from splinecam.engine.artificial_cuts import CutLines, RegionSample, choose_lines, sample_face
@@ -32,6 +32,7 @@ from splinecam.engine.plan import (
 )
 from splinecam.engine.tiling import Tile
 from splinecam.errors import LimitError
+from splinecam.kernels import LayerFunctions
 from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity, PiecewiseScalar
 from splinecam.network.program import Program
 
@@ -261,8 +262,8 @@ class Computation:
         kernel = cutting_kernel(place, signs)
         if kernel is not None and signs is not None and isinstance(layer, PiecewiseScalar):
             difference = None if layer.rectifies else layer.slope_differences[0]
-            clear = ClearLayer(z, signs.positive, error, difference)
-            made = refine_compiled(kernel, mesh, clear, index, max_faces=max_faces)
+            units = LayerFunctions(z, signs.positive, error, difference, index, max_faces)
+            made = refine_compiled(kernel, mesh, units)
             if made is not None:
                 return made
         functions = layer.functions(z, error, low, high, signs)

@@ -163,13 +163,6 @@ def kernel_for(device: torch.device) -> Kernel | None:
     return Kernel(torch.get_num_threads())
 
 
-class Refined(NamedTuple):
-    """A refined mesh, and how it came about."""
-
-    mesh: Mesh
-    history: History
-
-
 @dataclass(frozen=True)
 class Dense:
     """A dense layer at all vertices of a mesh: ``z @ columns + bias``.
@@ -309,10 +302,11 @@ class Kernel:
         given = modulus, error, later, positive, later_positive, tolerance, low, high
         return DenseResult(*given, found, not sign_range.zeros)
 
-    def refine(self, mesh: Mesh, functions: LayerFunctions) -> Refined | str:
+    def refine(self, mesh: Mesh, functions: LayerFunctions) -> tuple[Mesh, History] | str:
         """Cut a mesh along zero sets.
 
-        Returns the refinement, or why there is none: "unchanged", "degenerate" or "too many faces".
+        Returns the refined mesh, and how it came about, or why there is none: "unchanged",
+        "degenerate" or "too many faces".
         """
         refined: Any = RefinedStruct()
         structs = mesh_struct(mesh), _layer_struct(functions), _settings(functions)
@@ -320,7 +314,7 @@ class Kernel:
         if reason != "done":
             return reason
         made = kernel_mesh(self._lib, refined, structs[0].width)
-        return Refined(made, History(self._lib, refined, mesh))
+        return made, History(self._lib, refined, mesh)
 
     def overlay(
         self,
