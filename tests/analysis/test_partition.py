@@ -211,7 +211,7 @@ def test_the_model_is_left_as_it_was(model: nn.Module):
 
 
 def test_an_interrupt_leaves_nothing_broken(model: nn.Module, monkeypatch: pytest.MonkeyPatch):
-    from splinecam.engine import run as engine
+    from splinecam.engine import step as engine
 
     before = copy.deepcopy(model.state_dict())
     with monkeypatch.context() as patch:

@@ -13,14 +13,12 @@ from torch import Tensor, nn
 
 import splinecam as sc
 from checks import ATOL, assert_same_partition
-from splinecam.engine.activations import LayerInput, State, first_state
 from splinecam.engine.artificial_cuts import CutLines, RegionSample, choose_lines, sample_regions
 from splinecam.engine.plan import Plan
-from splinecam.engine.run import Run, TooLarge
+from splinecam.engine.run import finish, outcome_of, start
+from splinecam.engine.step import Computation, TooLarge, Waiting
 from splinecam.geometry.domain import Frame
-from splinecam.geometry.subdivision import polygon_mesh
 from splinecam.network.capture import capture
-from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.partitions.partition import Partition, assemble
 from splinecam.testing import GroupSort, Max, assert_same_cells, assert_valid, exact_partition
 from strategies import Net, domains, examples, maxima_nets, nets
@@ -29,17 +27,16 @@ SMALL = 1_000_000  # bytes, for 1000 regions
 
 
 @dataclass
-class Divided(Run):
-    """A run that divides single faces until they are smaller than ``area``."""
+class Divided(Computation):
+    """A computation that divides single faces until they are smaller than ``area``."""
 
     area: float = 2.0
 
-    def _refine(
-        self, state: State, layer: Nonlinearity, index: int, layer_input: LayerInput
-    ) -> None:
-        if state.mesh.num_faces == 1 and float(state.mesh.areas_and_centroids()[0]) >= self.area:
-            raise TooLarge("large")
-        super()._refine(state, layer, index, layer_input)
+    def step(self, at: Waiting) -> Waiting | sc.LimitError:
+        refines = at.faces == 1 and at.layer_input is not None
+        if refines and float(at.state.mesh.areas_and_centroids()[0]) >= self.area:
+            return TooLarge("large")
+        return super().step(at)
 
 
 def divided(
@@ -53,11 +50,9 @@ def divided(
     """The partition, with all faces divided that are larger than ``area``, or than the memory."""
     program = capture(model, domain.input_shape, device=torch.device("cpu"))
     plan = Plan.of(program, memory=memory)
-    mesh = polygon_mesh(Frame.of(domain).to_local(domain.corners))
     with torch.inference_mode():
-        run = Divided(plan, None, lambda *_: None, choose_lines=lines, area=area)
-        state = first_state(program, mesh, domain.embed(domain.corners))
-        outcome = run.outcome(state, 0).kept()
+        work = Divided(plan, choose_lines=lines, area=area)
+        outcome = outcome_of(work, finish(work, start(plan, domain))).kept()
     return assemble(model, program, domain, outcome)
 
 

@@ -8,9 +8,10 @@ from torch import nn
 
 from splinecam import Domain
 from splinecam.engine.activations import join_states
-from splinecam.engine.division import Coarse, Ready, begin, shares
+from splinecam.engine.division import Coarse, begin, shares
 from splinecam.engine.plan import Plan
-from splinecam.engine.run import Run, run
+from splinecam.engine.run import Outcome, outcome_of, run
+from splinecam.engine.step import Computation
 from splinecam.network.capture import capture
 from splinecam.partitions.partition import assemble
 
@@ -22,7 +23,7 @@ def _network(pooled: bool) -> nn.Module:
 
 
 @pytest.mark.parametrize("pooled", [False, True])
-def test_units_that_are_joined_are_the_same_partition(pooled: bool) -> None:
+def test_tiles_that_are_joined_are_the_same_partition(pooled: bool) -> None:
     network, domain = _network(pooled), Domain.box(-1, 1)
     program = capture(network, (2,))
     plan = Plan.of(program)
@@ -31,12 +32,12 @@ def test_units_that_are_joined_are_the_same_partition(pooled: bool) -> None:
         made = begin(plan, domain, enough=20)
         assert isinstance(made, Coarse)
         coarse = Coarse.from_arrays(made.arrays(), program)
-        units = [coarse.unit(some) for some in shares(range(coarse.mesh.num_faces), 5)]
-        assert len(units) == 8
-        computation = Run(plan, None, lambda name, regions, share: None)
-        ends = [unit.finish(computation) for unit in units]
-        joined = join_states(coarse.mesh, [unit.tile for unit in units], ends)
-        outcome = computation.result(joined).kept()
+        tiles = [coarse.tile(some) for some in shares(range(coarse.mesh.num_faces), 5)]
+        assert len(tiles) == 8
+        work = Computation(plan)
+        ends = [coarse.finish(work, tile) for tile in tiles]
+        joined = join_states(coarse.mesh, tiles, ends)
+        outcome = outcome_of(work, joined).kept()
     part = assemble(network, program, domain, outcome)
     assert part.validate().ok
     rows = [torch.cat([each.centroids, each.areas[:, None]], 1) for each in (part, whole)]
@@ -47,4 +48,4 @@ def test_units_that_are_joined_are_the_same_partition(pooled: bool) -> None:
 def test_a_computation_that_has_too_few_faces_comes_to_its_end() -> None:
     program = capture(_network(False), (2,))
     with torch.inference_mode():
-        assert isinstance(begin(Plan.of(program), Domain.box(-1, 1)), Ready)
+        assert isinstance(begin(Plan.of(program), Domain.box(-1, 1)), Outcome)

@@ -17,9 +17,7 @@ from torch import nn
 import splinecam as sc
 from splinecam._util.backend import using
 from splinecam.arrangement.crossings import Ambiguities
-from splinecam.engine import batched as together
 from splinecam.engine import run as engine
-from splinecam.engine.activations import State
 from splinecam.engine.batched import (
     _groups,
     batch_mesh,
@@ -27,6 +25,7 @@ from splinecam.engine.batched import (
     split_ambiguities,
     split_batch,
 )
+from splinecam.engine.step import Computation, Waiting
 from splinecam.geometry.domain import Domain
 from splinecam.jobs import sweep as windows
 from splinecam.partitions.partition import Partition, assemble
@@ -150,13 +149,13 @@ def test_a_stack_that_is_too_large_is_divided_without_a_trace(
 ) -> None:
     model, chosen = nn.Sequential(mlp(12, 24, 24, 4), nn.ReLU(), mlp(4, 6, 2)), planes(13)
     counts = []
-    run = together.Run.finish
+    carry = Computation.carry
 
-    def finish(self: engine.Run, state: State, index: int, *rest: Any, **named: Any) -> State:
-        counts.append((index, state.mesh.num_faces))
-        return run(self, state, index, *rest, **named)
+    def carried(work: Computation, at: Waiting, *rest: Any, **named: Any) -> Any:
+        counts.append((at.index, at.faces))
+        return carry(work, at, *rest, **named)
 
-    monkeypatch.setattr(together.Run, "finish", finish)
+    monkeypatch.setattr(Computation, "carry", carried)
     for enough in (30_000, 100_000, 300_000):
         with using(batch_bytes=enough):
             assert_as_alone(model, chosen)

@@ -14,7 +14,8 @@ import splinecam as sc
 from splinecam.engine import plan
 from splinecam.engine.plan import free_memory
 from splinecam.engine.run import run
-from splinecam.engine.tiling import Tile, cut_in_two, join_tiles
+from splinecam.engine.tiling import Tile, halves, join_tiles, sorted_faces, tile_of
+from splinecam.geometry.subdivision import Mesh
 from splinecam.network.capture import capture
 from splinecam.partitions.partition import Partition
 
@@ -24,6 +25,11 @@ def mlp(*widths: int) -> nn.Module:
     for a, b in pairwise(widths[:-1]):
         layers += [nn.Linear(a, b), nn.ReLU()]
     return nn.Sequential(*layers, nn.Linear(widths[-2], widths[-1])).double()
+
+
+def cut_in_two(mesh: Mesh) -> list[Tile]:
+    order = sorted_faces(mesh)
+    return [tile_of(mesh, order[half]) for half in map(list, halves(range(mesh.num_faces)))]
 
 
 def within(model: nn.Module, domain: sc.Domain, memory: int) -> Partition:
@@ -61,6 +67,25 @@ def test_a_tiny_memory_budget_gives_the_same_cells(memory: int):
         torch.bincount(tiled.edge_layer + 1), torch.bincount(whole.edge_layer + 1)
     ), "provenance"
     assert tiled.validate().ok
+
+
+@pytest.mark.parametrize(("memory", "layers"), [(None, 2), (1_000_000, 2), (1_000_000, 9)])
+def test_a_report_cancels_the_run(memory: int | None, layers: int):
+    class Cancelled(Exception):
+        pass
+
+    told: list[str] = []
+
+    def report(name: str, regions: int, share: float) -> None:
+        told.append(name)
+        if len(told) == layers:
+            raise Cancelled
+
+    torch.manual_seed(0)
+    program, domain = capture(mlp(2, 48, 48, 48, 2), (2,)), sc.Domain.box(-2, 2)
+    with pytest.raises(Cancelled):
+        run(program, domain, memory=memory, report=report)
+    assert len(told) == layers
 
 
 def test_tiles_of_a_convolution_with_a_skip_connection():

@@ -24,7 +24,7 @@ from splinecam.arrangement import refine
 from splinecam.arrangement import refinement as breakpoints
 from splinecam.arrangement.crossings import Functions
 from splinecam.engine import activations as state
-from splinecam.engine import run as engine
+from splinecam.engine import step as engine
 from splinecam.engine.batched import run_batch
 from splinecam.engine.run import Outcome, run
 from splinecam.geometry.subdivision import InterpolatedVertices, Mesh, polygon_mesh
@@ -154,16 +154,14 @@ def test_the_same_refinement(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     pairs: list[tuple[Any, Any]] = []
     compiled = engine.refine_compiled
 
-    def both(
-        kernel: Kernel, mesh: Mesh, layer: refine.ClearLayer, index: int, *, max_faces: int
-    ) -> Any:
-        fast = compiled(kernel, mesh, layer, index, max_faces=max_faces)
+    def both(kernel: Kernel, mesh: Mesh, layer: LayerFunctions) -> Any:
+        fast = compiled(kernel, mesh, layer)
         low, high = layer.z.aminmax(dim=0)
         jump = torch.ones_like(low) if layer.slope_difference is None else layer.slope_difference
         functions = Functions.crossing(
             layer.z, torch.zeros_like(low)[None], layer.error, low, high, jump[None]
         )
-        pairs.append((fast, refine.refine(mesh, functions, index)))
+        pairs.append((fast, refine.refine(mesh, functions, layer.layer)))
         return fast
 
     monkeypatch.setattr(engine, "refine_compiled", both)
@@ -384,14 +382,14 @@ def test_malformed_arrays_are_refused(damage: list[tuple[str, int, int]], seed: 
     kernel, mesh = Kernel(1), _square()
     first = kernel.refine(mesh, _functions(mesh, 6))
     assert not isinstance(first, str)
-    mesh = first.mesh.kept()
+    mesh = first[0].kept()
     functions = _functions(mesh, 70)
     for name, place, number in damage:
         array = getattr(mesh if name in vars(mesh) else functions, name).view(-1)
         array[place % array.shape[0]] = number
     with suppress(ValueError):  # which says that the arrays do not fit together
         made = kernel.refine(mesh, functions)
-        assert isinstance(made, str) or made.mesh.num_faces >= mesh.num_faces
+        assert isinstance(made, str) or made[0].num_faces >= mesh.num_faces
 
 
 @examples(200)

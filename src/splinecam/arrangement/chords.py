@@ -333,7 +333,7 @@ def find_chords(
     offsets = offsets_of(end - begin)
     corners, total = torch.stack([offsets[-1], before[-1]]).tolist()
     corner = entries_of(begin, end, offsets, corners)
-    around = _Around.of(mesh, crossings, corner, take(at_side, corner), total)
+    around = _Outlines.of(mesh, crossings, corner, take(at_side, corner), total)
     boundaries = FaceBoundaries(take(around.corner_place, offsets), around.half)
     once = wanted is not None
     distinct = crossings.distinct and zeros is None and not once
@@ -364,7 +364,7 @@ def find_chords(
 
 
 @dataclass(frozen=True)
-class _Around:
+class _Outlines:
     """The boundaries of some faces along the divided edges, one after the other.
 
     half: the half-edges; corner, corner_place: (C,) the old corners, and (C + 1,) their places. New
@@ -382,7 +382,7 @@ class _Around:
     @classmethod
     def of(
         cls, mesh: Mesh, crossings: EdgeCrossings, corner: Tensor, at_side: Tensor, total: int
-    ) -> _Around:
+    ) -> _Outlines:
         """corner, at_side: (C,) corners, new vertices on the sides after them, in all ``total``."""
         half, count = take(mesh.corners, corner), corner.shape[0]
         corner_place = offsets_of(at_side + 1)
@@ -416,7 +416,7 @@ def _all_ends(
     mesh: Mesh,
     crossings: EdgeCrossings,
     zeros: Zeros | None,
-    around: _Around,
+    around: _Outlines,
     boundaries: FaceBoundaries,
 ) -> tuple[_Marks, _Ends]:
     """The marks where several may share a vertex, and where some are at corners."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -365,16 +364,6 @@ class Ambiguities:
     reason: str
 
 
-class Columns(Protocol):
-    """Functions that are affine on every face, one per column."""
-
-    @property
-    def m(self) -> int: ...
-    @property
-    def error(self) -> Tensor: ...
-    def at(self, vertex: Tensor, column: Tensor) -> Tensor: ...
-
-
 @dataclass(frozen=True)
 class EdgePoints:
     """New vertices on edges, (C,) each, ordered by edge and along each edge.
@@ -440,7 +429,7 @@ class EdgeCrossings:
 
 
 def find_edge_crossings(
-    mesh: Mesh, functions: Columns, edge: Tensor, column: Tensor
+    mesh: Mesh, functions: Functions | UnitDifferences, edge: Tensor, column: Tensor
 ) -> EdgeCrossings:
     """The crossings of edges (N,), ascending, by functions (N,) that change sign along them."""
     a, b = take_each(mesh.edges.T, edge)

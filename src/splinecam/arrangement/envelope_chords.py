@@ -75,14 +75,12 @@ def insert_selected(mesh: Mesh, wanted: WantedChords) -> Refinement:
         fast = wanted.gpu.insert_chords(mesh, wanted.for_gpu())
         if not isinstance(fast, str):
             return Refinement(fast.mesh, NewVertices(fast.on_edges, fast.inside), [])
-    found = _find(mesh, wanted)
-    if not found.which.shape[0]:
-        return unrefined(mesh, found.ambiguities)
-    unit, limit = wanted.unit[found.which], wanted.max_faces
-    made, _ = insert_chords(
-        mesh, found.crossings, found.chords, unit, wanted.layer, max_faces=limit
-    )
-    return replace(made, ambiguities=found.ambiguities + made.ambiguities)
+    crossings, found, which, ambiguities = _find(mesh, wanted)
+    if not which.shape[0]:
+        return unrefined(mesh, ambiguities)
+    unit, limit = wanted.unit[which], wanted.max_faces
+    made, _ = insert_chords(mesh, crossings, found, unit, wanted.layer, max_faces=limit)
+    return replace(made, ambiguities=ambiguities + made.ambiguities)
 
 
 @dataclass(frozen=True)
@@ -111,10 +109,10 @@ def halve(mesh: Mesh, wanted: WantedChords) -> Halves:
             index = torch.arange(wanted.key.shape[0], device=wanted.key.device)
             made = fast.mesh, fast.on_edges, fast.position_error
             return Halves(*made, wanted.face, mesh.num_faces + index, fast.ends, index, [])
-    found = _find(mesh, wanted)
-    touched, lines = found.chords.boundaries, found.chords.lines
-    split = found.crossings.divide(mesh, wanted.layer)
-    chords = found.chords.intervals.chords(touched)
+    crossings, found, which, ambiguities = _find(mesh, wanted)
+    touched, lines = found.boundaries, found.lines
+    split = crossings.divide(mesh, wanted.layer)
+    chords = found.intervals.chords(touched)
     out = Arrangement([split.uv], [split.edges])
     halves = split_once(touched.select(chords.face), chords, lines, out)
     # Each face is as it was, or has divided edges, or is a left half; right halves come last.
@@ -123,12 +121,12 @@ def halve(mesh: Mesh, wanted: WantedChords) -> Halves:
         offsets_of(torch.cat([part.sizes() for part in parts])),
         torch.cat([part.half for part in parts]),
     )
-    face = take(found.chords.faces, chords.face)
+    face = take(found.faces, chords.face)
     index = torch.arange(face.shape[0], device=face.device)
     row = torch.arange(mesh.num_faces + touched.count, device=face.device)
     row, new = row[: mesh.num_faces], row[mesh.num_faces :]
     left = mesh.num_faces + touched.count + 2 * index
-    row = row.scatter(0, found.chords.faces, new).scatter_(0, face, left)
+    row = row.scatter(0, found.faces, new).scatter_(0, face, left)
     chosen = pool.select(torch.cat([row, left + 1]))
     refined = Mesh(
         uv=out.uv,
@@ -136,10 +134,10 @@ def halve(mesh: Mesh, wanted: WantedChords) -> Halves:
         offsets=chosen.offsets,
         corners=chosen.half,
         edge_layer=torch.cat([split.edge_layer, torch.full_like(index, wanted.layer)]),
-        edge_unit=torch.cat([split.edge_unit, wanted.unit[found.which]]),
+        edge_unit=torch.cat([split.edge_unit, wanted.unit[which]]),
         vertex_layer=split.vertex_layer,
     )
-    points = found.crossings.points
+    points = crossings.points
     return Halves(
         refined,
         points.interpolated(),
@@ -147,22 +145,12 @@ def halve(mesh: Mesh, wanted: WantedChords) -> Halves:
         face=face,
         new_face=mesh.num_faces + index,
         ends=torch.stack([lines.start, lines.end], 1),
-        which=found.which,
-        ambiguities=found.ambiguities + short_chords(lines),
+        which=which,
+        ambiguities=ambiguities + short_chords(lines),
     )
 
 
 # -- finding the chords -----------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Found:
-    """The wanted chords that there are; which: (N,) the wanted one of each."""
-
-    crossings: EdgeCrossings
-    chords: FaceChords
-    which: Tensor
-    ambiguities: list[Ambiguities]
 
 
 @dataclass(frozen=True)
@@ -229,8 +217,13 @@ class _Corners:
         return vertices
 
 
-def _find(mesh: Mesh, wanted: WantedChords) -> _Found:
-    """Find the wanted chords, of which some may vanish in rounding."""
+def _find(
+    mesh: Mesh, wanted: WantedChords
+) -> tuple[EdgeCrossings, FaceChords, Tensor, list[Ambiguities]]:
+    """Find the wanted chords, of which some may vanish in rounding.
+
+    Returns where they cross edges, the chords, and the wanted one of each, (N,).
+    """
     functions, column = wanted.columns()
     key = wanted.face * functions.m + column
     corners = _Corners.of(mesh, functions, wanted.face, column)
@@ -241,4 +234,4 @@ def _find(mesh: Mesh, wanted: WantedChords) -> _Found:
     if unclear.shape[0]:
         ambiguities.append(Ambiguities(mesh.uv[unclear], UNCLEAR))
     found = take(chords.faces, chords.chord_faces()) * functions.m + chords.column
-    return _Found(crossings, chords, torch.searchsorted(key, found), ambiguities)
+    return crossings, chords, torch.searchsorted(key, found), ambiguities

@@ -73,24 +73,20 @@ def refine_maxima(
     return work.finish()
 
 
-@dataclass(frozen=True)
-class _Auxiliary:
-    """Auxiliary lines, and the candidates that may have a border along them, (N,) each."""
-
-    line: Tensor
-    candidates: CandidateFaces
+_Auxiliary = tuple[Tensor, CandidateFaces]
+"""Auxiliary lines, and the candidates that may have a border along them, (N,) each."""
 
 
 def _joined(parts: list[_Auxiliary]) -> list[_Auxiliary]:
     """The same in one part, if they are not many: then fewer operations are faster."""
-    candidates, line = [part.candidates for part in parts], torch.cat([x.line for x in parts])
+    candidates, line = [some for _, some in parts], torch.cat([line for line, _ in parts])
     widest = max(some.units.shape[1] for some in candidates)
     if widest * line.shape[0] > backend_of(line.device).envelope_members:
         return parts
     units = [some.units for some in candidates]  # a member may be there more than once
     units = [torch.cat([x, x[:, :1].expand(-1, widest - x.shape[1])], 1) for x in units]
     face, group = (torch.cat(x) for x in zip(*((c.face, c.group) for c in candidates), strict=True))
-    return [_Auxiliary(line, CandidateFaces(face, group, torch.cat(units)))]
+    return [(line, CandidateFaces(face, group, torch.cat(units)))]
 
 
 @dataclass
@@ -196,7 +192,7 @@ class _Work:
             left, which = left.select(cut), which[cut]
         chosen = self._along(left, which, halves.ends, pair).nonzero()[:, 0]
         line = self.lines + halves.which[which]
-        self.auxiliary.append(_Auxiliary(line[chosen], left.select(chosen)))
+        self.auxiliary.append((line[chosen], left.select(chosen)))
         right = replace(left, face=halves.new_face[which])
         both = zip(vars(left).values(), vars(right).values(), strict=True)
         self.open = CandidateFaces(*map(torch.cat, both))
@@ -241,14 +237,14 @@ class _Work:
         offsets = offsets_of(counts_of(_AUXILIARY - mesh.edge_unit[edge], self.lines))
         beside = mesh.halfedge_face().view(-1, 2)
         unit = edge.new_full(edge.shape, self.no_group)
-        for auxiliary in _joined(self.auxiliary):
-            rows, counts = take_rows(offsets, auxiliary.line)
+        for line, candidates in _joined(self.auxiliary):
+            rows, counts = take_rows(offsets, line)
             which = owners_of(counts, rows.shape[0])
-            units = auxiliary.candidates.units[which]
+            units = candidates.units[which]
             faces = beside[edge[rows]].T.reshape(-1)  # those to the left, then those to the right
             left, right = classifier.winner(mesh, faces, units.repeat(2, 1)).view(2, -1)
             border = left != right
-            group = auxiliary.candidates.group[which]
+            group = candidates.group[which]
             unit.scatter_reduce_(0, rows[border], group[border], "amin")
         mesh.edge_unit[edge] = unit
         mesh, kept = dissolve(mesh, edge[unit == self.no_group], self.old, classifier.gpu)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -156,30 +155,13 @@ def _join(parts: list[Tensor], like: Tensor) -> Tensor:
     return torch.cat(parts) if parts else like[:0]
 
 
-class ClearLayer(NamedTuple):
-    """Units that vanish at no vertex: values z (V, n), where they are positive (V, W), errors (n,).
-
-    slope_difference: (n,) that of the slopes of the result on both sides of zero, None for 1.
-    """
-
-    z: Tensor
-    positive: Tensor
-    error: Tensor
-    slope_difference: Tensor | None
-
-
-def refine_compiled(
-    kernel: Kernel, mesh: Mesh, units: ClearLayer, layer: int, *, max_faces: int | None = None
-) -> Refinement | None:
-    """Cut every face along the zero sets of the units by the compiled kernel.
+def refine_compiled(kernel: Kernel, mesh: Mesh, units: LayerFunctions) -> Refinement | None:
+    """Cut every face along the zero sets of units that vanish at no vertex, by the compiled kernel.
 
     Returns None where something is too close to something else: then ``refine`` has to do it.
-    layer: the provenance of the new edges and vertices.
     """
-    made = kernel.refine(mesh, LayerFunctions(*units, layer, max_faces))
-    if isinstance(made, str):
-        return _without(made, mesh)
-    return Refinement(made.mesh, made.history, [])
+    made = kernel.refine(mesh, units)
+    return _without(made, mesh) if isinstance(made, str) else Refinement(*made, [])
 
 
 def refine(

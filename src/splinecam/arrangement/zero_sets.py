@@ -104,13 +104,27 @@ def zero_sets(mesh: Mesh, functions: Functions) -> ZeroSets:
 
     Where several functions vanish on one segment, the first of them counts.
     """
-    found = _Found.empty(functions)
+    none = functions.unit[:0]
+    changes, on_edges = [(none, none)], [(none, none)]
+    passing: list[Zeros] = []
+    ambiguities: list[Ambiguities] = []
     step = max(64, _BITS // max(1, mesh.num_vertices))
     for first in range(0, functions.m, step):
         columns = torch.arange(first, min(first + step, functions.m), device=mesh.uv.device)
-        found.add(mesh, functions, columns)
-    crossings = find_edge_crossings(mesh, functions, *_joined(found.changes))
-    zeros = Zeros.join(found.zeros) if found.zeros else None
+        chosen = _columns_of(functions, columns)
+        signs, unclear = chosen.signs()
+        if unclear.shape[0]:
+            ambiguities.append(Ambiguities(mesh.uv[unclear], CLOSE))
+        edge, column = sign_changes(mesh.edges, signs)
+        changes.append((edge, columns[column]))
+        zeros = zero_corners(mesh, chosen, signs)
+        if zeros is not None:
+            passing.append(replace(zeros, column=columns[zeros.column]))
+        if signs.vanish:
+            edge, column = _along(mesh, signs)
+            on_edges.append((edge, columns[column]))
+    crossings = find_edge_crossings(mesh, functions, *_joined(changes))
+    zeros = Zeros.join(passing) if passing else None
     chords = find_chords(mesh, crossings, zeros, max(1, functions.m))
     # Counter-clockwise from rise to fall a function is positive: left of the way from fall to rise.
     start, end = chords.lines.start, chords.lines.end
@@ -118,11 +132,11 @@ def zero_sets(mesh: Mesh, functions: Functions) -> ZeroSets:
     inside = torch.where(falling, torch.stack([start, end], 1), torch.stack([end, start], 1))
     face = take(chords.faces, chords.chord_faces())
 
-    edge, column = _joined(found.along)
+    edge, column = _joined(on_edges)
     along, beside = mesh.edges[edge], mesh.halfedge_face().view(-1, 2)[edge]
-    signs = torch.stack([_sign(mesh, functions, f, column) for f in beside.unbind(1)], 1)
-    turned = signs[:, :1] < signs[:, 1:]
-    along, beside, signs = (torch.where(turned, x.flip(1), x) for x in (along, beside, signs))
+    sides = torch.stack([_sign(mesh, functions, f, column) for f in beside.unbind(1)], 1)
+    turned = sides[:, :1] < sides[:, 1:]
+    along, beside, sides = (torch.where(turned, x.flip(1), x) for x in (along, beside, sides))
 
     points = torch.cat([mesh.uv, crossings.points.uv])
     ends, column = torch.cat([inside, along]), torch.cat([chords.column, column])
@@ -132,49 +146,17 @@ def zero_sets(mesh: Mesh, functions: Functions) -> ZeroSets:
         ends[kept],
         column[kept],
         torch.cat([torch.stack([face, face], 1), beside])[kept],
-        torch.cat([signs.new_tensor([1, -1]).expand(inside.shape), signs])[kept],
-        found.ambiguities + crossings.ambiguities + chords.ambiguities,
+        torch.cat([sides.new_tensor([1, -1]).expand(inside.shape), sides])[kept],
+        ambiguities + crossings.ambiguities + chords.ambiguities,
     )
 
 
-@dataclass(frozen=True)
-class _Found:
-    """Where functions change sign or vanish, a block of functions after the other.
-
-    changes: edges along which functions change sign, and the functions; along: edges on which they
-    vanish; zeros: corners at which they fall or rise through zero.
-    """
-
-    changes: list[tuple[Tensor, Tensor]]
-    along: list[tuple[Tensor, Tensor]]
-    zeros: list[Zeros]
-    ambiguities: list[Ambiguities]
-
-    @classmethod
-    def empty(cls, functions: Functions) -> _Found:
-        none = functions.unit[:0]
-        return cls([(none, none)], [(none, none)], [], [])
-
-    def add(self, mesh: Mesh, functions: Functions, columns: Tensor) -> None:
-        """Add what the signs of some of the functions, (m,), show."""
-        other = functions.other
-        unit, level, error, wanted = (
-            part[columns]
-            for part in (functions.unit, functions.level, functions.error, functions.wanted)
-        )
-        other = None if other is None else other[columns]
-        chosen = Functions(functions.z, unit, level, error, wanted, columns, other)
-        signs, unclear = chosen.signs()
-        if unclear.shape[0]:
-            self.ambiguities.append(Ambiguities(mesh.uv[unclear], CLOSE))
-        edge, column = sign_changes(mesh.edges, signs)
-        self.changes.append((edge, columns[column]))
-        passing = zero_corners(mesh, chosen, signs)
-        if passing is not None:
-            self.zeros.append(replace(passing, column=columns[passing.column]))
-        if signs.vanish:
-            edge, column = _along(mesh, signs)
-            self.along.append((edge, columns[column]))
+def _columns_of(functions: Functions, columns: Tensor) -> Functions:
+    """Some of the functions, (m,)."""
+    other = None if functions.other is None else functions.other[columns]
+    names = "unit", "level", "error", "wanted"
+    chosen = {name: getattr(functions, name)[columns] for name in names}
+    return Functions(z=functions.z, **chosen, label=columns, other=other)
 
 
 def _joined(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:

@@ -26,7 +26,7 @@ from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.arrangement.crossings import Signs, SignWriter
 from splinecam.engine.activations import LayerInput, empty_table, require_no_overflow
-from splinecam.engine.plan import finds_signs, free_memory
+from splinecam.engine.plan import dense_product, finds_signs, free_memory
 from splinecam.engine.segment_crossings import (
     CLOSE,
     UNCLEAR,
@@ -35,7 +35,7 @@ from splinecam.engine.segment_crossings import (
     find_crossings,
 )
 from splinecam.errors import LimitError
-from splinecam.kernels import Dense, Kernel, PointsAlong, kernel_for
+from splinecam.kernels import Kernel, PointsAlong, kernel_for
 from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops import Bound
 from splinecam.network.program import Program
@@ -45,7 +45,7 @@ _FEWEST = 32  # points of a part, however wide the layers
 
 
 @dataclass(frozen=True)
-class Doubt:
+class OpenPlaces:
     """Places that rounding leaves open: segments (N,), positions (N,), the layer, the reason."""
 
     segment: Tensor
@@ -69,7 +69,7 @@ class Breaks:
     values: Tensor
     error: Tensor
     layer_errors: dict[str, Tensor]
-    doubts: list[Doubt]
+    doubts: list[OpenPlaces]
     shared: bool = False
 
 
@@ -183,25 +183,19 @@ class _State:
         return state, replace(found, piece=take(place, found.piece[stays]), s=found.s[stays])
 
 
-@dataclass(frozen=True)
-class _Values:
-    """The results of a stage at all points, with their bounds, and what the layer after it needs.
+_Values = tuple[dict[str, Tensor], dict[str, Bound], LayerInput | None]
+"""The results of a stage at all points, with their bounds, and what the layer after it needs.
 
-    The layer's input has signs if the layer switches where units change their sign, and if they
-    are known.
-    """
-
-    rows: dict[str, Tensor]
-    bounds: dict[str, Bound]
-    layer_input: LayerInput | None = None
-
+The layer's input has signs if the layer switches where units change their sign, and if they are
+known.
+"""
 
 Report = Callable[[int], object]
 """Is called with the number of segments that are finished, since the last call."""
 
 
 @dataclass
-class _Run:
+class _SegmentWork:
     """One computation: what stays the same while parts are carried through the stages."""
 
     program: Program
@@ -210,7 +204,7 @@ class _Run:
     max_points: int | None
     kernel: Kernel | None
     layer_errors: dict[str, Tensor] = field(default_factory=dict)
-    doubts: list[Doubt] = field(default_factory=list)
+    doubts: list[OpenPlaces] = field(default_factory=list)
     left: list[Tensor] = field(default_factory=list)
     points: int = 0
 
@@ -246,20 +240,20 @@ class _Run:
     def _advance(self, state: _State) -> _State:
         """Run one stage, and find where the layer after it switches."""
         i, layer = state.index, self.program.stages[state.index].layer
-        made = self._by_kernel(state) or self._by_steps(state)
+        rows, bounds, given = self._by_kernel(state) or self._by_steps(state)
         each = torch.arange(state.count, device=state.t.device)
         none = torch.zeros_like(state.t)
         known = replace(
-            state, index=i + 1, before=each, s=none, rows=made.rows, bounds=made.bounds, layer=layer
+            state, index=i + 1, before=each, s=none, rows=rows, bounds=bounds, layer=layer
         )
-        if layer is None or made.layer_input is None:
+        if layer is None or given is None:
             return known
-        low, high, signs = made.layer_input.low, made.layer_input.high, made.layer_input.signs
-        error, bounds = _after_layer(layer, made)
+        low, high, signs = given.low, given.high, given.signs
+        error, bounds = _after_layer(layer, bounds, low, high)
         known = replace(known, bounds=bounds)
         most, noted = error.amax(0), self.layer_errors.get(layer.name)
         self.layer_errors[layer.name] = most if noted is None else torch.maximum(noted, most)
-        z = made.rows[layer.source].reshape(state.count, -1)
+        z = rows[layer.source].reshape(state.count, -1)
         points = None
         if self.kernel is not None and signs is not None and signs.clear:
             place = state.segment.contiguous(), state.t.contiguous()
@@ -295,59 +289,46 @@ class _Run:
         bounds = program.bounds(state.index, {x: state.bounds[x] for x in stage.live_in})
         layer = stage.layer
         if layer is None:
-            return _Values(rows, bounds)
+            return rows, bounds, None
         z = rows[layer.source].reshape(state.count, -1)
         if not state.alike:
-            return _Values(rows, bounds, LayerInput(*_ranges(z, state)))
+            return rows, bounds, LayerInput(*_ranges(z, state))
         if self.kernel is None or not finds_signs(layer) or not z.is_contiguous():
-            return _Values(rows, bounds, LayerInput(z.amin(0), z.amax(0)))
+            return rows, bounds, LayerInput(z.amin(0), z.amax(0))
         writer = SignWriter(state.count, SAFETY * bounds[layer.source].error.reshape(-1))
         seen = writer.sign_range()
         self.kernel.scan(z, 0, state.count, seen)
         signs = replace(writer.signs, clear=not seen.zeros())
-        return _Values(rows, bounds, LayerInput(*seen.range(), signs))
+        return rows, bounds, LayerInput(*seen.range(), signs)
 
     def _by_kernel(self, state: _State) -> _Values | None:
         """The same for a product with a constant matrix, in one call, if the kernel can do it."""
-        stage, dense = self.program.stages[state.index], self.program.dense(state.index)
-        if self.kernel is None or dense is None or (stage.layer and not finds_signs(stage.layer)):
+        stage = self.program.stages[state.index]
+        if self.kernel is None or (stage.layer and not finds_signs(stage.layer)) or not state.alike:
             return None
-        if not state.alike:
+        product = dense_product(self.program, state.index, state.layer, state.rows, state.bounds)
+        if product is None:
             return None
-        (name, step), pending = dense, state.layer
-        if pending is not None and not (pending.result == name and pending.rectifies):
-            return None
-        rows = state.rows[name if pending is None else pending.argument]
-        weight, bias = step.args[1], step.args[2] if len(step.args) > 2 else None
-        if prod(rows.shape[1:]) != weight.shape[1] or not rows.is_contiguous():
-            return None
-        given = Dense(
-            z=rows.view(rows.shape[0], weight.shape[1]),
-            rectified=pending is not None,
-            columns=weight.T.contiguous(),
-            bias=None if bias is None else bias.contiguous(),
-            magnitude=state.bounds[name].magnitude.contiguous(),
-            error=state.bounds[name].error.contiguous(),
-        )
-        table = empty_table((state.count, weight.shape[0]), weight.device)
+        dense, name = product
+        table = empty_table((state.count, dense.columns.shape[1]), dense.columns.device)
         place = PointsAlong(state.segment, state.t, state.before.contiguous(), state.s.contiguous())
-        seen = self.kernel.dense_along(place, given, table, signs=stage.layer is not None)
-        bounds = {step.name: Bound(seen.modulus, seen.error)}
+        seen = self.kernel.dense_along(place, dense, table, signs=stage.layer is not None)
+        rows, bounds = {name: table}, {name: Bound(seen.modulus, seen.error)}
         if seen.signs is None:
-            return _Values({step.name: table}, bounds)
+            return rows, bounds, None
         positive, negative = seen.signs
         signs = Signs(positive, negative, positive[:0], seen.clear)
-        return _Values({step.name: table}, bounds, LayerInput(seen.low[0], seen.high[0], signs))
+        return rows, bounds, LayerInput(seen.low[0], seen.high[0], signs)
 
     def _note(self, name: str, state: _State, found: Crossings) -> None:
         """Keep what a layer leaves open."""
         if found.unclear.shape[0]:
             at = found.unclear
-            self.doubts.append(Doubt(state.segment[at], state.t[at], name, UNCLEAR))
+            self.doubts.append(OpenPlaces(state.segment[at], state.t[at], name, UNCLEAR))
         if found.close.shape[0]:
             piece, s = found.piece[found.close], found.s[found.close]
             t = torch.lerp(state.t[piece], state.t[piece + 1], s)
-            self.doubts.append(Doubt(state.segment[piece], t, name, CLOSE))
+            self.doubts.append(OpenPlaces(state.segment[piece], t, name, CLOSE))
 
     def _count(self, name: str, new: int) -> None:
         """Count new points, and raise an error if there are too many."""
@@ -372,14 +353,17 @@ def _ranges(z: Tensor, state: _State) -> tuple[Tensor, Tensor]:
     return low, high
 
 
-def _after_layer(layer: Nonlinearity, made: _Values) -> tuple[Tensor, dict[str, Bound]]:
-    """The errors (R, n) of a layer's units, and the bounds of the values after the layer."""
-    assert made.layer_input is not None
-    low, high = made.layer_input.low, made.layer_input.high
-    error = made.bounds[layer.source].error.flatten(1)
+def _after_layer(
+    layer: Nonlinearity, bounds: dict[str, Bound], low: Tensor, high: Tensor
+) -> tuple[Tensor, dict[str, Bound]]:
+    """The errors (R, n) of a layer's units, and the bounds of the values after the layer.
+
+    low, high: the range of the units, (R, n) or (n,) each.
+    """
+    error = bounds[layer.source].error.flatten(1)
     if not finds_signs(layer):  # the difference from a level or from another unit is rounded
         error = error + EPS * torch.maximum(low.abs(), high.abs())
-    bounds = {name: Bound(m, e + EPS * m) for name, (m, e) in made.bounds.items()}
+    bounds = {name: Bound(m, e + EPS * m) for name, (m, e) in bounds.items()}
     bounds[layer.result] = layer.bound(bounds[layer.argument], low, high)
     return error, bounds
 
@@ -427,7 +411,9 @@ def run_segments(
     device = program.device
     memory = free_memory(device) if memory is None else memory
     numbers = backend_of(device).segment_numbers
-    run = _Run(program, numbers, memory, max_points, kernel_for(device) if compiled else None)
+    run = _SegmentWork(
+        program, numbers, memory, max_points, kernel_for(device) if compiled else None
+    )
     step = max(1, numbers // (2 * max(1, *program.widths[:1], prod(program.input_shape))))
     parts, again = [], []
     with torch.inference_mode():
@@ -469,7 +455,7 @@ def _first_state(program: Program, a: Tensor, b: Tensor, segment: Tensor, *, own
 _Part = tuple[_State, Tensor, Tensor]
 
 
-def _joined(parts: list[_Part], again: list[_Part], segments: int, run: _Run) -> Breaks:
+def _joined(parts: list[_Part], again: list[_Part], segments: int, run: _SegmentWork) -> Breaks:
     """The points of all parts, in ordinary tensors, as these are made outside of inference mode.
 
     again: parts of segments whose points in other parts do not count.
@@ -518,8 +504,7 @@ def errors_along(
             layer = stage.layer
             if layer is not None:
                 z = live[layer.source].reshape(t.shape[0], -1)
-                made = _Values(live, bounds, LayerInput(*_ranges(z, state)))
-                error, bounds = _after_layer(layer, made)
+                error, bounds = _after_layer(layer, bounds, *_ranges(z, state))
                 errors[layer.name] = error.expand(count, -1)
                 live = {**live, layer.result: layer.apply(live[layer.argument])}
     return bounds[program.output_name].error.flatten(1).expand(count, -1), errors

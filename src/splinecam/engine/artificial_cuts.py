@@ -316,21 +316,21 @@ def without_artificial_edges(
     The third result are ends (N, 2, 2) of edges of which rounding leaves open whether they belong
     to the network. fixed: (V,) vertices that stay. rows: how many pairs ``switch`` gets at a time.
     """
-    pieces = _pieces(mesh, lines)
-    beside = mesh.halfedge_face().view(-1, 2)[pieces.edge[pieces.longest]]
+    edge, run, longest, doubtful, touched = _artificial_edges(mesh, lines)
+    beside = mesh.halfedge_face().view(-1, 2)[edge[longest]]
     faces, place = torch.unique(beside, return_inverse=True)
     uv = mesh.select(faces)[0].means()[place]  # (R, 2 sides, 2)
     found = [switch(some) for some in torch.split(uv, rows)]
     layer, unit = (torch.cat(column) for column in zip(*found, strict=True))
-    undecided = mesh.uv[mesh.edges[pieces.edge[pieces.longest[pieces.doubtful & (layer < 0)]]]]
-    layer, unit = layer[pieces.run], unit[pieces.run]
+    undecided = mesh.uv[mesh.edges[edge[longest[doubtful & (layer < 0)]]]]
+    layer, unit = layer[run], unit[run]
     stays = layer >= 0
     edge_layer, edge_unit = mesh.edge_layer.clone(), mesh.edge_unit.clone()
-    edge_layer[pieces.edge[stays]], edge_unit[pieces.edge[stays]] = layer[stays], unit[stays]
+    edge_layer[edge[stays]], edge_unit[edge[stays]] = layer[stays], unit[stays]
     mesh = replace(mesh, edge_layer=edge_layer, edge_unit=edge_unit)
-    mesh, kept = dissolve_few(mesh, pieces.edge[~stays], ~pieces.touched | fixed)
-    touched = (pieces.touched[kept] & ~fixed[kept]).nonzero()[:, 0]
-    return replace(mesh, vertex_layer=_layers_of_vertices(mesh, touched)), kept, undecided
+    mesh, kept = dissolve_few(mesh, edge[~stays], ~touched | fixed)
+    vertices = (touched[kept] & ~fixed[kept]).nonzero()[:, 0]
+    return replace(mesh, vertex_layer=_layers_of_vertices(mesh, vertices)), kept, undecided
 
 
 def divide_face(
@@ -372,23 +372,13 @@ def _signs(values: Tensor, tolerance: Tensor) -> Signs:
     return replace(writer.signs, clear=not bool(unset.any()))
 
 
-@dataclass(frozen=True)
-class _Pieces:
-    """The artificial edges of a mesh, in order along each line.
+def _artificial_edges(mesh: Mesh, lines: CutLines) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The artificial edges of a mesh, (P,), in order along each line, in runs that are alike.
 
-    edge: (P,); run: (P,) the run of edges that are alike, and longest: (R,) the longest of each,
-    as an index into ``edge``. doubtful: (R,) whether a run ends where a line of the network comes
-    from one side only, which rounding explains. touched: (V,) the vertices on artificial lines.
+    Also the run of each edge, (P,); the place of the longest edge of each run, (R,); whether a run
+    ends where a line of the network comes from one side only, which rounding explains, (R,); and
+    whether each vertex is on an artificial line, (V,).
     """
-
-    edge: Tensor
-    run: Tensor
-    longest: Tensor
-    doubtful: Tensor
-    touched: Tensor
-
-
-def _pieces(mesh: Mesh, lines: CutLines) -> _Pieces:
     artificial = mesh.edge_layer == ARTIFICIAL
     edge = artificial.nonzero()[:, 0]
     line, ends = mesh.edge_unit[edge], mesh.edges[edge]
@@ -418,7 +408,7 @@ def _pieces(mesh: Mesh, lines: CutLines) -> _Pieces:
     best = run.new_zeros(count).scatter_reduce_(0, run, rank, "amax", include_self=False)
     last = run.new_zeros(count).scatter_(0, run, torch.arange(run.shape[0], device=run.device))
     doubtful = one_sided[ends[starts, 0]] | one_sided[ends[last, 1]]
-    return _Pieces(edge, run, by_length[best], doubtful, touched)
+    return edge, run, by_length[best], doubtful, touched
 
 
 def _degrees(

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import NoReturn
 
 import torch
 from torch import Tensor
 
 from splinecam._util.arrays import offsets_of, owners_of, take, take_rows
-from splinecam._util.backend import backend_of
 from splinecam.arrangement.crossings import Ambiguities
-from splinecam.engine.activations import LayerInput, State, first_state
+from splinecam.engine.activations import State, first_state
 from splinecam.engine.plan import Plan
-from splinecam.engine.run import Outcome, Report, Run, TooLarge, Waiting
-from splinecam.engine.tiling import Tile
+from splinecam.engine.run import Outcome, finish, outcome_of
+from splinecam.engine.step import Computation, Report, Waiting, silent
+from splinecam.engine.tiling import Tile, halves
 from splinecam.errors import LimitError
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
-from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.program import Program
 
 NamedAmbiguities = list[tuple[str, Ambiguities]]
@@ -33,7 +31,7 @@ def run_batch(
     *,
     memory: int | None = None,
     max_regions: int | None = None,
-    report: Report = lambda name, regions, share: None,
+    report: Report = silent,
     compiled: bool = True,
     plan: Plan | None = None,
 ) -> Iterator[Outcome]:
@@ -44,82 +42,46 @@ def run_batch(
     """
     plan = plan or Plan.of(program, memory=memory, compiled=compiled)
     with torch.inference_mode():
-        waiting = [_Batch(range(len(domains)), _start(plan.first.program, domains), 0, None, {})]
+        state = _first_state(plan.first.program, domains)
+        waiting = [(range(len(domains)), Waiting(state, 0), Computation(plan, report=report))]
     while waiting:
-        batch = waiting.pop()
-        count = len(batch.members)
-        most = None if max_regions is None else count * max_regions
-        kind = _BatchRun if count > 1 else Run
-        computation = kind(plan, most, report, batch.at_second, layer_errors=batch.layer_errors)
+        members, at, work = waiting.pop()
+        work.batch = len(members) > 1
+        work.max_regions = None if max_regions is None else len(members) * max_regions
         with torch.inference_mode():
-            try:
-                whole = computation.outcome(batch.state, batch.index, batch.layer_input)
-            except _BatchTooLarge as excess:
-                waiting += reversed(batch.halves(excess))
-                continue
-        yield from _outcomes(whole.kept(), batch.members, max_regions)
+            if work.batch:
+                at, reason = work.carry(at)
+                if reason is not None:
+                    waiting += reversed(_halves(members, at, work))
+                    continue
+                end = at.state
+            else:
+                end = finish(work, at)
+            whole = outcome_of(work, end)
+        yield from _outcomes(whole.kept(), members, max_regions)
 
 
-def _start(program: Program, domains: Sequence[Domain]) -> State:
+def _first_state(program: Program, domains: Sequence[Domain]) -> State:
     corners = [Frame.of(domain).to_local(domain.corners) for domain in domains]
     x = torch.cat([domain.embed(domain.corners) for domain in domains])
     return first_state(program, batch_mesh(corners), x)
 
 
-class _BatchTooLarge(Exception):
-    """A batch is too large before a stage, or while its layer refines the mesh."""
-
-    def __init__(self, run: Run, state: State, index: int, layer_input: LayerInput | None) -> None:
-        super().__init__(index)
-        self.run, self.state, self.index, self.layer_input = run, state, index, layer_input
-
-
-class _BatchRun(Run):
-    """A run that leaves it to its caller to divide what is too large."""
-
-    @property
-    def memory(self) -> int:
-        return min(self.place.memory, backend_of(self.place.device).batch_bytes)
-
-    def _give_up(self, at: Waiting, reason: TooLarge) -> NoReturn:
-        raise _BatchTooLarge(self, at.state, at.index, at.layer_input)
-
-    def _refine(
-        self, state: State, layer: Nonlinearity, index: int, layer_input: LayerInput
-    ) -> None:
-        try:
-            super()._refine(state, layer, index, layer_input)
-        except LimitError:
-            raise _BatchTooLarge(self, state, index, layer_input) from None
-
-
-@dataclass(frozen=True)
-class _Batch:
-    """Consecutive domains that wait before a stage, or before its layer.
-
-    layer_input: see ``Run.finish``; at_second: whether they wait at the plan's second place.
-    """
-
-    members: range
-    state: State
-    index: int
-    layer_input: LayerInput | None
-    layer_errors: dict[str, Tensor]
-    at_second: bool = False
-
-    def halves(self, excess: _BatchTooLarge) -> list[_Batch]:
-        """Two batches that continue where this one was too large."""
-        state, layer_input, run = excess.state, excess.layer_input, excess.run
-        middle = len(self.members) // 2
-        both = [self.members[:middle], self.members[middle:]]
-        parts = []
-        for members, mine in zip(both, split_ambiguities(state.ambiguities, both), strict=True):
-            tile = select_domains(state.mesh, members)
-            part = replace(state.select(tile, run.block), ambiguities=mine)
-            waiting = layer_input and layer_input.select(tile)
-            errors = dict(self.layer_errors)
-            parts.append(_Batch(members, part, excess.index, waiting, errors, run.at_second))
-        return parts
+def _halves(
+    members: range, at: Waiting, work: Computation
+) -> list[tuple[range, Waiting, Computation]]:
+    """Two batches that continue where one of them was too large."""
+    both = halves(members)
+    parts = []
+    for some, mine in zip(both, split_ambiguities(at.state.ambiguities, both), strict=True):
+        part = at.select(select_domains(at.state.mesh, some), work.block)
+        part.state.ambiguities = mine
+        errors = dict(work.layer_errors)
+        begun = Computation(
+            work.plan, report=work.report, at_second=work.at_second, layer_errors=errors
+        )
+        parts.append((some, part, begun))
+    return parts
 
 
 def _outcomes(whole: Outcome, members: range, max_regions: int | None) -> Iterator[Outcome]:
@@ -247,7 +209,7 @@ def run_window(
     window: list[Domain],
     *,
     max_regions: int | None = None,
-    report: Report = lambda name, regions, share: None,
+    report: Report = silent,
     first: int = 0,
 ) -> Iterator[Outcome]:
     """Yield the outcome of each domain of a window, in order.

@@ -1,9 +1,9 @@
-"""Divide a computation into units that are carried to the end of the network on their own.
+"""Divide a computation into parts that are carried to the end of the network on their own.
 
 The first layers are computed once, for the whole domain. Then the faces of the coarse mesh that
-they make are divided among units, each of which is a state of its own: other processes can take
-units, and a unit can be computed again after an interruption. What the units make is joined by
-``engine.run.join_states``, or stays apart in an atlas.
+they make are divided among tiles, each of which is a state of its own: other processes can take
+tiles, and a tile can be computed again after an interruption. What comes of the tiles is joined by
+``engine.activations.join_states``, or stays apart in an atlas.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from math import inf
-from typing import NoReturn
 
 import torch
 from torch import Tensor
 
 from splinecam.arrangement.crossings import Signs
-from splinecam.engine.activations import Interpolated, LayerInput, State, first_state, nothing_new
+from splinecam.engine.activations import Interpolated, LayerInput, State, nothing_new
 from splinecam.engine.artificial_cuts import (
     CutLines,
     RegionSample,
@@ -27,11 +26,11 @@ from splinecam.engine.artificial_cuts import (
     sample_regions,
 )
 from splinecam.engine.plan import Plan, to_device
-from splinecam.engine.run import Report, Run, TooLarge, Waiting
+from splinecam.engine.run import Outcome, finish, outcome_of, start
+from splinecam.engine.step import Computation, Report, Waiting, silent
 from splinecam.engine.tiling import Tile, halves, sorted_faces, tile_of
-from splinecam.geometry.domain import Domain, Frame
-from splinecam.geometry.subdivision import InterpolatedVertices, Mesh, polygon_mesh
-from splinecam.network.nonlinearities import Nonlinearity
+from splinecam.geometry.domain import Domain
+from splinecam.geometry.subdivision import InterpolatedVertices, Mesh
 from splinecam.network.ops import Bound
 from splinecam.network.program import Program
 
@@ -39,46 +38,14 @@ ENOUGH = 1 << 12  # faces of a coarse mesh, from which on it is divided
 
 
 @dataclass(frozen=True)
-class Ready:
-    """The network has come to its end before there was anything to divide."""
-
-    state: State
-    run: Run
-
-
-@dataclass(frozen=True)
-class Unit:
-    """Some faces of a coarse mesh, as a state that is carried on from stage ``index``.
-
-    tile: the faces; their edges are marked as pieces of the coarse mesh's edges. layer_input,
-    layer_errors, at_second: as in ``engine.run.Run``.
-    """
-
-    tile: Tile
-    state: State
-    index: int
-    layer_input: LayerInput | None
-    layer_errors: dict[str, Tensor]
-    at_second: bool
-
-    def finish(self, run: Run, share: float = 1.0) -> State:
-        """Carry the unit to the end of the network."""
-        run.at_second = self.at_second
-        run.layer_errors.update(self.layer_errors)
-        place = run.plan.second if self.at_second else run.plan.first
-        state, layer_input = to_device((self.state, self.layer_input), place.device)
-        return run.finish(state.settled(run.block), self.index, share, layer_input)
-
-
-@dataclass(frozen=True)
 class Coarse:
-    """The mesh after the first layers, which is divided into units.
+    """The mesh after the first layers, which is divided into tiles.
 
     state: vertices that a layer has added lie between values that are known. layer_input: None if
     stage ``index`` is not evaluated yet.
     order: (F,) the faces such that those of any ``halves`` of it lie together. lines: that have cut
     the faces artificially; the vertices before that are the first ``fixed`` ones. Ambiguities are
-    not part of it, nor of its units.
+    not part of it, nor of its tiles.
     """
 
     state: State
@@ -94,13 +61,16 @@ class Coarse:
     def mesh(self) -> Mesh:
         return self.state.mesh
 
-    def unit(self, members: range) -> Unit:
-        """The unit of the faces at some places of ``order``."""
-        tile = tile_of(self.mesh, self.order[members.start : members.stop])
-        state = self.state.select(tile, 1)
-        layer_input = self.layer_input and self.layer_input.select(tile)
-        errors = dict(self.layer_errors)
-        return Unit(tile, state, self.index, layer_input, errors, self.at_second)
+    def tile(self, members: range) -> Tile:
+        """The faces at some places of ``order``."""
+        return tile_of(self.mesh, self.order[members.start : members.stop])
+
+    def finish(self, work: Computation, tile: Tile) -> State:
+        """Carry a tile to the end of the network."""
+        work.at_second = self.at_second
+        work.layer_errors.update(self.layer_errors)
+        at = Waiting(self.state, self.index, self.layer_input).select(tile, 1)
+        return finish(work, to_device(at, work.place.device).settled(work.block))
 
     def sample(self, program: Program) -> RegionSample:
         """A sample of the regions that the next layer makes, if there is one face so far."""
@@ -194,69 +164,37 @@ def begin(
     *,
     enough: int = ENOUGH,
     most: float = inf,
-    report: Report = lambda name, regions, share: None,
-) -> Coarse | Ready:
+    report: Report = silent,
+) -> Coarse | Outcome:
     """Compute the first layers, until the mesh has enough faces or the next layer is too large.
 
-    most: how many regions, about, a layer may make of a single face.
+    The outcome, if the network has come to its end before. most: how many regions, about, a layer
+    may make of a single face.
     """
-    program = plan.first.program
-    corners, x = Frame.of(domain).to_local(domain.corners), domain.embed(domain.corners)
-    run = _CoarseRun(plan, None, report)
-    run.enough, run.most = enough, most
-    state = first_state(program, polygon_mesh(corners), x)
-    try:
-        return Ready(run.finish(state, 0), run)
-    except _Enough as found:
-        state = found.state.interpolated(run.block)
-        given = found.layer_input and replace(found.layer_input, dense=None)
-        order = sorted_faces(state.mesh)
-        return Coarse(state, found.index, given, run.layer_errors, run.at_second, order)
+    work = Computation(plan, report=report)
 
+    def divides(at: Waiting) -> bool:
+        layer = work.program.stages[at.index].layer
+        if layer is None:
+            return False
+        if at.layer_input is None:
+            return at.faces >= enough
+        return at.faces == 1 and most < sample_face(at.state, layer, at.layer_input).regions < inf
 
-class _Enough(Exception):
-    """The mesh is to be divided before a stage, or before its layer refines it."""
-
-    def __init__(self, state: State, index: int, layer_input: LayerInput | None) -> None:
-        super().__init__(index)
-        self.state, self.index, self.layer_input = state, index, layer_input
-
-
-class _CoarseRun(Run):
-    """A run that stops when there is something to divide."""
-
-    enough: int
-    most: float
-
-    def _choose_place(
-        self, state: State, index: int, layer_input: LayerInput | None
-    ) -> tuple[State, LayerInput | None]:
-        state, layer_input = super()._choose_place(state, index, layer_input)
-        cuts = self.program.stages[index].layer is not None
-        if cuts and layer_input is None and state.mesh.num_faces >= self.enough:
-            raise _Enough(state, index, None)
-        return state, layer_input
-
-    def _refine(
-        self, state: State, layer: Nonlinearity, index: int, layer_input: LayerInput
-    ) -> None:
-        if state.mesh.num_faces == 1 and self._makes_many(state, layer, layer_input):
-            raise _Enough(state, index, layer_input)
-        super()._refine(state, layer, index, layer_input)
-
-    def _makes_many(self, state: State, layer: Nonlinearity, layer_input: LayerInput) -> bool:
-        """Whether a layer makes more than ``most`` regions of a single face."""
-        return self.most < sample_face(state, layer, layer_input).regions < inf
-
-    def _give_up(self, at: Waiting, reason: TooLarge) -> NoReturn:
-        raise _Enough(at.state, at.index, at.layer_input)
+    at, _ = work.carry(start(plan, domain), wait=divides)
+    if at.index == len(work.program.stages):
+        return outcome_of(work, at.state)
+    state = at.state.interpolated(work.block)
+    given = at.layer_input and replace(at.layer_input, dense=None)
+    order = sorted_faces(state.mesh)
+    return Coarse(state, at.index, given, work.layer_errors, work.at_second, order)
 
 
 # -- the order of faces -----------------------------------------------------------------------
 
 
 def shares(members: range, count: int) -> list[range]:
-    """About so many units of equal size of a range of faces, each a part of repeated halves."""
+    """About so many parts of equal size of a range of faces, made by repeated halving."""
     found = [members]
     while len(found) < count and max(map(len, found)) > 1:
         found = [half for each in found for half in (halves(each) if len(each) > 1 else (each,))]

@@ -24,7 +24,7 @@ from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.arrangement.crossings import Signs, SignWriter, all_bits
 from splinecam.engine.activations import LayerInput, Refined, State, empty_table, rows_in_block
-from splinecam.engine.plan import DIRECT, DenseInput, Place, StagePlan, finds_signs, plan_stage
+from splinecam.engine.plan import DIRECT, Place, StagePlan, finds_signs, plan_stage
 from splinecam.geometry.subdivision import Breakpoints, InterpolatedVertices
 from splinecam.kernels import Dense, Kernel, LineRows, SignRange
 from splinecam.network.ops import Bound
@@ -137,7 +137,7 @@ def evaluate(
     """
     plan = plan_stage(place, program, index, state)
     if plan.dense is not None and place.kernel is not None:
-        return _evaluate_dense(program, index, state, plan, plan.dense, place.kernel)
+        return _evaluate_dense(program, index, state, *plan.dense, place.kernel)
     stage = program.stages[index]
     bounds = program.bounds(index, {name: state.bounds[name] for name in stage.live_in})
     if plan.evaluators != DIRECT:  # the ends of a line may lie on lines themselves
@@ -162,27 +162,17 @@ def evaluate(
 
 
 def _evaluate_dense(
-    program: Program, index: int, state: State, plan: StagePlan, given: DenseInput, kernel: Kernel
+    program: Program, index: int, state: State, dense: Dense, name: str, kernel: Kernel
 ) -> LayerInput | None:
     """Evaluate a product with a constant matrix at all vertices in one call of the kernel."""
-    stage, weight, bias = program.stages[index], given.weight, given.bias
-    width = weight.shape[0]
+    stage, width = program.stages[index], dense.columns.shape[1]
     # Interpolated new vertices are read from the old rows, which must not be overwritten then.
-    reusable = None if plan.evaluators == DIRECT else state.reusable_rows(stage.live_in)
+    reusable = None if dense.methods == DIRECT else state.reusable_rows(stage.live_in)
     shape = (state.mesh.num_vertices, width)
-    table = empty_table(shape, weight.device, grows=True, reusable=reusable)
-    layer = Dense(
-        z=given.z,
-        rectified=given.rectified,
-        columns=weight.T.contiguous(),
-        bias=None if bias is None else bias.contiguous(),
-        magnitude=given.bound.magnitude,
-        error=given.bound.error,
-        history=state.history,
-        methods=plan.evaluators,
-    )
-    seen = kernel.dense(state.mesh, layer, table, signs=stage.layer is not None)
-    state.set_values({given.result: table}, {given.result: Bound(seen.modulus, seen.error)})
+    table = empty_table(shape, dense.columns.device, grows=True, reusable=reusable)
+    dense = replace(dense, history=state.history)
+    seen = kernel.dense(state.mesh, dense, table, signs=stage.layer is not None)
+    state.set_values({name: table}, {name: Bound(seen.modulus, seen.error)})
     if seen.signs is None:
         return None
     positive, negative = seen.signs
@@ -321,14 +311,14 @@ def _along_lines(
         (on_chords, refinement.inside.select(slice(crossings))),
     )
     for group, evaluator, compiled in zip(groups, plan.evaluators, plan.compiled, strict=True):
-        lines = _Lines(first, *group)
-        if lines.vertices.count and kernel is not None and compiled:
+        lines, count = (first, *group), group[1].count
+        if count and kernel is not None and compiled:
             _by_kernel(kernel, lines, columns, results, evaluator)
-        elif lines.vertices.count and evaluator == "sums":
+        elif count and evaluator == "sums":
             _by_sums(lines, columns, results)
-        elif lines.vertices.count:
+        elif count:
             _by_terms(lines, results, block)
-        first += lines.vertices.count
+        first += count
 
 
 def _columns(program: Program, index: int, state: State) -> dict[str, Tensor]:
@@ -343,46 +333,41 @@ def _columns(program: Program, index: int, state: State) -> dict[str, Tensor]:
     return program.columns(index, result, live)
 
 
-@dataclass(frozen=True)
-class _Lines:
-    """New vertices from ``first`` on, and the breakpoints of the lines that they lie on."""
-
-    first: int
-    breakpoints: Breakpoints
-    vertices: InterpolatedVertices
+_Lines = tuple[int, Breakpoints, InterpolatedVertices]
+"""The first of new vertices, the breakpoints of the lines that they lie on, and the vertices."""
 
 
 def _by_kernel(
     kernel: Kernel, lines: _Lines, columns: dict[str, Tensor], results: _Results, evaluator: str
 ) -> None:
     """Find the values by terms or by running sums with the compiled kernel."""
-    units = results.units
+    units, (first, breakpoints, vertices) = results.units, lines
     for name, rows in results.rows.items():
-        given = LineRows(lines.first, lines.vertices, lines.breakpoints, columns[name])
+        given = LineRows(first, vertices, breakpoints, columns[name])
         mine = units is not None and units.source == name
         signs = units.sign_range if units is not None and mine else None
         table = rows.view(results.vertices, -1)
         kernel.fill(table, given, signs or SignRange.nothing(), evaluator)
         if signs is None:
-            results.see(name, lines.first, lines.vertices.count)
+            results.see(name, first, vertices.count)
 
 
 def _by_sums(lines: _Lines, columns: dict[str, Tensor], results: _Results) -> None:
     """Find the values by running sums, with tensor operations."""
-    vertices = lines.vertices
-    values = results.at(lines.first, vertices.count)
+    first, breakpoints, vertices = lines
+    values = results.at(first, vertices.count)
     for name, out in values.items():
-        vertices.interpolate(results.rows[name][: lines.first], out)
-        off = running_sums(lines.breakpoints, vertices, columns[name])
+        vertices.interpolate(results.rows[name][:first], out)
+        off = running_sums(breakpoints, vertices, columns[name])
         out.view(vertices.count, -1).sub_(off)
-    results.put(lines.first, values)
+    results.put(first, values)
 
 
 def _by_terms(lines: _Lines, results: _Results, block: int) -> None:
     """Find the values by terms, with tensor operations."""
-    terms = LineTerms.of(lines.breakpoints, lines.vertices, results.vertices)
+    begin, breakpoints, vertices = lines
+    terms = LineTerms.of(breakpoints, vertices, results.vertices)
     step = rows_in_block(block, list(results.rows.values()))
     for name, rows in results.rows.items():
         for some, values in terms.sums(results.table(name), step):
-            first = lines.first + some.start
-            results.put(first, {name: values.view(-1, *rows.shape[1:])})
+            results.put(begin + some.start, {name: values.view(-1, *rows.shape[1:])})

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from math import inf, prod, sqrt
 from pathlib import Path
@@ -19,7 +19,7 @@ from splinecam.arrangement.crossings import Signs
 from splinecam.arrangement.refinement import NewVertices, Refinement
 from splinecam.engine.activations import Refined, State
 from splinecam.geometry.subdivision import Mesh
-from splinecam.kernels import GpuKernel, History, Kernel, gpu_kernel_for, kernel_for
+from splinecam.kernels import Dense, GpuKernel, History, Kernel, gpu_kernel_for, kernel_for
 from splinecam.network.nonlinearities import Nonlinearity, PiecewiseScalar
 from splinecam.network.ops import Bound
 from splinecam.network.program import Program
@@ -294,34 +294,19 @@ KERNEL = Costs(term=0.8, change=7.0, point=6.0, product=0.5, narrow=inf, least=1
 
 
 @dataclass(frozen=True)
-class DenseInput:
-    """A product with a constant weight (m, n) that the compiled kernel can evaluate.
-
-    z: (V', n) at the first vertices; rectified: whether its positive part is multiplied; bound: of
-    what is multiplied; result: the name of the product.
-    """
-
-    z: Tensor
-    rectified: bool
-    bound: Bound
-    weight: Tensor
-    bias: Tensor | None
-    result: str
-
-
-@dataclass(frozen=True)
 class StagePlan:
     """How one affine stage is evaluated.
 
     evaluators: of the new vertices on edges, and of those inside faces. "direct": they are
     interpolated and sent through the stage. "terms": their values follow from those at the ends of
     their lines, and from a term for each breakpoint. "sums": the same with running sums. compiled:
-    whether the compiled kernel finds them. dense: given if that evaluates the whole stage.
+    whether the compiled kernel finds them. dense: given if that evaluates the whole stage, with the
+    name of the result.
     """
 
     evaluators: tuple[str, str] = DIRECT
     compiled: tuple[bool, bool] = (False, False)
-    dense: DenseInput | None = None
+    dense: tuple[Dense, str] | None = None
 
 
 def plan_stage(place: Place, program: Program, index: int, state: State) -> StagePlan:
@@ -331,9 +316,9 @@ def plan_stage(place: Place, program: Program, index: int, state: State) -> Stag
     if dense is not None:
         if history is None or not history.has_breakpoints:
             return StagePlan(dense=dense)
-        units = dense.z.shape[1]
+        units = dense[0].z.shape[1]
         chosen = DENSE.evaluators(history.counts, width, units + width, units * width)
-        return StagePlan(chosen, dense=dense)
+        return StagePlan(chosen, dense=(replace(dense[0], methods=chosen), dense[1]))
     if not isinstance(state.pending, Refined) or not _follows_lines(program, index, state):
         return StagePlan()
     if place.kernel is None or history is None:
@@ -346,25 +331,46 @@ def plan_stage(place: Place, program: Program, index: int, state: State) -> Stag
     return StagePlan((first, second), (bool(loops[0]), bool(loops[1])))
 
 
-def _dense_input(program: Program, index: int, state: State) -> DenseInput | None:
+def _dense_input(program: Program, index: int, state: State) -> tuple[Dense, str] | None:
     """What the compiled kernel multiplies, if it can evaluate the stage."""
-    layer, dense = program.stages[index].layer, program.dense(index)
-    if dense is None or (layer is not None and not finds_signs(layer, state.mesh.num_vertices)):
+    layer = program.stages[index].layer
+    if layer is not None and not finds_signs(layer, state.mesh.num_vertices):
         return None
     if state.history is None and state.num_known < state.mesh.num_vertices:
         return None
+    return dense_product(program, index, state.layer, state.rows, state.bounds)
+
+
+def dense_product(
+    program: Program,
+    index: int,
+    pending: Nonlinearity | None,
+    rows: Mapping[str, Tensor],
+    bounds: Mapping[str, Bound],
+) -> tuple[Dense, str] | None:
+    """The product with a constant matrix that a stage is, if it is one, and the name of its result.
+
+    pending: the layer that is to be applied to the rows; it must be a rectifier.
+    """
+    dense = program.dense(index)
+    if dense is None:
+        return None
     name, step = dense
-    source, rectified = name, False
-    if state.layer is not None:
-        if state.layer.result != name or not state.layer.rectifies:
-            return None
-        source, rectified = state.layer.argument, True
-    z, weight = state.rows[source], step.args[1]
+    if pending is not None and not (pending.result == name and pending.rectifies):
+        return None
+    z, weight = rows[name if pending is None else pending.argument], step.args[1]
     if prod(z.shape[1:]) != weight.shape[1] or not z.is_contiguous():
         return None
     bias = step.args[2] if len(step.args) > 2 else None
-    z = z.view(z.shape[0], weight.shape[1])
-    return DenseInput(z, rectified, state.bounds[name], weight, bias, step.name)
+    product = Dense(
+        z=z.view(z.shape[0], weight.shape[1]),
+        rectified=pending is not None,
+        columns=weight.T.contiguous(),
+        bias=None if bias is None else bias.contiguous(),
+        magnitude=bounds[name].magnitude.contiguous(),
+        error=bounds[name].error.contiguous(),
+    )
+    return product, step.name
 
 
 def _follows_lines(program: Program, index: int, state: State) -> bool:

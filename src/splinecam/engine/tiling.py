@@ -31,16 +31,6 @@ class Tile:
     vertex_ids: Tensor
 
 
-def cut_in_two(mesh: Mesh) -> tuple[Tile, Tile]:
-    """Two tiles of half the faces each, left and right of (or above and below) the median face."""
-    middle = mesh.means()
-    axis = int((middle.amax(0) - middle.amin(0)).argmax())
-    order = torch.argsort(middle[:, axis])
-    half = order.shape[0] // 2
-    first, second = (tile_of(mesh, part) for part in (order[:half], order[half:]))
-    return first, second
-
-
 def tile_of(mesh: Mesh, faces: Tensor, *, rim: bool = False) -> Tile:
     """The tile of some faces, whose edges are marked as pieces of the whole mesh's edges.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -246,6 +247,48 @@ class Mesh:
     def to(self, device: torch.device) -> Mesh:
         """The same mesh on another device."""
         return Mesh(*(getattr(self, field.name).to(device) for field in fields(self)))
+
+
+class LazyMesh(Mesh):
+    """A mesh whose arrays are made when they are first used; a changed copy has all of them."""
+
+    _sizes: tuple[int, int, int]
+    _load: Callable[[Mesh, str], dict[str, Tensor]]
+    source: Any
+
+    @classmethod
+    def of(
+        cls,
+        sizes: tuple[int, int, int],
+        load: Callable[[Mesh, str], dict[str, Tensor]],
+        source: Any = None,
+    ) -> LazyMesh:
+        """A mesh of so many vertices, edges and faces.
+
+        load: gives the array of a name, and perhaps others. source: what it makes them of, for
+        those who can use that instead.
+        """
+        mesh = cls.__new__(cls)
+        vars(mesh).update(_sizes=sizes, _load=load, source=source)
+        return mesh
+
+    @property
+    def num_vertices(self) -> int:
+        return self._sizes[0] if "_sizes" in vars(self) else super().num_vertices
+
+    @property
+    def num_edges(self) -> int:
+        return self._sizes[1] if "_sizes" in vars(self) else super().num_edges
+
+    @property
+    def num_faces(self) -> int:
+        return self._sizes[2] if "_sizes" in vars(self) else super().num_faces
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name not in self.__dataclass_fields__:
+            raise AttributeError(name)
+        vars(self).update(self._load(self, name))
+        return vars(self)[name]
 
 
 def _renumbered(index: Tensor, count: int) -> tuple[Tensor, Tensor]:

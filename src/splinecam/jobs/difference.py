@@ -12,7 +12,7 @@ from torch import Tensor
 from splinecam._util.options import device_of, kind_of
 from splinecam._util.progress import progress_bar, tell
 from splinecam._util.tolerances import SAFETY, UV_ERROR
-from splinecam.engine.overlay import Together, run_both
+from splinecam.engine.overlay import run_both
 from splinecam.engine.plan import Plan, first_device
 from splinecam.engine.run import Outcome, run
 from splinecam.errors import SplineCamError
@@ -149,7 +149,7 @@ def difference(
         programs = _captured(both, domain, place)
         pair = pair_of(*programs)
         names, most = request.names_for(pair.a), request.max_regions
-        layers = len(pair.b_after_a.layers)
+        layers = len(pair.a.layers) + len(pair.b.layers) - pair.shared
         with progress_bar(layers, "layer", request.progress) as bar, torch.no_grad():
 
             def report(name: str, regions: int, share: float) -> None:
@@ -165,8 +165,8 @@ def difference(
             near = [nearby(program, domain, tolerance, run_one) for program in programs]
             if any(each.found is not None for each in near):
                 pair = pair_of(*(each.program for each in near))
-            found = run_both(pair, domain, plan, max_regions=most, report=report)
-        return _assembled(both, pair, domain, found, names, near)
+            outcome, same = run_both(pair, domain, plan, max_regions=most, report=report)
+        return _assembled(both, pair, domain, outcome, same, names, near)
 
 
 def _captured(both: Both, domain: Domain, device: torch.device) -> tuple[Program, Program]:
@@ -199,17 +199,20 @@ def _assembled(
     both: Both,
     pair: Pair,
     domain: Domain,
-    found: Together,
+    outcome: Outcome,
+    same: Tensor,
     names: Sequence[str] | None,
     near: Sequence[Nearby],
 ) -> Difference:
-    """The difference from the outcome of a run, whose outputs are those of both networks."""
-    outcome = found.outcome
+    """The difference from the outcome of a run, whose outputs are those of both networks.
+
+    same: (n,) whether each output is known to be the same function in both.
+    """
     error_a, error_b = outcome.error.chunk(2)
     rounding = error_a + error_b
     # Outputs that are the same function have no difference, and rounding has no part in this. The
     # models themselves round differently, unless they are equal bit by bit.
-    error = torch.where(found.same, 0.0, rounding)
+    error = torch.where(same, 0.0, rounding)
     rounding = torch.zeros_like(rounding) if pair.equal else rounding
     errors = {"both": outcome.error, "a": error_a, "b": error_b, "difference": rounding}
     stripped = pair.a.stripped is not None

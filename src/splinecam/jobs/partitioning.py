@@ -12,7 +12,7 @@ from splinecam._util.options import device_of, kind_of
 from splinecam._util.progress import log, progress_bar, tell
 from splinecam.engine.along_segments import run_segments
 from splinecam.engine.plan import Plan, first_device, is_light, to_device
-from splinecam.engine.run import Report
+from splinecam.engine.step import Report
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.paths import Path, SegmentBatch
 from splinecam.network.capture import naming_option

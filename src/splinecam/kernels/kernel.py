@@ -29,7 +29,7 @@ from splinecam.kernels.library import (
     TablesStruct,
     library,
 )
-from splinecam.kernels.refined import History, KernelMesh, Overlaid, mesh_struct
+from splinecam.kernels.refined import History, Overlaid, kernel_mesh, mesh_struct
 
 # Chords of one face up to which a kernel compares all pairs of them.
 MAX_CHORDS = 1 << 12
@@ -161,13 +161,6 @@ def kernel_for(device: torch.device) -> Kernel | None:
     if not is_cpu(device) or not available():
         return None
     return Kernel(torch.get_num_threads())
-
-
-class Refined(NamedTuple):
-    """A refined mesh, and how it came about."""
-
-    mesh: Mesh
-    history: History
 
 
 @dataclass(frozen=True)
@@ -309,18 +302,19 @@ class Kernel:
         given = modulus, error, later, positive, later_positive, tolerance, low, high
         return DenseResult(*given, found, not sign_range.zeros)
 
-    def refine(self, mesh: Mesh, functions: LayerFunctions) -> Refined | str:
+    def refine(self, mesh: Mesh, functions: LayerFunctions) -> tuple[Mesh, History] | str:
         """Cut a mesh along zero sets.
 
-        Returns the refinement, or why there is none: "unchanged", "degenerate" or "too many faces".
+        Returns the refined mesh, and how it came about, or why there is none: "unchanged",
+        "degenerate" or "too many faces".
         """
         refined: Any = RefinedStruct()
         structs = mesh_struct(mesh), _layer_struct(functions), _settings(functions)
         reason = self._call("sc_refine", *map(byref, structs), byref(refined))
         if reason != "done":
             return reason
-        made = KernelMesh(self._lib, refined, structs[0].width)
-        return Refined(made, History(self._lib, refined, mesh))
+        made = kernel_mesh(self._lib, refined, structs[0].width)
+        return made, History(self._lib, refined, mesh)
 
     def overlay(
         self,

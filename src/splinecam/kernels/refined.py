@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from splinecam.geometry.subdivision import Breakpoints, InterpolatedVertices, Mesh
+from splinecam.geometry.subdivision import Breakpoints, InterpolatedVertices, LazyMesh, Mesh
 from splinecam.kernels.library import LinesStruct, MeshStruct
 
 _FIELDS = [name for name, _ in MeshStruct._fields_]
@@ -39,47 +39,19 @@ class _Block:
         return tensors
 
 
-class KernelMesh(Mesh):
-    """The refined mesh."""
+def kernel_mesh(lib: Any, made: Any, width: int) -> LazyMesh:
+    """The refined mesh; its source is the mesh as the library takes it."""
+    block = _Block(lib, made.block)
 
-    def __init__(self, lib: Any, refined: Any, width: int) -> None:
-        block = _Block(lib, refined.block)
-        vars(self).update(_block=block, _refined=refined, _width=width)
-
-    @property
-    def num_vertices(self) -> int:
-        return int(self._refined.vertices)
-
-    @property
-    def num_edges(self) -> int:
-        return int(self._refined.edges)
-
-    @property
-    def num_faces(self) -> int:
-        return int(self._refined.faces)
-
-    @property
-    def struct(self) -> Any:
-        """The mesh as the library takes it."""
-        made = self._refined
-        return MeshStruct(*(self._width if n == "width" else getattr(made, n) for n in _FIELDS))
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name not in self.__dataclass_fields__:
-            raise AttributeError(name)
-        vars(self).update(self._tensors())  # all of them, on the first occasion
-        return vars(self)[name]
-
-    def _tensors(self) -> dict[str, Tensor]:
-        made, width = self._refined, self._width
+    def load(mesh: Mesh, name: str) -> dict[str, Tensor]:
         sizes = [made.vertices * width, 2 * made.edges, made.faces + 1, made.corners]
         sizes += [made.edges, made.edges, made.vertices]
-        uv, edges, *rest = self._block.tensors(sizes, frozenset({0}))
+        uv, edges, *rest = block.tensors(sizes, frozenset({0}))
         tensors = (uv.view(-1, width), edges.view(-1, 2), *rest)
-        return dict(zip(self.__dataclass_fields__, tensors, strict=True))
+        return dict(zip(Mesh.__dataclass_fields__, tensors, strict=True))
 
-    def kept(self) -> Mesh:
-        return Mesh(**self._tensors())
+    source = MeshStruct(*(width if n == "width" else getattr(made, n) for n in _FIELDS))
+    return LazyMesh.of((made.vertices, made.edges, made.faces), load, source)
 
 
 class History:
@@ -165,15 +137,15 @@ class Overlaid:
     """
 
     def __init__(self, lib: Any, made: Any, first: Mesh, second: Mesh, corners: int) -> None:
-        self.mesh = KernelMesh(lib, made, 2)
+        self.mesh = kernel_mesh(lib, made, 2)
         self._blocks = _Block(lib, made.history), _Block(lib, made.fit)
         self.struct, self.first, self.second, self.corners = made, first, second, corners
 
 
 def mesh_struct(mesh: Mesh) -> Any:
     """A mesh as the library takes it."""
-    if isinstance(mesh, KernelMesh):
-        return mesh.struct
+    if isinstance(mesh, LazyMesh) and isinstance(mesh.source, MeshStruct):
+        return mesh.source
     arrays = [mesh.uv, mesh.edges, mesh.offsets, mesh.corners]
     arrays += [mesh.edge_layer, mesh.edge_unit, mesh.vertex_layer]
     if not all(array.is_contiguous() for array in arrays):

@@ -9,7 +9,8 @@ from math import prod
 import torch
 
 from splinecam.engine.plan import Plan
-from splinecam.engine.run import Outcome, Report, run
+from splinecam.engine.run import Outcome, run
+from splinecam.engine.step import Report
 from splinecam.errors import LimitError, SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.network.nonlinearities import SmoothScalar

@@ -17,7 +17,7 @@ from splinecam._util.arrays import take
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import THINNEST
 from splinecam.engine.plan import free_memory
-from splinecam.engine.run import faces_within
+from splinecam.engine.step import faces_within
 from splinecam.errors import LimitError
 from splinecam.geometry.subdivision import Mesh
 from splinecam.smooth.layer_bounds import UPWARDS
@@ -307,8 +307,8 @@ def _judged(
     curved, branch = map(torch.cat, zip(*inside, strict=True))
     split = (torch.split(each, step) for each in (triangles, curved, 2 * branch))
     blocks = [
-        _judged_block(shape, values, truth, *each, task.goal.level)
-        for each in zip(*split, strict=True)
+        _judged_block(shape, values, truth, some, bent, noise, task.goal.level)
+        for some, bent, noise in zip(*split, strict=True)
     ]
     bounds, undecided, areas, band = map(torch.cat, zip(*blocks, strict=True))
     return curved, branch, bounds, undecided, areas, band

@@ -42,11 +42,10 @@ from splinecam.tiles.seams import SEAM_EDGES, SEAM_VERTICES
 from splinecam.tiles.tile_files import (
     AGAIN,
     ERRORS,
-    StoredMesh,
-    TileCounts,
     read_array,
     read_errors,
     read_values,
+    stored_mesh,
 )
 
 
@@ -349,10 +348,10 @@ class AtlasData(Attached):
     def _open(self, number: int) -> Tile:
         entry, folder = self.manifest.tiles[number], self._tile_folder(number)
         units = tuple(int(self.layer_errors[name].shape[0]) for name in self.layers)
-        counts = TileCounts(entry.vertices, entry.edges, entry.regions, units)
+        sizes = entry.vertices, entry.edges, entry.regions
         outputs = int(self.value_error.shape[0])
-        mesh = StoredMesh.of(folder, counts, verify=self._verify)
-        values = read_values(folder, counts.vertices, outputs, verify=self._verify)
+        mesh = stored_mesh(folder, sizes, units, verify=self._verify)
+        values = read_values(folder, entry.vertices, outputs, verify=self._verify)
         return Tile(
             domain=self.domain,
             mesh=mesh if self.device.type == "cpu" else mesh.to(self.device),

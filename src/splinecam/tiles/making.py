@@ -22,10 +22,11 @@ from torch import Tensor
 from splinecam._util.files import writing
 from splinecam.engine.activations import Interpolated, State
 from splinecam.engine.artificial_cuts import ARTIFICIAL, MOST_PARTS, choose_lines
-from splinecam.engine.division import ENOUGH, Coarse, Ready, Unit, begin
+from splinecam.engine.division import ENOUGH, Coarse, begin
 from splinecam.engine.plan import Plan, to_device
-from splinecam.engine.run import Outcome, Report, Run
-from splinecam.engine.tiling import halves
+from splinecam.engine.run import Outcome, outcome_of
+from splinecam.engine.step import Computation, Report, silent
+from splinecam.engine.tiling import Tile, halves
 from splinecam.errors import FileError, LimitError
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.stores.untrusted import check_entries, damaged, open_plain, seal, unseal
@@ -55,12 +56,12 @@ class Sizes:
 
 
 @dataclass
-class Making:
+class AtlasWork:
     """The computation of an atlas in a folder.
 
-    max_regions: of the whole atlas. report: is told of layers, see ``engine.run.Report``. most: how
-    many regions, about, a layer may make of the undivided domain. least_parts: into how many the
-    domain is divided by artificial lines, if it is. need: bytes for each face of the last unit.
+    max_regions: of the whole atlas. report: see ``engine.step.Report``. most: how many regions,
+    about, a layer may make of the undivided domain. least_parts: into how many the domain is
+    divided by artificial lines, if it is. need: bytes for each face of the last tile.
     """
 
     folder: Path
@@ -69,7 +70,7 @@ class Making:
     domain: Domain
     sizes: Sizes
     max_regions: int | None = None
-    report: Report = lambda name, regions, share: None
+    report: Report = silent
     most: float = inf
     least_parts: int = 2
     need: float = 0.0
@@ -87,8 +88,8 @@ class Making:
         if fresh:
             enough, most = self.sizes.enough, self.most
             made = begin(self.plan, self.domain, enough=enough, most=most, report=self.report)
-            if isinstance(made, Ready):
-                self._write_only(made)
+            if isinstance(made, Outcome):
+                self._write_only(made.kept())
                 return None
             if made.mesh.num_faces == 1 or self.manifest.parts:
                 made = self._cut(made)
@@ -142,9 +143,8 @@ class Making:
         self.manifest.parts = parts
         return coarse.cut(place.program, choose_lines(sample, parts))
 
-    def _write_only(self, made: Ready) -> None:
+    def _write_only(self, outcome: Outcome) -> None:
         """Write the whole partition as the only tile."""
-        outcome = made.run.result(made.state).kept()
         with torch.inference_mode(False):
             name = tile_name(range(1))
             self.writer.make(name)
@@ -178,8 +178,11 @@ class Making:
 
     # -- tiles --------------------------------------------------------------------------------
 
-    def compute(self, coarse: Coarse) -> None:
-        """Compute all tiles that are missing; each is written while the next one is computed."""
+    def compute(self, coarse: Coarse) -> bool:
+        """Compute all tiles that are missing; each is written while the next one is computed.
+
+        False if a single face of the coarse mesh is too large for a tile.
+        """
         waiting, total = list(self.manifest.pending or []), coarse.mesh.num_faces
         with ThreadPoolExecutor(1) as pool:
             writing: Future[TileEntry] | None = None
@@ -191,24 +194,25 @@ class Making:
                 if len(members) > 1 and large:
                     _halve(waiting)
                     continue
-                try:
-                    unit, outcome = self._unit(coarse, members, total)
-                except TileTooLarge:
-                    if len(members) == 1:
-                        raise
+                tile = coarse.tile(members)
+                outcome = self._outcome(coarse, tile, members)
+                if outcome is None and len(members) == 1:
+                    return False
+                if outcome is None:
                     _halve(waiting)
                     continue
                 waiting.pop()
                 if writing is not None:
                     self.add(writing.result(), [*waiting, [members.start, members.stop]])
-                given = tile_name(members), coarse, unit.tile, outcome
+                given = tile_name(members), coarse, tile, outcome
                 writing = pool.submit(self.writer.unit, *given)
-                del given, unit, outcome
+                del given, tile, outcome
                 if not done:  # nothing is known of the density yet
                     self.add(writing.result(), waiting)
                     writing = None
             if writing is not None:
                 self.add(writing.result(), waiting)
+        return True
 
     def add(self, tile: TileEntry, pending: list[list[int]]) -> None:
         """Tell the manifest of a tile that is on disk; pending: what is left."""
@@ -233,31 +237,25 @@ class Making:
         """About how many regions are done; never more than there are."""
         return sum(tile.regions + tile.strip for tile in self.manifest.tiles)
 
-    def _unit(self, coarse: Coarse, members: range, total: int) -> tuple[Unit, Outcome]:
-        """Compute one unit, whose outcome is on the CPU."""
+    def _outcome(self, coarse: Coarse, tile: Tile, members: range) -> Outcome | None:
+        """The outcome of a tile, on the CPU; None if it has more regions than fit the memory."""
         done, fits = self.regions, self.sizes.regions
         left = fits if self.max_regions is None else self.max_regions - done
-        most = min(fits, left)
 
         def report(name: str, regions: int, share: float) -> None:
-            self.report(name, done + regions, share * len(members) / total)
+            self.report(name, done + regions, share * len(members) / coarse.mesh.num_faces)
 
-        run = Run(self.plan, most, report)
-        unit = coarse.unit(members)
+        work = Computation(self.plan, min(fits, left), report)
         try:
-            end = unit.finish(run)
-        except LimitError as reason:
+            end = coarse.finish(work, tile)
+        except LimitError:
             if self.max_regions is not None and left <= fits:
                 raise self.too_many() from None
-            raise TileTooLarge(str(reason)) from None
-        # A unit that the run had to divide was too large by an unknown factor.
-        used = 2 * run.memory if run.need else run.worst
+            return None
+        # A tile that had to be divided was too large by an unknown factor.
+        used = 2 * work.memory if work.need else work.worst
         self.need = used / len(members)
-        return unit, to_device(run.result(end), torch.device("cpu")).kept()
-
-
-class TileTooLarge(LimitError):
-    """A tile has more regions than fit the memory."""
+        return to_device(outcome_of(work, end), torch.device("cpu")).kept()
 
 
 def tile_name(members: range) -> str:

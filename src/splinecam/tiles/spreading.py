@@ -21,7 +21,8 @@ from splinecam._util.progress import progress_bar, tell
 from splinecam.engine.artificial_cuts import UNDECIDED, switching, without_artificial_edges
 from splinecam.engine.division import Coarse
 from splinecam.engine.plan import Plan, first_device, free_memory, is_light, to_device
-from splinecam.engine.run import Outcome, Run
+from splinecam.engine.run import Outcome, outcome_of
+from splinecam.engine.step import Computation
 from splinecam.engine.tiling import halves, sorted_faces
 from splinecam.errors import FileError, LimitError
 from splinecam.geometry.domain import Domain, Frame
@@ -36,14 +37,16 @@ from splinecam.stores.manifest import domain_digest, model_facts
 from splinecam.stores.untrusted import inside, refuse_links
 from splinecam.tiles.atlas import Atlas, open_atlas
 from splinecam.tiles.atlas_data import write_domain
-from splinecam.tiles.making import Making, Sizes, TileTooLarge, tile_name
+from splinecam.tiles.making import AtlasWork, Sizes, tile_name
 from splinecam.tiles.manifest import FILE, Manifest, TileEntry
 from splinecam.tiles.seams import KEY, Dissolved, JoinedStrips, clean, complete, is_clean
 from splinecam.tiles.tile_files import ERRORS, read_errors
 from splinecam.tiles.unit_files import TileWriter, rim_of
 
 
-def dissolved_tiles(making: Making, coarse: Coarse | None, joined: JoinedStrips) -> list[Dissolved]:
+def dissolved_tiles(
+    making: AtlasWork, coarse: Coarse | None, joined: JoinedStrips
+) -> list[Dissolved]:
     """Remove the artificial edges of all strips, and write what is left as tiles."""
     if coarse is None or coarse.lines is None:
         raise ValueError("there are no artificial lines")
@@ -87,13 +90,13 @@ def dissolved_tiles(making: Making, coarse: Coarse | None, joined: JoinedStrips)
 
 _PER_WORKER = 4  # tiles that each worker is to have
 _SMALL = 1 << 14  # regions below which a tile is not made smaller for the sake of the workers
-_PROBES, _PROBED = 8, 512  # how many units come first, and which part of the faces each has
+_PROBES, _PROBED = 8, 512  # how many tiles come first, and which part of the faces each has
 _FACES = 64  # faces of the coarse mesh for each of these tiles, from which on it is divided
 _MOST = 1 << 16  # regions that a layer may make of the undivided domain in this process
 
 
 @dataclass(frozen=True, eq=False)
-class Spread:
+class AtlasWorkers:
     """Workers that compute tiles; jobs: one job in several forms, the first that can be sent is."""
 
     engine: Engine
@@ -104,7 +107,7 @@ class Spread:
         """How many tiles there are to be at least, if they are not very small."""
         return _PER_WORKER * self.engine.workers
 
-    def prepare(self, making: Making) -> None:
+    def prepare(self, making: AtlasWork) -> None:
         """Leave more of the first layers to the workers.
 
         A wide one is computed in parts of the domain, between artificial lines.
@@ -113,8 +116,8 @@ class Spread:
         enough = min(making.sizes.enough, _FACES * self.tiles)
         making.sizes = replace(making.sizes, enough=enough)
 
-    def compute(self, making: Making, coarse: Coarse) -> None:
-        """Compute all tiles that are missing."""
+    def compute(self, making: AtlasWork, coarse: Coarse) -> bool:
+        """Compute all tiles that are missing; False if a single face is too large for a tile."""
         arrays, program = coarse.arrays(), making.plan.first.program
         place, key = making.folder.resolve() / KEY, uuid4().hex
         with replaced(inside(making.folder, KEY)) as file:
@@ -123,25 +126,27 @@ class Spread:
         shared = Packed.first_of(*(partial(_Shared, job, *given) for job in self.jobs))
         tasks = _Tasks(making, coarse.mesh.num_faces, self.tiles)
         share = (len(program.layers) - coarse.index) / coarse.mesh.num_faces
-        for number, made in run_tasks(self.engine, _run_unit, shared, tasks):
+        for number, made in run_tasks(self.engine, _run_tile, shared, tasks):
+            if made is None and not tasks.halve(number):
+                return False
             if made is None:
-                tasks.halve(number)
                 continue
             members = tasks.members[number]
             name = tile_name(members)
             if isinstance(made, Outcome):
-                entry = making.writer.unit(name, coarse, coarse.unit(members).tile, made)
+                entry = making.writer.unit(name, coarse, coarse.tile(members), made)
             else:
                 entry = making.writer.rename(made, name)
             tasks.done(number)
             making.add(entry, tasks.left)
             making.report(program.layers[-1].name, making.regions, share * len(members))
             making.check_limit()
+        return True
 
 
 @dataclass(frozen=True, eq=False)
 class _Shared:
-    """What all units share: the job, the coarse mesh as arrays, and what writes tiles.
+    """What all tiles share: the job, the coarse mesh as arrays, and what writes tiles.
 
     key: what the file ``place`` has if the folder of the atlas is the one of the caller.
     """
@@ -168,8 +173,8 @@ class _Task(NamedTuple):
     most: int
 
 
-def _run_unit(worker: Worker, task: _Task) -> TileEntry | Outcome | None:
-    """Carry a unit to the end of the network, in a worker; None if it has too many regions.
+def _run_tile(worker: Worker, task: _Task) -> TileEntry | Outcome | None:
+    """Carry a tile to the end of the network, in a worker; None if it has too many regions.
 
     The tile is written, under a name of its own, if the folder of the atlas is in sight.
     """
@@ -180,26 +185,25 @@ def _run_unit(worker: Worker, task: _Task) -> TileEntry | Outcome | None:
         worker.kept["ready"] = plan, replace(coarse, at_second=False)
     plan, coarse = worker.kept["ready"]
     with torch.inference_mode():
-        run = Run(plan, task.most, lambda name, regions, share: None)
-        unit = coarse.unit(range(task.start, task.stop))
+        work, tile = Computation(plan, task.most), coarse.tile(range(task.start, task.stop))
         try:
-            end = unit.finish(run)
+            end = coarse.finish(work, tile)
         except LimitError:
             return None
-        outcome: Outcome = to_device(run.result(end), torch.device("cpu")).kept()
+        outcome = to_device(outcome_of(work, end), torch.device("cpu")).kept()
         if not shared.in_sight():
             return outcome
-        entry: TileEntry = shared.writer.unit(f".{uuid4().hex}", coarse, unit.tile, outcome)
+        entry: TileEntry = shared.writer.unit(f".{uuid4().hex}", coarse, tile, outcome)
         return entry
 
 
 class _Tasks(Iterator[_Task]):
-    """The units that are still to be computed; it may go on after it has been empty.
+    """The tiles that are still to be computed; it may go on after it has been empty.
 
     members: the faces of each task, by its number.
     """
 
-    def __init__(self, making: Making, total: int, tiles: int) -> None:
+    def __init__(self, making: AtlasWork, total: int, tiles: int) -> None:
         self._making, self._total, self._tiles = making, total, tiles
         self.members: list[range] = []
         self._most: list[int] = []
@@ -235,16 +239,17 @@ class _Tasks(Iterator[_Task]):
         self._out -= 1
         del self._left[self.members[number].start]
 
-    def halve(self, number: int) -> None:
-        """Replace a task that has too many regions by its halves."""
+    def halve(self, number: int) -> bool:
+        """Replace a task that has too many regions by its halves; False if it has one face only."""
         self.done(number)
         if self._most[number] < self._making.sizes.regions:
             raise self._making.too_many()
         if len(self.members[number]) == 1:
-            raise TileTooLarge("a single face of the coarse mesh is too large for a tile")
+            return False
         for half in halves(self.members[number]):
             self._left[half.start] = half
             self._next.append(half)
+        return True
 
     def _divide(self) -> None:
         """Divide the rest by the number of regions of the faces that are done."""
@@ -263,7 +268,7 @@ class _Tasks(Iterator[_Task]):
 
 
 def _probes(total: int) -> tuple[list[range], list[range]]:
-    """A few units that are spread over all faces, and the faces between them."""
+    """A few tiles that are spread over all faces, and the faces between them."""
     count = min(_PROBES, total)
     starts = [total * number // count for number in range(count)]
     stops = [start + max(1, total // _PROBED) for start in starts]
@@ -348,36 +353,34 @@ def compute_atlas(
                     bar.update(share)
 
                 sizes = sizes or Sizes.within(memory)
-                making = Making(folder, manifest, plan, domain, sizes)
+                making = AtlasWork(folder, manifest, plan, domain, sizes)
                 making.max_regions, making.report = request.max_regions, report
-                spread = None
+                workers = None
                 if engine is not None:
                     light = is_light(network, domain.input_shape)
                     rest = output, domain.input_shape, device, light, 3 * memory // 4, None
-                    spread = Spread(engine, [Job(program, None, *rest), Job(None, network, *rest)])
-                    spread.prepare(making)
-                _finish(making, spread)
+                    workers = AtlasWorkers(
+                        engine, [Job(program, None, *rest), Job(None, network, *rest)]
+                    )
+                    workers.prepare(making)
+                _finish(making, workers)
         atlas = open_atlas(folder, last)
         atlas._model, atlas._program, atlas.output = network, plan.last.program.to(last), output
         return atlas
 
 
-def _finish(making: Making, spread: Spread | None) -> None:
-    """Compute what is missing of an atlas; spread: the workers, None for this process."""
+def _finish(making: AtlasWork, workers: AtlasWorkers | None) -> None:
+    """Compute what is missing of an atlas; workers: None for this process."""
     manifest = making.manifest
     if manifest.complete:
         manifest.write(making.folder)
         clean(making.folder, manifest)
         return
-    compute = making.compute if spread is None else partial(spread.compute, making)
+    compute = making.compute if workers is None else partial(workers.compute, making)
     with torch.inference_mode():
         coarse = making.coarse()
-        while coarse is not None:
-            try:
-                compute(coarse)
-                break
-            except TileTooLarge:
-                making.restart()
+        while coarse is not None and not compute(coarse):
+            making.restart()
             coarse = making.coarse()
     with torch.inference_mode(False):
         dissolve = partial(dissolved_tiles, making, coarse)

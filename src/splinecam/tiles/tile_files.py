@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from splinecam.geometry.checks import check_field
-from splinecam.geometry.subdivision import Mesh
+from splinecam.geometry.subdivision import LazyMesh, Mesh
 from splinecam.partitions.partition_files import narrow
 from splinecam.stores import untrusted
 from splinecam.stores.untrusted import damaged, read_arrays, write_arrays
@@ -37,53 +38,28 @@ A letter is a number that all columns of a file have in common.
 FINITE = -sys.float_info.max, math.inf  # the range of numbers that are finite
 
 
-@dataclass(frozen=True)
-class TileCounts:
-    """How many vertices, edges and regions a tile has, and how many units each layer has."""
+def stored_mesh(
+    folder: Path, sizes: tuple[int, int, int], units: tuple[int, ...], *, verify: bool = True
+) -> LazyMesh:
+    """The mesh of a tile, whose arrays are read when they are first used.
 
-    vertices: int
-    edges: int
-    regions: int
-    units: tuple[int, ...]
+    sizes: the numbers of vertices, edges and regions; units: how many each layer has; verify:
+    compare checksums.
+    """
+    return LazyMesh.of(sizes, partial(_read_field, folder, units, verify))
 
 
-class StoredMesh(Mesh):
-    """The mesh of a tile, whose arrays are read when they are first used."""
-
-    _folder: Path
-    _counts: TileCounts
-    _verify: bool
-
-    @classmethod
-    def of(cls, folder: Path, counts: TileCounts, *, verify: bool = True) -> StoredMesh:
-        """The mesh in a folder, of which nothing is read yet; verify: compare checksums."""
-        mesh = cls.__new__(cls)
-        vars(mesh).update(_folder=folder, _counts=counts, _verify=verify)
-        return mesh
-
-    @property
-    def num_vertices(self) -> int:
-        return self._counts.vertices if "_counts" in vars(self) else super().num_vertices
-
-    @property
-    def num_edges(self) -> int:
-        return self._counts.edges if "_counts" in vars(self) else super().num_edges
-
-    @property
-    def num_faces(self) -> int:
-        return self._counts.regions if "_counts" in vars(self) else super().num_faces
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name not in self.__dataclass_fields__:
-            raise AttributeError(name)
-        kind, key = "f" if name == "uv" else "i", f"mesh_{name}"
-        tensor = read_array(self._folder, key, kind, verify=self._verify)
-        try:
-            check_field(self, name, tensor, self._counts.units)
-        except ValueError as error:
-            raise damaged(self._folder / f"{key}.npy", f"it {error}", AGAIN) from None
-        vars(self)[name] = tensor
-        return tensor
+def _read_field(
+    folder: Path, units: tuple[int, ...], verify: bool, mesh: Mesh, name: str
+) -> dict[str, Tensor]:
+    """An array of a mesh in a folder, by its name."""
+    kind, key = "f" if name == "uv" else "i", f"mesh_{name}"
+    tensor = read_array(folder, key, kind, verify=verify)
+    try:
+        check_field(mesh, name, tensor, units)
+    except ValueError as error:
+        raise damaged(folder / f"{key}.npy", f"it {error}", AGAIN) from None
+    return {name: tensor}
 
 
 def write_array(folder: Path, name: str, value: Tensor | NDArray[Any]) -> None:

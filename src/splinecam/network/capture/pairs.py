@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from math import prod
 from typing import Any, Literal, cast
 
@@ -247,21 +246,8 @@ class Pair:
     shared: int
     equal: bool
 
-    @cached_property
-    def b_after_a(self) -> Program:
-        """The program whose stages are those of ``a`` that have layers, and then those of ``b``.
-
-        Its first stages number its layers. It is run from the stage ``len(a.layers)`` on, with the
-        values that ``b`` has after the shared layers.
-        """
-        first = len(self.a.layers)
-        stages = self.a.stages[:first] + self.b.stages[self.shared :]
-        program = replace(self.b, stages=stages)
-        vars(program)["_sizes"] = self.a._sizes[:first] + self.b._sizes[self.shared :]
-        return program
-
     def joined(self, shown: Shown) -> Program:
-        """One program of both networks, whose layers are those of ``b_after_a``."""
+        """One program of both networks: the layers of ``a``, and then those of ``b`` not shared."""
         own = self.b.stages[len(self.b.stages) if self.equal else self.shared :]
         body = [
             item
