@@ -10,10 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from splinecam._util.arrays import lengths, multi_polygons, offsets_of, owners_of, take, take_rows
+from splinecam._util.arrays import lengths, multi_polygons, offsets_of, take, take_rows
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Frame
-from splinecam.geometry.outlines import Outlines, outlines
+from splinecam.geometry.outlines import Outlines, closed_lines, outlines
 from splinecam.geometry.subdivision import Mesh
 from splinecam.questions.boundary import Kind, check_kind, unresolved_places, winners_of
 from splinecam.questions.certainty import Band, Certainty, certainty_of, class_band
@@ -111,8 +111,7 @@ class ClassRegions:
         part = self.partition
         if part.smoothing is None:
             return self.areas
-        local = part.areas / part.frame.scale**2
-        return self._certainty.certain_areas(local, self.n_classes) * part.frame.scale**2
+        return self._certainty.areas(part, self.n_classes, possible=False)
 
     @cached_property
     def areas_at_most(self) -> Tensor:
@@ -120,8 +119,7 @@ class ClassRegions:
         part = self.partition
         if part.smoothing is None:
             return self.areas
-        local = part.areas / part.frame.scale**2
-        found = self._certainty.possible_areas(local, self.n_classes) * part.frame.scale**2
+        found = self._certainty.areas(part, self.n_classes, possible=True)
         return torch.maximum(found, self.areas)  # they differ by rounding at least
 
     @property
@@ -231,11 +229,8 @@ def ring_points(mesh: Mesh, frame: Frame, found: Outlines, chosen: Tensor) -> tu
     """
     rings = chosen[found.ring_piece].nonzero()[:, 0]
     entries, counts = take_rows(found.offsets, rings)
-    offsets = offsets_of(counts + 1)
-    place = torch.arange(int(offsets[-1]), device=counts.device)
-    ring = owners_of(counts + 1, place.shape[0])
-    place = offsets_of(counts)[:-1][ring] + (place - offsets[ring]) % counts[ring]
-    vertex = take(mesh.edges.view(-1), found.halves[entries[place]])
+    offsets, places = closed_lines(offsets_of(counts))
+    vertex = take(mesh.edges.view(-1), found.halves[entries[places]])
     return offsets, frame.to_plane(mesh.uv[vertex])
 
 

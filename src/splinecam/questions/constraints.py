@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,9 +19,8 @@ from splinecam.arrangement.refinement import Refinement, unrefined
 from splinecam.arrangement.zero_sets import Overlay, overlay
 from splinecam.errors import SplineCamError
 from splinecam.files.properties import Conjunction, OutputCondition, Property
-from splinecam.geometry.convex import ConvexPolygons, joined
+from splinecam.geometry.convex import Claim, ConvexPolygons, divided, joined
 from splinecam.geometry.subdivision import Mesh
-from splinecam.questions.certainty import Band, band_of
 from splinecam.questions.partition_data import PartitionData
 
 OUTSIDE, UNDECIDED, INSIDE = -1, 0, 1
@@ -193,6 +191,18 @@ class Constraints:
             int((~dead).sum()),
         )
 
+    def claim(self, conjunction: int, slack: Tensor) -> Claim:
+        """That a conjunction holds, though its functions are off by a slack (F, K)."""
+        rows = (self.conjunction == conjunction).nonzero()[:, 0]
+        function, sign = self.function[rows], self.sign[rows]
+
+        def demands(some: ConvexPolygons, columns: slice) -> Tensor:
+            chosen = function[columns]
+            near = take(slack, some.source)[:, chosen][some.owners]
+            return near - sign[columns] * some.values[:, chosen]
+
+        return demands
+
     def undivided_sides(self, mesh: Mesh, z: Tensor) -> Tensor:
         """Signs of functions z (V, K) that all corners of a face have clearly, else 0, (F, K)."""
         corner, counts = mesh.corner_vertices(), mesh.counts()[:, None]
@@ -263,100 +273,42 @@ class Constraints:
         return [slice(k, k + step) for k in range(0, max(1, count), step)]
 
 
-@dataclass(frozen=True)
-class CertainCells:
-    """Convex cells on which a condition holds for certain, fails for certain, or is undecided.
+def certain_cells(part: PartitionData, condition: OutputCondition) -> dict[int, ConvexPolygons]:
+    """Regions, divided where a condition is INSIDE for certain, OUTSIDE for certain, or UNDECIDED.
 
-    partition: what was asked; settled: (F,) the status of regions that are not divided, UNDECIDED
-    for the others; polygons: the cells of these, whose sources are their regions; status: (P,) of
-    each cell.
+    The sources of the polygons are their regions.
     """
-
-    partition: PartitionData
-    settled: Tensor
-    polygons: ConvexPolygons
-    status: Tensor
-
-    def area(self, status: int) -> float:
-        """The area of everything with a status."""
-        part = self.partition
-        cells = self.polygons.areas()[self.status == status].sum() * part.frame.scale**2
-        whole = part.areas[self.settled == status].sum() if status != UNDECIDED else 0.0
-        return float(cells + whole)
-
-    def any(self, status: int) -> bool:
-        """Whether anything has a status; regions that are divided count by their cells."""
-        whole = status != UNDECIDED and bool((self.settled == status).any())
-        return whole or bool((self.status == status).any())
-
-    @cached_property
-    def band(self) -> Band:
-        """The undecided cells."""
-        found = self.polygons.select((self.status == UNDECIDED).nonzero()[:, 0])
-        return band_of(self.partition, [(found.offsets, found.uv, found.source)])
-
-    def widest(self, status: int, n: int) -> Tensor:
-        """Points in the middle of the widest cells with a status, at most n, in the plane."""
-        mesh = self.partition.mesh
-        cells = self.polygons.select((self.status == status).nonzero()[:, 0])
-        if status != UNDECIDED:
-            whole = (self.settled == status).nonzero()[:, 0]
-            values = cells.values.new_zeros((mesh.num_vertices, cells.values.shape[1]))
-            cells = joined([cells, ConvexPolygons.of_faces(mesh, whole, values)])
-        owner = cells.owners
-        around = lengths(take(cells.uv, following(cells.offsets, len(owner))) - cells.uv)
-        zero = cells.uv.new_zeros(len(cells))
-        width = cells.areas() / zero.index_add(0, owner, around)
-        best = cells.select(width.argsort(descending=True)[:n])
-        total = best.uv.new_zeros((len(best), 2)).index_add_(0, best.owners, best.uv)
-        return self.partition.frame.to_plane(total / best.counts[:, None])
-
-
-def certain_cells(part: PartitionData, condition: OutputCondition) -> CertainCells:
-    """Divide the regions in which it is not the same everywhere whether a condition is certain."""
     constraints = Constraints.of(part, condition)
     z = constraints.at_vertices(part)
     slack = part.region_bounds @ constraints.A.abs().T + constraints.tolerance
-    mesh = part.mesh
-    corner, owner, counts = mesh.corner_vertices(), mesh.owners(), mesh.counts()
+    certain, possible = (
+        [constraints.claim(j, sign * slack) for j in range(constraints.count)] for sign in (-1, 1)
+    )
+    found: dict[int, list[ConvexPolygons]] = {INSIDE: [], UNDECIDED: [], OUTSIDE: []}
     limit = max(1, backend_of(z.device).numbers // max(1, z.shape[1]))
-    settled = constraints.status(_sides(z, corner, owner, slack, counts))
-    open_ = (settled == UNDECIDED).nonzero()[:, 0]
-    found = [ConvexPolygons.of_faces(mesh, open_[:0], z[:, :0])]
-    status = [settled[:0]]
-    for first, last in blocks_of(take(counts, open_), limit) if len(open_) else []:
-        cells = ConvexPolygons.of_faces(mesh, open_[first:last], z)
-        for k in range(z.shape[1]):
-            cells = _divided(cells, k, slack[:, k])
-        middle = cells.values.new_zeros((len(cells), z.shape[1]))
-        middle.index_add_(0, cells.owners, cells.values).div_(cells.counts[:, None])
-        near = take(slack, cells.source)
-        sides = (middle > near).to(torch.int8) - (middle < -near).to(torch.int8)
-        status.append(constraints.status(sides))
-        found.append(ConvexPolygons(cells.offsets, cells.uv, cells.values[:, :0], cells.source))
-    return CertainCells(part, settled, joined(found), torch.cat(status))
+    for first, last in blocks_of(part.mesh.counts(), limit):
+        faces = torch.arange(first, last, device=z.device)
+        cells = ConvexPolygons.of_faces(part.mesh, faces, z)
+        inside, rest = divided(cells, certain)
+        undecided, outside = divided(rest, possible, closed=True)
+        for status, cells in (
+            *((INSIDE, each) for each in inside),
+            *((UNDECIDED, each) for each in undecided),
+            (OUTSIDE, outside),
+        ):
+            found[status].append(replace(cells, values=cells.values[:, :0]))
+    none = ConvexPolygons.of_faces(part.mesh, part.mesh.offsets[:0], z[:, :0])
+    return {status: joined([none, *cells]) for status, cells in found.items()}
 
 
-def _sides(z: Tensor, corner: Tensor, owner: Tensor, slack: Tensor, counts: Tensor) -> Tensor:
-    """Signs of functions z (V, K) that are beyond the slack (F, K) at all corners, else 0."""
-    found = []
-    for k in range(z.shape[1]):
-        values, near = take(z[:, k], corner), take(slack[:, k], owner)
-        clear = (values > near).long() - (values < -near).long()
-        total = torch.zeros_like(counts).index_add_(0, owner, clear)
-        found.append((total == counts).to(torch.int8) - (total == -counts).to(torch.int8))
-    none = torch.zeros((len(counts), 0), dtype=torch.int8, device=z.device)
-    return torch.stack(found, 1) if found else none
-
-
-def _divided(cells: ConvexPolygons, k: int, slack: Tensor) -> ConvexPolygons:
-    """Cells divided where the k-th function is as far from zero as the slack (F,) of a region."""
-    parts, rest = [], cells
-    for sign in (1, -1):
-        near = take(slack, rest.source)[rest.owners]
-        clear, rest = rest.split(sign * rest.values[:, k] - near)
-        parts.append(clear)
-    return joined([*parts, rest])
+def widest(cells: ConvexPolygons, n: int) -> Tensor:
+    """Points in the middle of the widest cells, at most n, (N, 2)."""
+    owner = cells.owners
+    around = lengths(take(cells.uv, following(cells.offsets, len(owner))) - cells.uv)
+    width = cells.areas() / cells.uv.new_zeros(len(cells)).index_add(0, owner, around)
+    best = cells.select(width.argsort(descending=True)[:n])
+    total = best.uv.new_zeros((len(best), 2)).index_add_(0, best.owners, best.uv)
+    return total / best.counts[:, None]
 
 
 _FEW = 1 << 12  # faces whose areas are computed one by one, which rounds less if they are tiny

@@ -16,11 +16,11 @@ from splinecam._util.arrays import (
     line_strings,
     offsets_of,
     owners_of,
-    places_of,
     take,
 )
 from splinecam._util.bvh import BoxTree
 from splinecam._util.graphs import chains
+from splinecam.geometry.outlines import closed_lines
 from splinecam.geometry.point_location import closest
 from splinecam.questions.partition_data import PartitionData
 from splinecam.questions.sampling import Segments, sample_segments
@@ -335,13 +335,8 @@ class Curves(Segments):
         [2.0, 2.0]
         """
         lines = self.polylines
-        counts = lines.offsets.diff()
-        offsets = offsets_of(counts + lines.closed.long())
-        line = owners_of(offsets.diff(), int(offsets[-1]))
-        place = (
-            places_of(counts, line, offsets) % counts[line]
-        )  # a closed line returns to its start
-        return line_strings(offsets, self.points[lines.points[lines.offsets[line] + place]])
+        offsets, places = closed_lines(lines.offsets, lines.closed.long())
+        return line_strings(offsets, self.points[lines.points[places]])
 
     def plot(self, ax: Any = None, **style: Any) -> Any:
         """Draw the curves; see ``splinecam.plot.plot_curves``."""
