@@ -28,7 +28,7 @@ from splinecam.questions.boundary import Kind, check_kind, unresolved_places
 from splinecam.questions.certainty import class_band
 from splinecam.questions.class_regions import ClassPolygon, piece_polygons, ring_points
 from splinecam.questions.curves import Curves
-from splinecam.questions.measures import Integrals, integrals
+from splinecam.questions.measures import integrals
 from splinecam.questions.model_checks import run_real
 from splinecam.questions.partition_data import PartitionData, Unresolved, class_number
 from splinecam.questions.stats import few_rows
@@ -375,27 +375,27 @@ class Difference:
     # -- on average -----------------------------------------------------------------------------
 
     @cached_property
-    def _integrals(self) -> Integrals:
-        """Means over the domain."""
+    def _means(self) -> Tensor:
+        """The means of the differences, of their moduli and of their squares, (3, n_out)."""
         with torch.no_grad():
             found = integrals(self.delta.mesh, self.delta.values)
             area = self.a.areas.sum() / self.a.frame.scale**2  # also used by decisions
-            return Integrals(*(part / area for part in found))
+            return found / area
 
     @property
     def mean(self) -> Tensor:
         """The mean modulus of the difference of each output over the domain, (n_out,)."""
-        return self._integrals.modulus
+        return self._means[1]
 
     @property
     def bias(self) -> Tensor:
         """The mean difference of each output over the domain, with its sign, (n_out,)."""
-        return self._integrals.signed
+        return self._means[0]
 
     @property
     def rms(self) -> Tensor:
         """The root of the mean squared difference of each output over the domain, (n_out,)."""
-        return self._integrals.square.sqrt()
+        return self._means[2].sqrt()
 
     # -- decisions ------------------------------------------------------------------------------
 

@@ -97,7 +97,7 @@ def run_real(
             with torch.random.fork_rng(_devices(home)):
                 yield forward
             return
-        with _Widened() if wide else _Reproducible():  # type: ignore[no-untyped-call]
+        with _Repeated(wide):
             yield forward
 
 
@@ -185,8 +185,15 @@ _DTYPE = Tensor.dtype.__get__  # type: ignore[attr-defined]
 _DETACH = (Tensor.detach, torch.detach, Tensor.data.__get__)  # type: ignore[attr-defined]
 
 
-class _Reproducible(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Restores the random state after every operation that draws random numbers."""
+class _Repeated(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Restores the random state after every operation that draws random numbers.
+
+    wide: compute in float64 or complex128 whatever the code asks to compute in lower precision.
+    """
+
+    def __init__(self, wide: bool) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.run = _run_wide if wide else _run
 
     def __torch_dispatch__(
         self,
@@ -200,23 +207,21 @@ class _Reproducible(TorchDispatchMode):  # type: ignore[no-untyped-call]
         with torch.random.fork_rng():
             return self.run(func, args, kwargs or {})
 
-    def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The operation itself."""
-        return func(*args, **kwargs)
+
+def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return func(*args, **kwargs)
 
 
-class _Widened(_Reproducible):  # type: ignore[no-untyped-call]
-    """Computes in float64 or complex128 whatever the code asks to compute in lower precision."""
-
-    def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        schema = func._schema
-        if schema.is_mutable:
-            written = (a for a, s in zip(args, schema.arguments, strict=False) if _is_written(s))
-            if any(isinstance(a, Tensor) and a.dtype in _WIDE for a in written):
-                raise TypeError(f"{schema.name} writes to a tensor of lower precision")
-        elif _is_view(func) and not any(_is_wide(item) for item in args):
-            return func(*args, **kwargs)  # it shares memory; its readers widen what they read
-        return tree_map_only(Tensor, _wide, func(*tree_map(_wide, args), **tree_map(_wide, kwargs)))
+def _run_wide(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of an operation in float64 or complex128."""
+    schema = func._schema
+    if schema.is_mutable:
+        written = (a for a, s in zip(args, schema.arguments, strict=False) if _is_written(s))
+        if any(isinstance(a, Tensor) and a.dtype in _WIDE for a in written):
+            raise TypeError(f"{schema.name} writes to a tensor of lower precision")
+    elif _is_view(func) and not any(_is_wide(item) for item in args):
+        return func(*args, **kwargs)  # it shares memory; its readers widen what they read
+    return tree_map_only(Tensor, _wide, func(*tree_map(_wide, args), **tree_map(_wide, kwargs)))
 
 
 def _is_written(argument: Any) -> bool:

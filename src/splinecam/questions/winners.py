@@ -28,19 +28,6 @@ CLOSE = "two outputs are too close to tell the larger one"
 
 
 @dataclass(frozen=True)
-class Borders:
-    """The edges at which winners meet.
-
-    edge: (N,) their indices; classes: (N, 2) the two outputs that tie, the lower one first; sides:
-    (N, 2) the winners left and right of the edge, -1 outside.
-    """
-
-    edge: Tensor
-    classes: Tensor
-    sides: Tensor
-
-
-@dataclass(frozen=True)
 class Winners:
     """The winner of every face of an overlay.
 
@@ -57,8 +44,12 @@ class Winners:
     close: Tensor
     settled: Tensor
 
-    def borders(self) -> Borders:
-        """All borders between winners, ordered by edge."""
+    def borders(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The edges (N,) at which winners meet, ascending, with their classes and sides, (N, 2).
+
+        The classes are the two outputs that tie, the lower one first; the sides are the winners
+        left and right of the edge, -1 outside.
+        """
         beside = self.overlay.mesh.halfedge_face().view(-1, 2)
         outside = beside < 0
         winner = take(self.winner, beside.clamp(min=0).view(-1)).view(-1, 2)
@@ -70,7 +61,7 @@ class Winners:
         pairs = torch.cat([sides[between], torch.stack([own, rival], 1)]).sort(1).values
         order = edge.argsort()
         edge = edge[order]
-        return Borders(edge, pairs[order], sides[edge])
+        return edge, pairs[order], sides[edge]
 
     def _touching(self, sides: Tensor, beside: Tensor) -> tuple[Tensor, Tensor]:
         """Edges inside one winner's area, or on the domain's border, on which another output ties.
