@@ -27,7 +27,7 @@ from splinecam.network.capture.pairs import Shown
 from splinecam.questions.boundary import Kind, check_kind, unresolved_places
 from splinecam.questions.certainty import class_band
 from splinecam.questions.class_regions import ClassPolygon, piece_polygons, ring_points
-from splinecam.questions.curves import Curves
+from splinecam.questions.curves import Curves, outline_of
 from splinecam.questions.measures import integrals
 from splinecam.questions.model_checks import run_real
 from splinecam.questions.partition_data import PartitionData, Unresolved, class_number
@@ -116,14 +116,8 @@ class Disagreement:
 
         It consists of parts of both decision boundaries. The label of a segment is 0.
         """
-        mesh, beside = self.mesh, self.mesh.halfedge_face().view(-1, 2)
-        apart = take(self._labels, beside.clamp(min=0).view(-1)).view(-1, 2) >= 0
         # Cells beside which the mesh ends agree, unless they lie at the domain's border.
-        edge = ((apart[:, 0] != apart[:, 1]) & (beside >= 0).all(1)).nonzero()[:, 0]
-        used, segments = torch.unique(mesh.edges[edge], return_inverse=True)
-        points = self.partition.frame.to_plane(mesh.uv[used])
-        regions = take(self.cell_region, beside[edge].view(-1)).view(-1, 2)
-        return Curves(self.partition, points, segments, regions, torch.zeros_like(edge))
+        return outline_of(self.partition, self.mesh, self._labels >= 0, self.cell_region)
 
     def __repr__(self) -> str:
         names = self.partition.names or range(self.n_classes)

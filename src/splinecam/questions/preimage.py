@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import lengths, multi_polygons, take
+from splinecam._util.arrays import lengths, multi_polygons
 from splinecam._util.tolerances import AREA_PRECISION
 from splinecam.errors import SplineCamError
 from splinecam.files.properties import OutputCondition
@@ -29,7 +29,7 @@ from splinecam.questions.constraints import (
     preimage_cells,
     widest,
 )
-from splinecam.questions.curves import Curves
+from splinecam.questions.curves import Curves, edge_curves, outline_of
 from splinecam.questions.model_checks import run_real
 from splinecam.questions.partition_data import PartitionData, Unresolved
 
@@ -230,10 +230,8 @@ class Preimage:
     @cached_property
     def outline(self) -> Curves:
         """The border of the area, without the domain's border; the label of a segment is 0."""
-        beside = self.cells.mesh.halfedge_face().view(-1, 2)
-        inside = take(self.cells.member, beside.clamp(min=0).view(-1)).view(-1, 2)
-        edge = ((inside[:, 0] != inside[:, 1]) & (beside >= 0).all(1)).nonzero()[:, 0]
-        return self._curves(edge)
+        cells = self.cells
+        return outline_of(self.partition, cells.mesh, cells.member, cells.overlay.face)
 
     @cached_property
     def curves(self) -> Curves:
@@ -241,20 +239,13 @@ class Preimage:
 
         The label of a segment is 0.
         """
-        return self._curves(self.cells.thin()[0])
+        cells = self.cells
+        return edge_curves(self.partition, cells.mesh, cells.thin()[0], cells.overlay.face)
 
     @cached_property
     def points(self) -> Tensor:
         """Single points (N, 2) at which the condition holds, to within rounding."""
         return self.partition.frame.to_plane(self.cells.mesh.uv[self.cells.thin()[1]])
-
-    def _curves(self, edge: Tensor) -> Curves:
-        mesh = self.cells.mesh
-        used, segments = torch.unique(mesh.edges[edge], return_inverse=True)
-        points = self.partition.frame.to_plane(mesh.uv[used])
-        beside = mesh.halfedge_face().view(-1, 2)[edge]
-        regions = torch.where(beside < 0, -1, self.cells.overlay.face[beside.clamp(min=0)])
-        return Curves(self.partition, points, segments.view(-1, 2), regions, edge * 0)
 
     # -- witnesses ------------------------------------------------------------------------------
 
