@@ -219,8 +219,7 @@ class ConvexPolygons:
         """The area of each polygon, (P,), from coordinates relative to its first corner."""
         corner, owner = self.uv - take(self.uv, self.offsets[self.owners]), self.owners
         ahead = take(corner, following(self.offsets, corner.shape[0]))
-        cross = corner[:, 0] * ahead[:, 1] - corner[:, 1] * ahead[:, 0]
-        doubled = cross.new_zeros(len(self)).index_add_(0, owner, cross)
+        doubled = corner.new_zeros(len(self)).index_add_(0, owner, cross(corner, ahead))
         return doubled.clamp(min=0) / 2
 
     def select(self, chosen: Tensor) -> ConvexPolygons:

@@ -147,17 +147,19 @@ class Mesh:
         """The mean of each face's vertices, an interior point, (F, 2)."""
         return self.sums(self.uv[self.corner_vertices()]) / self.counts()[:, None]
 
+    def ranges(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """The smallest and the largest of values (V, n) at the corners of each face, (F, n)."""
+        vertex, owner = self.corner_vertices(), self.owners()
+        low, high = values.new_empty((2, self.num_faces, values.shape[1]))
+        for k, column in enumerate(values.unbind(1)):
+            corner = take(column.contiguous(), vertex)
+            for found, kind in ((low, "amin"), (high, "amax")):
+                found[:, k] = found[:, k].scatter_reduce(0, owner, corner, kind, include_self=False)
+        return low, high
+
     def boxes(self) -> Tensor:
         """The smallest u and v and the largest u and v of each face, (F, 4)."""
-        vertex, owner = self.corner_vertices(), self.owners()
-        axes = [take(axis.contiguous(), vertex) for axis in self.uv.unbind(1)]
-        box = self.uv.new_empty(self.num_faces)
-        bounds = [
-            box.scatter_reduce(0, owner, axis, kind, include_self=False)
-            for kind in ("amin", "amax")
-            for axis in axes
-        ]
-        return torch.stack(bounds, 1)
+        return torch.cat(self.ranges(self.uv), 1)
 
     def by_size(self, corners: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield faces with k corners each, (B,), and their vertices, (B, k), for every k there is.

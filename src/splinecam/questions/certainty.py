@@ -7,7 +7,7 @@ regions into the parts on which such a claim is certain, and the rest, in which 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -73,37 +73,8 @@ class Contest:
         return leads
 
 
-@dataclass(frozen=True)
-class Certainty:
-    """What is certain of the decisions of a model.
-
-    settled: (F,) the class that is certain on a whole region, else -1; contests: the other regions,
-    by how many classes may have a part of them.
-    """
-
-    settled: Tensor
-    contests: tuple[Contest, ...]
-
-    def areas(self, part: PartitionData, classes: int, *, possible: bool) -> Tensor:
-        """The area on which each class is certain, or possible, (classes,)."""
-        whole = (self.settled >= 0).nonzero()[:, 0]
-        total = part.areas.new_zeros(classes)
-        total.index_add_(0, self.settled[whole], part.areas[whole])
-        for contest in self.contests:
-            for k in range(contest.classes.shape[1]):
-                cells = contest.possible(contest.whole, k) if possible else contest.parts[0][k]
-                size = cells.areas() * part.frame.scale**2
-                total.index_add_(0, contest.classes[cells.source, k], size)
-        return total
-
-    def undecided(self, pair: tuple[int, int] | None = None) -> Iterator[ConvexPolygons]:
-        """Yield polygons on which no class is certain; their sources are regions.
-
-        pair: only where both of these classes are possible.
-        """
-        for contest in self.contests:
-            found = contest.parts[1] if pair is None else contest.between(*pair)
-            yield replace(found, source=contest.faces[found.source])
+Certainty = tuple[Tensor, tuple[Contest, ...]]
+"""The class (F,) that is certain on a whole region, else -1, and the contests for the others."""
 
 
 def certainty_of(part: PartitionData, *, smallest: bool, level: float) -> Certainty:
@@ -116,11 +87,21 @@ def certainty_of(part: PartitionData, *, smallest: bool, level: float) -> Certai
     return part._remembered("certainty", (smallest, level), compute)
 
 
-def _find(part: PartitionData, *, smallest: bool, level: float) -> Certainty:
-    """What is certain of the decisions; with a single output, 1 above the level and 0 else.
+def class_areas(part: PartitionData, certainty: Certainty, n: int, *, possible: bool) -> Tensor:
+    """The area on which each of n classes is certain, or possible, (n,)."""
+    settled, contests = certainty
+    whole = (settled >= 0).nonzero()[:, 0]
+    total = part.areas.new_zeros(n).index_add_(0, settled[whole], part.areas[whole])
+    for contest in contests:
+        for k in range(contest.classes.shape[1]):
+            cells = contest.possible(contest.whole, k) if possible else contest.parts[0][k]
+            size = cells.areas() * part.frame.scale**2
+            total.index_add_(0, contest.classes[cells.source, k], size)
+    return total
 
-    smallest: the smallest output decides.
-    """
+
+def _find(part: PartitionData, *, smallest: bool, level: float) -> Certainty:
+    """What is certain of the decisions; with a single output, 1 above the level and 0 else."""
     scores = Scores.of(part, smallest=smallest, level=level)
     bounds = part.region_bounds
     if bounds.shape[1] < scores.z.shape[1]:  # the level, which is known, decides too
@@ -147,7 +128,7 @@ def _find(part: PartitionData, *, smallest: bool, level: float) -> Certainty:
     for m in sorted(contests):
         faces, classes = (torch.cat(each) for each in zip(*contests[m], strict=True))
         found.append(_contest(part, scores.z, bounds, faces, classes))
-    return Certainty(settled, tuple(found))
+    return settled, tuple(found)
 
 
 def _rivals(part: PartitionData, z: Tensor, faces: Tensor, bounds: Tensor) -> Tensor:
@@ -296,7 +277,11 @@ def class_band(
     """
     if part.smoothing is None:
         return band_of(part, [])
-    return band_of(part, certainty_of(part, smallest=smallest, level=level).undecided(pair))
+    found = []
+    for contest in certainty_of(part, smallest=smallest, level=level)[1]:
+        cells = contest.parts[1] if pair is None else contest.between(*pair)
+        found.append(replace(cells, source=contest.faces[cells.source]))
+    return band_of(part, found)
 
 
 def level_band(part: PartitionData, levels: Sequence[float], output: int) -> Band:
@@ -321,10 +306,7 @@ def pairwise_band(part: PartitionData, pairs: Sequence[tuple[int, int]]) -> Band
 
 def _open_sign(part: PartitionData, h: Tensor, slack: Tensor) -> ConvexPolygons:
     """Where the sign of a function, h (V,) at vertices, is open: within slack (F,) from zero."""
-    corner, owner = take(h, part.face_vertices), part.mesh.owners()
-    none = torch.full_like(slack, torch.inf)
-    low = none.scatter_reduce(0, owner, corner, "amin")
-    high = (-none).scatter_reduce(0, owner, corner, "amax")
+    low, high = (each[:, 0] for each in part.mesh.ranges(h[:, None]))
     met = ((low <= slack) & (high >= -slack)).nonzero()[:, 0]
 
     def beyond(sign: int) -> Claim:

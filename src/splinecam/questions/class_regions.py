@@ -16,7 +16,7 @@ from splinecam.geometry.domain import Frame
 from splinecam.geometry.outlines import Outlines, closed_lines, outlines
 from splinecam.geometry.subdivision import Mesh
 from splinecam.questions.boundary import Kind, check_kind, unresolved_places, winners_of
-from splinecam.questions.certainty import Band, Certainty, certainty_of, class_band
+from splinecam.questions.certainty import Band, certainty_of, class_areas, class_band
 from splinecam.questions.partition_data import PartitionData, Unresolved, class_number
 from splinecam.questions.winners import Winners
 
@@ -108,18 +108,16 @@ class ClassRegions:
 
         These are the ``areas``, unless the model has smooth functions that were replaced.
         """
-        part = self.partition
-        if part.smoothing is None:
+        if self.partition.smoothing is None:
             return self.areas
-        return self._certainty.areas(part, self.n_classes, possible=False)
+        return self._class_areas(possible=False)
 
     @cached_property
     def areas_at_most(self) -> Tensor:
         """The area on which the model may have each class, (n_classes,)."""
-        part = self.partition
-        if part.smoothing is None:
+        if self.partition.smoothing is None:
             return self.areas
-        found = self._certainty.areas(part, self.n_classes, possible=True)
+        found = self._class_areas(possible=True)
         return torch.maximum(found, self.areas)  # they differ by rounding at least
 
     @property
@@ -135,10 +133,10 @@ class ClassRegions:
     def _band(self) -> Band:
         return class_band(self.partition, smallest=self.kind == "argmin", level=self.level)
 
-    @property
-    def _certainty(self) -> Certainty:
+    def _class_areas(self, *, possible: bool) -> Tensor:
         smallest = self.kind == "argmin"
-        return certainty_of(self.partition, smallest=smallest, level=self.level)
+        found = certainty_of(self.partition, smallest=smallest, level=self.level)
+        return class_areas(self.partition, found, self.n_classes, possible=possible)
 
     @property
     def tied_area(self) -> float:

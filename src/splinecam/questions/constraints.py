@@ -19,7 +19,7 @@ from splinecam.arrangement.refinement import Refinement, unrefined
 from splinecam.arrangement.zero_sets import Overlay, overlay
 from splinecam.errors import SplineCamError
 from splinecam.files.properties import Conjunction, OutputCondition, Property
-from splinecam.geometry.convex import Claim, ConvexPolygons, divided, joined
+from splinecam.geometry.convex import Claim, ConvexPolygons, cross, divided, joined
 from splinecam.geometry.subdivision import Mesh
 from splinecam.questions.partition_data import PartitionData
 
@@ -35,14 +35,13 @@ def condition_of(A: Any, b: Any) -> OutputCondition:
     if b is not None:
         if isinstance(A, OutputCondition | Conjunction):
             raise TypeError("a condition has its own limits: leave out b")
-        rows, limits = as_float64(A, "A"), as_float64(b, "b")
-        return disjunction([_conjunction(rows, limits)])
+        return disjunction([_conjunction(A, b)])
     if isinstance(A, OutputCondition):
         return A
     if isinstance(A, Conjunction):
         return disjunction([A])
     try:
-        pairs = [x if isinstance(x, Conjunction) else _conjunction(*_pair(x)) for x in A]
+        pairs = [x if isinstance(x, Conjunction) else _conjunction(*x) for x in A]
     except (TypeError, ValueError):
         raise TypeError(
             "give A and b, an OutputCondition, or a list of pairs (A, b) of which one must hold"
@@ -52,12 +51,8 @@ def condition_of(A: Any, b: Any) -> OutputCondition:
     return disjunction(pairs)
 
 
-def _pair(given: Any) -> tuple[Tensor, Tensor]:
-    A, b = given
-    return as_float64(A, "A"), as_float64(b, "b")
-
-
-def _conjunction(A: Tensor, b: Tensor) -> Conjunction:
+def _conjunction(rows: Any, limits: Any) -> Conjunction:
+    A, b = as_float64(rows, "A"), as_float64(limits, "b")
     A = A[None] if A.dim() == 1 else A
     if A.dim() != 2:
         raise SplineCamError(
@@ -72,20 +67,15 @@ def _conjunction(A: Tensor, b: Tensor) -> Conjunction:
 def disjunction(parts: Sequence[Conjunction]) -> OutputCondition:
     """The condition that one of several conjunctions holds."""
     start = torch.tensor([0, *(len(part.b) for part in parts)]).cumsum(0)
-    inputs = [part.C for part in parts if part.C is not None]
+    size = next((part.C.shape[1] for part in parts if part.C is not None), None)
     C = None
-    if inputs:
-        none = inputs[0][:0]
-        C = torch.cat([_rows_on_inputs(part, none) for part in parts]).cpu()
+    if size is not None:  # other parts have no coefficients of inputs
+        rows = (part.A.new_zeros(len(part.b), size) if part.C is None else part.C for part in parts)
+        C = torch.cat(list(rows)).cpu()
     A, b, strict = (
         torch.cat(each).cpu() for each in zip(*((p.A, p.b, p.strict) for p in parts), strict=True)
     )
     return OutputCondition(A, b, strict, C, start)
-
-
-def _rows_on_inputs(part: Conjunction, none: Tensor) -> Tensor:
-    """The coefficients of inputs, zeros if there are none; none: (0, n_in)."""
-    return none.new_zeros(len(part.b), none.shape[1]) if part.C is None else part.C
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,30 +193,18 @@ class Constraints:
 
         return demands
 
-    def undivided_sides(self, mesh: Mesh, z: Tensor) -> Tensor:
-        """Signs of functions z (V, K) that all corners of a face have clearly, else 0, (F, K)."""
-        corner, counts = mesh.corner_vertices(), mesh.counts()[:, None]
-        tolerance, found = self.tolerance, []
-        for columns in self._blocks(corner.shape[0]):
-            block = z[:, columns]
-            clear = (block > tolerance[columns]).to(z) - (block < -tolerance[columns]).to(z)
-            total = mesh.sums(clear[corner])
-            found.append((total == counts).to(torch.int8) - (total == -counts).to(torch.int8))
-        return torch.cat(found, 1)
+    def sides(self, mesh: Mesh, z: Tensor, *, divided: bool) -> Tensor:
+        """Signs of functions z (V, K) on faces, 0 within rounding, (F, K).
 
-    def cell_sides(self, mesh: Mesh, z: Tensor) -> Tensor:
-        """Signs of functions z (V, K) on faces that they do not cut, 0 within rounding, (F, K)."""
-        corner, owner = mesh.corner_vertices(), mesh.owners()
-        tolerance, found = self.tolerance, []
-        for columns in self._blocks(corner.shape[0]):
-            values = z[:, columns][corner]
-            index = owner[:, None].expand_as(values)
-            zero = values.new_zeros(mesh.num_faces, values.shape[1])
-            high = zero.scatter_reduce(0, index, values, "amax")
-            low = zero.scatter_reduce(0, index, values, "amin")
-            clear = torch.maximum(high, -low) > tolerance[columns]
-            side = torch.where(high > -low, 1, -1).to(torch.int8)
-            found.append(torch.where(clear, side, 0))
+        divided: no function cuts a face; otherwise 0 also stands for those that may do so.
+        """
+        step, found = max(1, _BLOCK // max(1, mesh.corners.shape[0])), []
+        blocks = zip(torch.split(z, step, 1), torch.split(self.tolerance, step), strict=True)
+        for values, limit in blocks:
+            low, high = mesh.ranges(values)
+            if divided:  # what is beyond zero on the other side is rounding
+                low = high = torch.where(high > -low, high, low)
+            found.append((low > limit).to(torch.int8) - (high < -limit).to(torch.int8))
         return torch.cat(found, 1)
 
     def status(self, sides: Tensor) -> Tensor:
@@ -266,11 +244,6 @@ class Constraints:
 
     def _rows(self) -> int:
         return max(1, _BLOCK // max(1, len(self.function), self.count))
-
-    def _blocks(self, rows: int) -> list[slice]:
-        """Blocks of functions, at least one, for so many rows."""
-        step, count = max(1, _BLOCK // max(1, rows)), len(self.error)
-        return [slice(k, k + step) for k in range(0, max(1, count), step)]
 
 
 def certain_cells(part: PartitionData, condition: OutputCondition) -> dict[int, ConvexPolygons]:
@@ -369,7 +342,7 @@ def preimage_cells(
     live = constraints.within(z)
     if live is not constraints:
         constraints, z = live, live.at_vertices(part)
-    settled = constraints.status(constraints.undivided_sides(part.mesh, z))
+    settled = constraints.status(constraints.sides(part.mesh, z, divided=False))
     faces = None
     if whole:
         settled = torch.zeros_like(settled)
@@ -386,7 +359,7 @@ def preimage_cells(
         return refine(mesh, Functions(values, unit, zero, error, wanted, unit), layer)
 
     found = overlay(part.mesh, z, cut, faces)
-    sides = constraints.cell_sides(found.mesh, found.z)
+    sides = constraints.sides(found.mesh, found.z, divided=True)
     status, member = constraints.status(sides), constraints.holds(sides).any(1)
     return PreimageCells(constraints, found, status, member, settled)
 
@@ -401,5 +374,5 @@ def area_of(mesh: Mesh, chosen: Tensor) -> float:
     left, right = ((beside[:, k] >= 0) & chosen[beside[:, k].clamp(min=0)] for k in (0, 1))
     edge = (left != right).nonzero()[:, 0]
     p, q = mesh.uv[mesh.edges[edge]].unbind(1)
-    cross = p[:, 0] * q[:, 1] - p[:, 1] * q[:, 0]
-    return float(torch.where(left[edge], cross, -cross).sum()) / 2
+    turned = cross(p, q)
+    return float(torch.where(left[edge], turned, -turned).sum()) / 2

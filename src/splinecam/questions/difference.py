@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -31,8 +31,8 @@ from splinecam.questions.curves import Curves, outline_of
 from splinecam.questions.measures import integrals
 from splinecam.questions.model_checks import run_real
 from splinecam.questions.partition_data import PartitionData, Unresolved, class_number
-from splinecam.questions.stats import few_rows
-from splinecam.questions.winners import CLOSE, Leads, Scores, face_winners
+from splinecam.questions.stats import few_rows, output_names, tables_text
+from splinecam.questions.winners import CLOSE, Scores, disputed, face_winners, find_leads
 
 _PRINTED = 3  # pairs of classes
 
@@ -147,14 +147,14 @@ def _disagreement(
     a: PartitionData, b: PartitionData, n: int, *, smallest: bool, level: float
 ) -> Disagreement:
     both = [Scores.of(part, smallest=smallest, level=level) for part in (a, b)]
-    leads = [Leads.of(scores.z, scores.error) for scores in both]
+    leads = [find_leads(scores.z, scores.error) for scores in both]
     first = take(a.face_vertices, a.face_offsets[:-1])
-    settled = torch.stack([take(lead.winner, first) for lead in leads], 1)
+    settled = torch.stack([take(winner, first) for winner, _, _ in leads], 1)
     open_ = settled[:, 0] != settled[:, 1]
     for lead in leads:
-        open_[lead.disputed(a.mesh)] = True
+        open_[disputed(a.mesh, lead)] = True
     faces = open_.nonzero()[:, 0]
-    places = [a.mesh.uv[lead.unclear] for lead in leads if lead.unclear.shape[0]]
+    places = [a.mesh.uv[unclear] for _, _, unclear in leads if unclear.shape[0]]
     ambiguities = [Ambiguities(uv, CLOSE) for uv in places]
 
     # The mesh is cut by the first network's decisions, and then by those of the second.
@@ -168,7 +168,7 @@ def _disagreement(
     once = overlay(a.mesh, z, cut_first, faces)
     twice = overlay(once.mesh, once.z, cut_second)
     winners = [
-        face_winners(twice.mesh, values, scores.error, Leads.of(values, scores.error))[0]
+        face_winners(twice.mesh, values, scores.error, find_leads(values, scores.error))[0]
         for values, scores in zip((twice.z[:, :n], twice.z[:, n:]), both, strict=True)
     ]
     cell_areas = twice.mesh.areas_and_centroids()[0] * a.frame.scale**2
@@ -449,11 +449,9 @@ class Difference:
         return found
 
     @property
-    def _names(self) -> list[str]:
+    def _names(self) -> Sequence[str]:
         """The outputs by name, or by number."""
-        count = int(self.delta.values.shape[1])
-        names = self.a.names if count > 1 else None
-        return [str(k) for k in range(count)] if names is None else list(names)
+        return output_names(self.a.names, self.delta.values.shape[1])
 
     def _columns(self) -> dict[str, list[float]]:
         """Numbers of each output."""
@@ -484,9 +482,7 @@ class Difference:
         return [whole, outputs, *([TextTable("Area", (), few_rows(pairs))] if pairs else [])]
 
     def __str__(self) -> str:
-        tables = self._tables()
-        wide = 2 + max(len(label) for table in tables for label, _ in table.rows)
-        return "\n\n".join(table.text(wide) for table in tables)
+        return tables_text(self._tables())
 
     def _repr_html_(self) -> str:
         return "".join(table.html() for table in self._tables())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -78,7 +78,7 @@ def run_real(
         yield lambda x: model(x.to(device)).flatten(1)
         return
     with EXCLUSIVE:  # no module can run while another thread exports a model
-        real = private_copy(unwrap(model), widened if wide else _cloned)
+        real = private_copy(unwrap(model), widened if wide else lambda x: x.detach().clone())
         tensors = (*real.parameters(), *real.buffers())
         home = next((tensor.device for tensor in tensors), device)
         own = torch.float64 if wide else dtype
@@ -95,20 +95,11 @@ def run_real(
                 raise CannotRun(f"{type(error).__name__}: {first_line(error)}") from error
 
         if not wide and not repeatable:
-            with torch.random.fork_rng(_devices(home)):
+            with torch.random.fork_rng([home.index or 0] if home.type == "cuda" else []):
                 yield forward
             return
         with _Repeated(wide):
             yield forward
-
-
-def _devices(home: torch.device) -> list[int]:
-    """The GPUs whose random state a model on a device can change."""
-    return [home.index or 0] if home.type == "cuda" else []
-
-
-def _cloned(tensor: Tensor) -> Tensor:
-    return tensor.detach().clone()
 
 
 def defines_gradient(y: Tensor) -> bool:
@@ -217,16 +208,13 @@ def _run_wide(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of an operation in float64 or complex128."""
     schema = func._schema
     if schema.is_mutable:
-        written = (a for a, s in zip(args, schema.arguments, strict=False) if _is_written(s))
-        if any(isinstance(a, Tensor) and a.dtype in _WIDE for a in written):
-            raise TypeError(f"{schema.name} writes to a tensor of lower precision")
+        for given, argument in zip(args, schema.arguments, strict=False):
+            written = argument.alias_info is not None and argument.alias_info.is_write
+            if written and isinstance(given, Tensor) and given.dtype in _WIDE:
+                raise TypeError(f"{schema.name} writes to a tensor of lower precision")
     elif _is_view(func) and not any(_is_wide(item) for item in args):
         return func(*args, **kwargs)  # it shares memory; its readers widen what they read
     return tree_map_only(Tensor, _wide, func(*tree_map(_wide, args), **tree_map(_wide, kwargs)))
-
-
-def _is_written(argument: Any) -> bool:
-    return argument.alias_info is not None and argument.alias_info.is_write
 
 
 def _is_view(func: Any) -> bool:
@@ -272,14 +260,8 @@ class Sites:
         """The places in some of the regions, which are given by a mask (N,)."""
         faces = self.faces[kept]
         inside = torch.isin(self.around, faces)
-        return replace(
-            self,
-            faces=faces,
-            centroids=self.centroids[kept],
-            interior=self.interior[kept],
-            anywhere=self.anywhere[inside],
-            around=self.around[inside],
-        )
+        points = self.centroids[kept], self.interior[kept]
+        return Sites(faces, *points, self.anywhere[inside], self.around[inside])
 
     def groups(self) -> dict[str, tuple[Tensor, Tensor]]:
         """The regions and the points, by a description of the points."""

@@ -15,6 +15,7 @@ from torch import Tensor
 from splinecam._util.arrays import offsets_of, owners_of, places_of, take, take_rows
 from splinecam._util.bvh import BoxTree
 from splinecam.errors import SplineCamError
+from splinecam.geometry.convex import cross
 from splinecam.geometry.point_location import closest
 from splinecam.geometry.subdivision import Mesh
 from splinecam.questions.partition_data import PartitionData
@@ -231,11 +232,11 @@ def _disk_in_polygon(centre: Tensor, radius: float, corners: Tensor) -> Tensor:
     for start, end in zip(corners, corners.roll(-1, 0), strict=True):
         p, q = start - centre, end - centre
         a, b = _in_disk(p, q, radius)
-        doubled += radius * radius * (_angle(p, a) + _angle(b, q)) + _cross(a, b)
+        doubled += radius * radius * (_angle(p, a) + _angle(b, q)) + cross(a, b)
         inside &= p.square().sum(1) <= radius * radius
     # Centres far away cancel digits; a polygon inside the disk counts as a whole.
     fan = corners[1:] - corners[0]
-    full = _cross(fan[:-1], fan[1:]).sum()
+    full = cross(fan[:-1], fan[1:]).sum()
     most = torch.clamp(full, max=2 * math.pi * radius * radius)
     return torch.where(inside, full, doubled.clamp(min=0).minimum(most)) / 2
 
@@ -244,17 +245,13 @@ def _in_disk(p: Tensor, q: Tensor, radius: float) -> tuple[Tensor, Tensor]:
     """The part of the sides p-q (N, 2) within the radius of 0, or the point nearest to 0."""
     d = q - p
     length = d.square().sum(1).sqrt()
-    height = _cross(p, d) / length
+    height = cross(p, d) / length
     half = ((radius - height) * (radius + height)).clamp(min=0).sqrt() / length
     middle = -(p * d).sum(1) / length.square()
     first, last = (middle - half).clamp(0, 1), (middle + half).clamp(0, 1)
     return torch.lerp(p, q, first[:, None]), torch.lerp(p, q, last[:, None])
 
 
-def _cross(p: Tensor, q: Tensor) -> Tensor:
-    return p[:, 0] * q[:, 1] - p[:, 1] * q[:, 0]
-
-
 def _angle(p: Tensor, q: Tensor) -> Tensor:
     """Angle from p to q as seen from 0, (N,)."""
-    return torch.atan2(_cross(p, q), (p * q).sum(1))
+    return torch.atan2(cross(p, q), (p * q).sum(1))
