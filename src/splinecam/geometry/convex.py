@@ -301,7 +301,13 @@ def _cut_off(
     polygons: ConvexPolygons, claim: Claim, closed: bool
 ) -> tuple[ConvexPolygons, ConvexPolygons]:
     """The parts of polygons on which a claim holds, and the rest; others stay undivided."""
+
+    def split(some: ConvexPolygons, h: Tensor) -> tuple[ConvexPolygons, ConvexPolygons]:
+        return some.split(-h)[::-1] if closed else some.split(h)
+
     values = claim(polygons, slice(None))
+    if values.shape[1] == 1:
+        return split(polygons, values[:, 0])
     index = polygons.owners[:, None].expand_as(values)
     none = values.new_full((len(polygons), values.shape[1]), torch.inf)
     low = none.scatter_reduce(0, index, values, "amin")
@@ -314,7 +320,7 @@ def _cut_off(
 
     for k in (low[met] < 0).any(0).nonzero()[:, 0].tolist():
         h = claim(with_sources(part), slice(k, k + 1))[:, 0]
-        part, other = part.split(h) if not closed else part.split(-h)[::-1]
+        part, other = split(part, h)
         rest.append(other)
     holds = torch.zeros_like(polygons.source, dtype=torch.bool)
     holds[part.source] = True

@@ -150,12 +150,13 @@ class Mesh:
     def ranges(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """The smallest and the largest of values (V, n) at the corners of each face, (F, n)."""
         vertex, owner = self.corner_vertices(), self.owners()
-        low, high = values.new_empty((2, self.num_faces, values.shape[1]))
+        low = values.new_full((values.shape[1], self.num_faces), torch.inf)
+        high = -low
         for k, column in enumerate(values.unbind(1)):
             corner = take(column.contiguous(), vertex)
-            for found, kind in ((low, "amin"), (high, "amax")):
-                found[:, k] = found[:, k].scatter_reduce(0, owner, corner, kind, include_self=False)
-        return low, high
+            low[k].scatter_reduce_(0, owner, corner, "amin")
+            high[k].scatter_reduce_(0, owner, corner, "amax")
+        return low.T.contiguous(), high.T.contiguous()
 
     def boxes(self) -> Tensor:
         """The smallest u and v and the largest u and v of each face, (F, 4)."""

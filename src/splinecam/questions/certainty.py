@@ -306,7 +306,10 @@ def pairwise_band(part: PartitionData, pairs: Sequence[tuple[int, int]]) -> Band
 
 def _open_sign(part: PartitionData, h: Tensor, slack: Tensor) -> ConvexPolygons:
     """Where the sign of a function, h (V,) at vertices, is open: within slack (F,) from zero."""
-    low, high = (each[:, 0] for each in part.mesh.ranges(h[:, None]))
+    corner, owner = take(h, part.face_vertices), part.mesh.owners()
+    none = torch.full_like(slack, torch.inf)
+    low = none.scatter_reduce(0, owner, corner, "amin")
+    high = (-none).scatter_reduce(0, owner, corner, "amax")
     met = ((low <= slack) & (high >= -slack)).nonzero()[:, 0]
 
     def beyond(sign: int) -> Claim:

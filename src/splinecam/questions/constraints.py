@@ -188,7 +188,7 @@ class Constraints:
 
         def demands(some: ConvexPolygons, columns: slice) -> Tensor:
             chosen = function[columns]
-            near = take(slack, some.source)[:, chosen][some.owners]
+            near = take(slack[some.source[:, None], chosen], some.owners)
             return near - sign[columns] * some.values[:, chosen]
 
         return demands
@@ -257,11 +257,18 @@ def certain_cells(part: PartitionData, condition: OutputCondition) -> dict[int, 
     certain, possible = (
         [constraints.claim(j, sign * slack) for j in range(constraints.count)] for sign in (-1, 1)
     )
-    found: dict[int, list[ConvexPolygons]] = {INSIDE: [], UNDECIDED: [], OUTSIDE: []}
+    low, high = part.mesh.ranges(z)
+    settled = constraints.status((low > slack).to(torch.int8) - (high < -slack).to(torch.int8))
+    found = {
+        status: [ConvexPolygons.of_faces(part.mesh, (settled == status).nonzero()[:, 0], z[:, :0])]
+        for status in (INSIDE, OUTSIDE)
+    }
+    open_ = (settled == UNDECIDED).nonzero()[:, 0]
+    found[UNDECIDED] = [ConvexPolygons.of_faces(part.mesh, open_[:0], z[:, :0])]
     limit = max(1, backend_of(z.device).numbers // max(1, z.shape[1]))
-    for first, last in blocks_of(part.mesh.counts(), limit):
-        faces = torch.arange(first, last, device=z.device)
-        cells = ConvexPolygons.of_faces(part.mesh, faces, z)
+    counts = take(part.mesh.counts(), open_)
+    for first, last in blocks_of(counts, limit) if len(open_) else []:
+        cells = ConvexPolygons.of_faces(part.mesh, open_[first:last], z)
         inside, rest = divided(cells, certain)
         undecided, outside = divided(rest, possible, closed=True)
         for status, cells in (
@@ -270,8 +277,7 @@ def certain_cells(part: PartitionData, condition: OutputCondition) -> dict[int, 
             (OUTSIDE, outside),
         ):
             found[status].append(replace(cells, values=cells.values[:, :0]))
-    none = ConvexPolygons.of_faces(part.mesh, part.mesh.offsets[:0], z[:, :0])
-    return {status: joined([none, *cells]) for status, cells in found.items()}
+    return {status: joined(cells) for status, cells in found.items()}
 
 
 def widest(cells: ConvexPolygons, n: int) -> Tensor:
