@@ -83,54 +83,34 @@ def check_mesh(mesh: Mesh, area: float, trusted: Tensor | None = None) -> list[C
     no face has negative area. All other surfaces share the single cycle of the border, so that
     there is one surface, and by Euler's formula it has no holes and no handles.
     """
-    checks = _check_indices(mesh)
-    if checks[0].ok:
-        start = take(mesh.edges.view(-1), mesh.corners)
-        checks += _check_topology(mesh, start)
-        if all(check.ok for check in checks):
-            everything = torch.ones(mesh.num_faces, dtype=torch.bool, device=mesh.uv.device)
-            checks += _check_geometry(mesh, area, everything if trusted is None else trusted, start)
-    return checks
+    checks, border = _check_topology(mesh, mesh.edge_layer < 0)
+    if border is None:
+        return checks
+    euler = abs(mesh.num_vertices - mesh.num_edges + mesh.num_faces - 1)
+    checks = [*checks[:3], check_border(border), *checks[3:], Check("|V - E + F - 1|", euler, 0)]
+    if not all(check.ok for check in checks):
+        return checks
+    everything = torch.ones(mesh.num_faces, dtype=torch.bool, device=mesh.uv.device)
+    total, shapes = _shapes(mesh, everything if trusted is None else trusted)
+    return [*checks, check_area(total, area), *shapes]
 
 
-@dataclass(frozen=True)
-class TileChecks:
-    """The checks of a part of a disc, and what is needed to check the whole.
+def check_tile(
+    mesh: Mesh, seam: Tensor, trusted: Tensor
+) -> tuple[list[Check], float, Tensor | None]:
+    """The checks of the twins, cycles, convexity and areas of a part of a disc.
 
-    area: of all its faces. border: (B, 2) the ends of the edges on the border of the disc, each in
-    the direction in which the part is on the left; None if indices are out of range.
-    """
-
-    checks: list[Check]
-    area: float = 0.0
-    border: Tensor | None = None
-
-
-def check_tile(mesh: Mesh, seam: Tensor, trusted: Tensor) -> TileChecks:
-    """Check the twins, cycles, convexity and areas of a part of a disc.
+    The other results are needed to check the whole: the area of all faces, and the ends (B, 2) of
+    the edges on the border of the disc, which is None if a check of integers failed.
 
     seam: (E,) the edges beyond which other parts begin. trusted: (F,) the faces whose shape is
     checked.
     """
-    checks = _check_indices(mesh)
-    if not checks[0].ok:
-        return TileChecks(checks)
-    start = take(mesh.edges.view(-1), mesh.corners)
-    open_edges = seam | (mesh.edge_layer < 0)
-    twins, breaks, unused, loops, half = _topology(mesh, start, open_edges)
-    checks += [
-        Check(_TWINS, twins, 0),
-        Check(_BREAKS, breaks, 0),
-        Check(_UNUSED, unused, 0),
-        Check(_LOOPS, loops, 0),
-    ]
-    if not all(check.ok for check in checks):
-        return TileChecks(checks)
-    half = half[mesh.edge_layer[half >> 1] < 0]
-    ends = mesh.edges.view(-1)
-    area, shapes = _shapes(mesh, trusted, start)
-    border = torch.stack([take(ends, half), take(ends, half ^ 1)], 1)
-    return TileChecks(checks + shapes, area, border)
+    checks, border = _check_topology(mesh, seam | (mesh.edge_layer < 0))
+    if border is None or not all(check.ok for check in checks):
+        return checks, 0.0, None
+    area, shapes = _shapes(mesh, trusted)
+    return checks + shapes, area, border
 
 
 def check_border(border: Tensor) -> Check:
@@ -144,53 +124,37 @@ def check_area(total: float, area: float) -> Check:
     return Check("relative error of the total area", abs(total / area - 1), AREA_PRECISION)
 
 
-_TWINS = "half-edges not used once by one face on each side"
-_BREAKS = "breaks in the cycles of half-edges"
-_UNUSED = "vertices without an edge"
-_LOOPS = "edges from a vertex to itself"
+def _check_topology(mesh: Mesh, open_edges: Tensor) -> tuple[list[Check], Tensor | None]:
+    """The checks of integers, and the ends (B, 2) of the edges on the border of the disc.
 
-
-def _check_indices(mesh: Mesh) -> list[Check]:
+    They have their faces on the left, and are None if indices are out of range. open_edges: (E,)
+    the edges that have a face on one side only.
+    """
     wrong = _count(mesh.counts() < 3)
     wrong += abs(int(mesh.offsets[0])) + abs(int(mesh.offsets[-1]) - mesh.corners.shape[0])
     for index, end in ((mesh.corners, 2 * mesh.num_edges), (mesh.edges, mesh.num_vertices)):
         low, high = index.aminmax() if index.numel() else (0, -1)
         wrong += int(low < 0) + int(high >= end)
-    return [Check("indices out of range", wrong, 0)]
-
-
-def _check_topology(mesh: Mesh, start: Tensor) -> list[Check]:
-    """The checks of integers; start: (H,) the vertex at which each corner's half-edge starts."""
-    E, V, F = mesh.num_edges, mesh.num_vertices, mesh.num_faces
-    twins, breaks, unused, loops, half = _topology(mesh, start, mesh.edge_layer < 0)
-    ends = mesh.edges.view(-1)
-    border = torch.stack([take(ends, half), take(ends, half ^ 1)], 1)
-    return [
-        Check(_TWINS, twins, 0),
-        Check(_BREAKS, breaks, 0),
-        check_border(border),
-        Check(_UNUSED, unused, 0),
-        Check(_LOOPS, loops, 0),
-        Check("|V - E + F - 1|", abs(V - E + F - 1), 0),
-    ]
-
-
-def _topology(mesh: Mesh, start: Tensor, border: Tensor) -> tuple[int, int, int, int, Tensor]:
-    """Wrong twins, breaks in cycles, unused vertices, loops, and the half-edges of the border.
-
-    border: (E,) the edges that have a face on one side only.
-    """
+    checks = [Check("indices out of range", wrong, 0)]
+    if wrong:
+        return checks, None
     ends = mesh.edges.view(-1)
     used = torch.zeros(2 * mesh.num_edges, dtype=torch.bool, device=ends.device)
     left, right = used.index_fill_(0, mesh.corners, True).view(-1, 2).unbind(1)
     twice = mesh.corners.shape[0] - _count(used)
-    twins = twice + _count(torch.where(border, left == right, ~(left & right)))
-    breaks = _count(take(ends, mesh.corners ^ 1) != _ahead(mesh.offsets, start))
+    twins = twice + _count(torch.where(open_edges, left == right, ~(left & right)))
+    breaks = _count(take(ends, mesh.corners ^ 1) != _ahead(mesh.offsets, mesh.corner_vertices()))
     unused = torch.ones(mesh.num_vertices, dtype=torch.bool, device=ends.device)
     unused.index_fill_(0, ends, False)
-    edge = border.nonzero()[:, 0]
+    checks += [
+        Check("half-edges not used once by one face on each side", twins, 0),
+        Check("breaks in the cycles of half-edges", breaks, 0),
+        Check("vertices without an edge", _count(unused), 0),
+        Check("edges from a vertex to itself", _count(ends[0::2] == ends[1::2]), 0),
+    ]
+    edge = (mesh.edge_layer < 0).nonzero()[:, 0]
     half = 2 * edge + take(right, edge)
-    return twins, breaks, _count(unused), _count(ends[0::2] == ends[1::2]), half
+    return checks, torch.stack([take(ends, half), take(ends, half ^ 1)], 1)
 
 
 def _off_cycle(start: Tensor, end: Tensor) -> int:
@@ -205,14 +169,9 @@ def _off_cycle(start: Tensor, end: Tensor) -> int:
     return int(start.shape[0] - offsets.diff().max())
 
 
-def _check_geometry(mesh: Mesh, area: float, trusted: Tensor, start: Tensor) -> list[Check]:
-    total, checks = _shapes(mesh, trusted, start)
-    return [check_area(total, area), *checks]
-
-
-def _shapes(mesh: Mesh, trusted: Tensor, start: Tensor) -> tuple[float, list[Check]]:
+def _shapes(mesh: Mesh, trusted: Tensor) -> tuple[float, list[Check]]:
     """The total area, and checks of the shapes of the trusted faces."""
-    shapes, offsets = [], mesh.offsets
+    shapes, offsets, start = [], mesh.offsets, mesh.corner_vertices()
     uv = mesh.uv.T.contiguous()
     step = backend_of(uv.device).faces
     for first in range(0, mesh.num_faces, step):

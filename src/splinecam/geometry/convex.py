@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -218,8 +219,7 @@ class ConvexPolygons:
         """The area of each polygon, (P,), from coordinates relative to its first corner."""
         corner, owner = self.uv - take(self.uv, self.offsets[self.owners]), self.owners
         ahead = take(corner, following(self.offsets, corner.shape[0]))
-        cross = corner[:, 0] * ahead[:, 1] - corner[:, 1] * ahead[:, 0]
-        doubled = cross.new_zeros(len(self)).index_add_(0, owner, cross)
+        doubled = corner.new_zeros(len(self)).index_add_(0, owner, cross(corner, ahead))
         return doubled.clamp(min=0) / 2
 
     def select(self, chosen: Tensor) -> ConvexPolygons:
@@ -277,3 +277,53 @@ def joined(parts: list[ConvexPolygons]) -> ConvexPolygons:
     counts = torch.cat([part.counts for part in parts])
     columns = zip(*((part.uv, part.values, part.source) for part in parts), strict=True)
     return ConvexPolygons(offsets_of(counts), *(torch.cat(column) for column in columns))
+
+
+Claim = Callable[[ConvexPolygons, slice], Tensor]
+"""A conjunction: some of its functions at the corners of polygons, (N, k), all to be positive."""
+
+
+def divided(
+    polygons: ConvexPolygons, claims: Sequence[Claim], *, closed: bool = False
+) -> tuple[list[ConvexPolygons], ConvexPolygons]:
+    """The parts of polygons on which each of some claims holds, and those on which none does.
+
+    Where several hold, the first one counts. closed: a claim also holds where functions are zero.
+    """
+    found = []
+    for claim in claims:
+        part, polygons = _cut_off(polygons, claim, closed)
+        found.append(part)
+    return found, polygons
+
+
+def _cut_off(
+    polygons: ConvexPolygons, claim: Claim, closed: bool
+) -> tuple[ConvexPolygons, ConvexPolygons]:
+    """The parts of polygons on which a claim holds, and the rest; others stay undivided."""
+
+    def split(some: ConvexPolygons, h: Tensor) -> tuple[ConvexPolygons, ConvexPolygons]:
+        return some.split(-h)[::-1] if closed else some.split(h)
+
+    values = claim(polygons, slice(None))
+    if values.shape[1] == 1:
+        return split(polygons, values[:, 0])
+    index = polygons.owners[:, None].expand_as(values)
+    none = values.new_full((len(polygons), values.shape[1]), torch.inf)
+    low = none.scatter_reduce(0, index, values, "amin")
+    high = (-none).scatter_reduce(0, index, values, "amax")
+    met = (high >= 0 if closed else high > 0).all(1).nonzero()[:, 0]
+    part, rest = replace(polygons.select(met), source=met), []
+
+    def with_sources(some: ConvexPolygons) -> ConvexPolygons:
+        return replace(some, source=take(polygons.source, some.source))
+
+    for k in (low[met] < 0).any(0).nonzero()[:, 0].tolist():
+        h = claim(with_sources(part), slice(k, k + 1))[:, 0]
+        part, other = split(part, h)
+        rest.append(other)
+    holds = torch.zeros_like(polygons.source, dtype=torch.bool)
+    holds[part.source] = True
+    cut = [each.select(holds[each.source].nonzero()[:, 0]) for each in rest]
+    whole = polygons.select((~holds).nonzero()[:, 0])
+    return with_sources(part), joined([whole, *map(with_sources, cut)])

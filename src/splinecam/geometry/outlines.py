@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import counts_of, offsets_of, owners_of, take, take_rows
+from splinecam._util.arrays import counts_of, offsets_of, owners_of, places_of, take, take_rows
 from splinecam._util.graphs import components, long_cycles
 from splinecam.geometry.subdivision import Mesh
 
@@ -101,6 +101,17 @@ def _areas(mesh: Mesh, offsets: Tensor, halves: Tensor) -> Tensor:
     p, q = (take(mesh.uv, take(ends, h)) - take(origin, ring) for h in (halves, halves ^ 1))
     cross = p[:, 0] * q[:, 1] - p[:, 1] * q[:, 0]
     return cross.new_zeros(offsets.shape[0] - 1).index_add_(0, ring, cross) / 2
+
+
+def closed_lines(offsets: Tensor, closed: Tensor | int = 1) -> tuple[Tensor, Tensor]:
+    """Lists that end with their first entry again: their offsets, and the places of all entries.
+
+    offsets: (L + 1,) of the lists; closed: (L,) 1 for those that are closed, else 0.
+    """
+    counts = offsets.diff()
+    longer = offsets_of(counts + closed)
+    line = owners_of(longer.diff(), int(longer[-1]))
+    return longer, offsets[line] + places_of(longer.diff(), line, longer) % counts[line]
 
 
 @dataclass(frozen=True)

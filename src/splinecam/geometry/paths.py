@@ -205,10 +205,7 @@ def _finite(value: Any, name: str) -> Tensor:
 
 
 def _require_length(lengths: Tensor, what: str) -> None:
-    """Raise an error for the first segment that is too short or too long.
-
-    what: begins the message, with a place for the number of the segment.
-    """
+    """Raise an error, which begins with ``what``, for the first segment of a wrong length."""
     wrong = (lengths < SMALLEST_DOMAIN) | (lengths > LARGEST_DOMAIN)
     if not bool(wrong.any()):
         return

@@ -148,17 +148,20 @@ class Mesh:
         """The mean of each face's vertices, an interior point, (F, 2)."""
         return self.sums(self.uv[self.corner_vertices()]) / self.counts()[:, None]
 
+    def ranges(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """The smallest and the largest of values (V, n) at the corners of each face, (F, n)."""
+        vertex, owner = self.corner_vertices(), self.owners()
+        low = values.new_full((values.shape[1], self.num_faces), torch.inf)
+        high = -low
+        for k, column in enumerate(values.unbind(1)):
+            corner = take(column.contiguous(), vertex)
+            low[k].scatter_reduce_(0, owner, corner, "amin")
+            high[k].scatter_reduce_(0, owner, corner, "amax")
+        return low.T.contiguous(), high.T.contiguous()
+
     def boxes(self) -> Tensor:
         """The smallest u and v and the largest u and v of each face, (F, 4)."""
-        vertex, owner = self.corner_vertices(), self.owners()
-        axes = [take(axis.contiguous(), vertex) for axis in self.uv.unbind(1)]
-        box = self.uv.new_empty(self.num_faces)
-        bounds = [
-            box.scatter_reduce(0, owner, axis, kind, include_self=False)
-            for kind in ("amin", "amax")
-            for axis in axes
-        ]
-        return torch.stack(bounds, 1)
+        return torch.cat(self.ranges(self.uv), 1)
 
     def by_size(self, corners: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield faces with k corners each, (B,), and their vertices, (B, k), for every k there is.

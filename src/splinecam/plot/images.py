@@ -15,8 +15,7 @@ from splinecam.plot.figures import new_figure, require_matplotlib, shown_once, w
 from splinecam.plot.lines import Floats, to_numpy
 from splinecam.plot.palette import text_color
 from splinecam.questions.boundary import Boundary, LevelSet
-from splinecam.questions.curves import Curves
-from splinecam.questions.sampling import sample_segments
+from splinecam.questions.curves import Curves, sample_segments
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

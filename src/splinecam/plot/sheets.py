@@ -146,7 +146,7 @@ class Sheet:
         """The decision boundary."""
         style: Any = {"rank": 2, "line": to_rgba(color), "width": _BOUNDARY_WIDTH}
         if self.winners is not None:  # the boundary runs along edges of the cells
-            edge = to_numpy(self.winners.borders().edge)
+            edge = to_numpy(self.winners.borders()[0])
             ends = to_numpy(self.mesh.edges)[edge]
             return Items.of(self.points, ends, self.beside[edge], 0, **style)
         part, found = self.part, decision_boundary(self.part, level=self.level)

@@ -199,7 +199,7 @@ def boundary(surface: Surface, color: Any, colors: Floats) -> Items:
         color = BOUNDARY if lightness > _LIGHTNESS else BOUNDARY_ON_DARK
     style: Any = {"rank": 2, "line": to_rgba(color), "width": _BOUNDARY_WIDTH}
     if surface.winners is not None:  # the boundary runs along edges of the cells
-        edge = to_numpy(surface.winners.borders().edge)
+        edge = to_numpy(surface.winners.borders()[0])
         ends = to_numpy(surface.mesh.edges)[edge]
         return Items.of(surface.points, ends, surface.beside[edge], NEAREST, **style)
     found = decision_boundary(part, level=surface.level)

@@ -188,16 +188,15 @@ def boundary_of(
     part: PartitionData, winners: Winners, n: int, kind: Kind, level: float
 ) -> Boundary:
     """The decision boundary between the winners among n classes, see ``decision_boundary``."""
-    borders, mesh = winners.borders(), winners.overlay.mesh
-    flip = (borders.sides[:, 0] < borders.sides[:, 1]) & (borders.sides >= 0).all(1)
-    faces = mesh.halfedge_face().view(-1, 2)[borders.edge]
+    (edge, classes, sides), mesh = winners.borders(), winners.overlay.mesh
+    flip = (sides[:, 0] < sides[:, 1]) & (sides >= 0).all(1)
+    faces = mesh.halfedge_face().view(-1, 2)[edge]
     regions = torch.where(faces < 0, -1, winners.overlay.face[faces])
     ends, regions, sides = (
-        torch.where(flip[:, None], x.flip(1), x)
-        for x in (mesh.edges[borders.edge], regions, borders.sides)
+        torch.where(flip[:, None], x.flip(1), x) for x in (mesh.edges[edge], regions, sides)
     )
     points, segments, kept = _segments(part, mesh.uv, ends)
-    label = (borders.classes[:, 0] * n + borders.classes[:, 1])[kept]
+    label = (classes[:, 0] * n + classes[:, 1])[kept]
     unresolved = unresolved_places(part, winners.overlay.ambiguities, "decision boundary")
     what = label, sides[kept], n, kind, unresolved, level
     return Boundary(part, points, segments, regions[kept], *what)

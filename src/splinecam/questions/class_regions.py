@@ -10,13 +10,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from splinecam._util.arrays import lengths, multi_polygons, offsets_of, owners_of, take, take_rows
+from splinecam._util.arrays import lengths, multi_polygons, offsets_of, take, take_rows
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Frame
-from splinecam.geometry.outlines import Outlines, outlines
+from splinecam.geometry.outlines import Outlines, closed_lines, outlines
 from splinecam.geometry.subdivision import Mesh
 from splinecam.questions.boundary import Kind, check_kind, unresolved_places, winners_of
-from splinecam.questions.certainty import Band, Certainty, certainty_of, class_band
+from splinecam.questions.certainty import Band, certainty_of, class_areas, class_band
 from splinecam.questions.partition_data import PartitionData, Unresolved, class_number
 from splinecam.questions.winners import Winners
 
@@ -108,20 +108,16 @@ class ClassRegions:
 
         These are the ``areas``, unless the model has smooth functions that were replaced.
         """
-        part = self.partition
-        if part.smoothing is None:
+        if self.partition.smoothing is None:
             return self.areas
-        local = part.areas / part.frame.scale**2
-        return self._certainty.certain_areas(local, self.n_classes) * part.frame.scale**2
+        return self._class_areas(possible=False)
 
     @cached_property
     def areas_at_most(self) -> Tensor:
         """The area on which the model may have each class, (n_classes,)."""
-        part = self.partition
-        if part.smoothing is None:
+        if self.partition.smoothing is None:
             return self.areas
-        local = part.areas / part.frame.scale**2
-        found = self._certainty.possible_areas(local, self.n_classes) * part.frame.scale**2
+        found = self._class_areas(possible=True)
         return torch.maximum(found, self.areas)  # they differ by rounding at least
 
     @property
@@ -137,10 +133,10 @@ class ClassRegions:
     def _band(self) -> Band:
         return class_band(self.partition, smallest=self.kind == "argmin", level=self.level)
 
-    @property
-    def _certainty(self) -> Certainty:
+    def _class_areas(self, *, possible: bool) -> Tensor:
         smallest = self.kind == "argmin"
-        return certainty_of(self.partition, smallest=smallest, level=self.level)
+        found = certainty_of(self.partition, smallest=smallest, level=self.level)
+        return class_areas(self.partition, found, self.n_classes, possible=possible)
 
     @property
     def tied_area(self) -> float:
@@ -231,11 +227,8 @@ def ring_points(mesh: Mesh, frame: Frame, found: Outlines, chosen: Tensor) -> tu
     """
     rings = chosen[found.ring_piece].nonzero()[:, 0]
     entries, counts = take_rows(found.offsets, rings)
-    offsets = offsets_of(counts + 1)
-    place = torch.arange(int(offsets[-1]), device=counts.device)
-    ring = owners_of(counts + 1, place.shape[0])
-    place = offsets_of(counts)[:-1][ring] + (place - offsets[ring]) % counts[ring]
-    vertex = take(mesh.edges.view(-1), found.halves[entries[place]])
+    offsets, places = closed_lines(offsets_of(counts))
+    vertex = take(mesh.edges.view(-1), found.halves[entries[places]])
     return offsets, frame.to_plane(mesh.uv[vertex])
 
 

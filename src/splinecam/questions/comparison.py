@@ -14,7 +14,7 @@ from splinecam._util.text import TextTable, number_text, optional
 from splinecam._util.tolerances import EPS, SAFETY, cluster
 from splinecam.questions.measures import regions_by_layer
 from splinecam.questions.partition_data import PartitionData
-from splinecam.questions.stats import SHORT, Stats, stats
+from splinecam.questions.stats import SHORT, Stats, stats, tables_text
 
 _COMPARED = (*SHORT, "eccentricity.median", "slope_spectral.mean_by_area", "lipschitz_plane")
 
@@ -186,15 +186,14 @@ class Counts(dict[str, int]):
     def _tables(self) -> list[TextTable]:
         rows = [(text, [number_text(self[key])]) for key, text in _MEANINGS.items() if key in self]
         layers = [(name, [number_text(n)]) for name, n in self.cells_by_layer.items()]
-        return [TextTable("Regions", (), rows), TextTable("Cells after each layer", (), layers)]
+        both = (("Regions", rows), ("Cells after each layer", layers))
+        return [TextTable(title, (), some) for title, some in both if some]
 
     def __repr__(self) -> str:
-        tables = [table for table in self._tables() if table.rows]
-        wide = 2 + max([len(label) for table in tables for label, _ in table.rows], default=0)
-        return "\n\n".join(table.text(wide) for table in tables) or "Counts()"
+        return tables_text(self._tables()) or "Counts()"
 
     def _repr_html_(self) -> str:
-        return "".join(table.html() for table in self._tables() if table.rows)
+        return "".join(table.html() for table in self._tables())
 
 
 def counts(part: PartitionData) -> Counts:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,9 +19,8 @@ from splinecam.arrangement.refinement import Refinement, unrefined
 from splinecam.arrangement.zero_sets import Overlay, overlay
 from splinecam.errors import SplineCamError
 from splinecam.files.properties import Conjunction, OutputCondition, Property
-from splinecam.geometry.convex import ConvexPolygons, joined
+from splinecam.geometry.convex import Claim, ConvexPolygons, cross, divided, joined
 from splinecam.geometry.subdivision import Mesh
-from splinecam.questions.certainty import Band, band_of
 from splinecam.questions.partition_data import PartitionData
 
 OUTSIDE, UNDECIDED, INSIDE = -1, 0, 1
@@ -37,14 +35,13 @@ def condition_of(A: Any, b: Any) -> OutputCondition:
     if b is not None:
         if isinstance(A, OutputCondition | Conjunction):
             raise TypeError("a condition has its own limits: leave out b")
-        rows, limits = as_float64(A, "A"), as_float64(b, "b")
-        return disjunction([_conjunction(rows, limits)])
+        return disjunction([_conjunction(A, b)])
     if isinstance(A, OutputCondition):
         return A
     if isinstance(A, Conjunction):
         return disjunction([A])
     try:
-        pairs = [x if isinstance(x, Conjunction) else _conjunction(*_pair(x)) for x in A]
+        pairs = [x if isinstance(x, Conjunction) else _conjunction(*x) for x in A]
     except (TypeError, ValueError):
         raise TypeError(
             "give A and b, an OutputCondition, or a list of pairs (A, b) of which one must hold"
@@ -54,12 +51,8 @@ def condition_of(A: Any, b: Any) -> OutputCondition:
     return disjunction(pairs)
 
 
-def _pair(given: Any) -> tuple[Tensor, Tensor]:
-    A, b = given
-    return as_float64(A, "A"), as_float64(b, "b")
-
-
-def _conjunction(A: Tensor, b: Tensor) -> Conjunction:
+def _conjunction(rows: Any, limits: Any) -> Conjunction:
+    A, b = as_float64(rows, "A"), as_float64(limits, "b")
     A = A[None] if A.dim() == 1 else A
     if A.dim() != 2:
         raise SplineCamError(
@@ -74,20 +67,15 @@ def _conjunction(A: Tensor, b: Tensor) -> Conjunction:
 def disjunction(parts: Sequence[Conjunction]) -> OutputCondition:
     """The condition that one of several conjunctions holds."""
     start = torch.tensor([0, *(len(part.b) for part in parts)]).cumsum(0)
-    inputs = [part.C for part in parts if part.C is not None]
+    size = next((part.C.shape[1] for part in parts if part.C is not None), None)
     C = None
-    if inputs:
-        none = inputs[0][:0]
-        C = torch.cat([_rows_on_inputs(part, none) for part in parts]).cpu()
+    if size is not None:  # other parts have no coefficients of inputs
+        rows = (part.A.new_zeros(len(part.b), size) if part.C is None else part.C for part in parts)
+        C = torch.cat(list(rows)).cpu()
     A, b, strict = (
         torch.cat(each).cpu() for each in zip(*((p.A, p.b, p.strict) for p in parts), strict=True)
     )
     return OutputCondition(A, b, strict, C, start)
-
-
-def _rows_on_inputs(part: Conjunction, none: Tensor) -> Tensor:
-    """The coefficients of inputs, zeros if there are none; none: (0, n_in)."""
-    return none.new_zeros(len(part.b), none.shape[1]) if part.C is None else part.C
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,30 +181,30 @@ class Constraints:
             int((~dead).sum()),
         )
 
-    def undivided_sides(self, mesh: Mesh, z: Tensor) -> Tensor:
-        """Signs of functions z (V, K) that all corners of a face have clearly, else 0, (F, K)."""
-        corner, counts = mesh.corner_vertices(), mesh.counts()[:, None]
-        tolerance, found = self.tolerance, []
-        for columns in self._blocks(corner.shape[0]):
-            block = z[:, columns]
-            clear = (block > tolerance[columns]).to(z) - (block < -tolerance[columns]).to(z)
-            total = mesh.sums(clear[corner])
-            found.append((total == counts).to(torch.int8) - (total == -counts).to(torch.int8))
-        return torch.cat(found, 1)
+    def claim(self, conjunction: int, slack: Tensor) -> Claim:
+        """That a conjunction holds, though its functions are off by a slack (F, K)."""
+        rows = (self.conjunction == conjunction).nonzero()[:, 0]
+        function, sign = self.function[rows], self.sign[rows]
 
-    def cell_sides(self, mesh: Mesh, z: Tensor) -> Tensor:
-        """Signs of functions z (V, K) on faces that they do not cut, 0 within rounding, (F, K)."""
-        corner, owner = mesh.corner_vertices(), mesh.owners()
-        tolerance, found = self.tolerance, []
-        for columns in self._blocks(corner.shape[0]):
-            values = z[:, columns][corner]
-            index = owner[:, None].expand_as(values)
-            zero = values.new_zeros(mesh.num_faces, values.shape[1])
-            high = zero.scatter_reduce(0, index, values, "amax")
-            low = zero.scatter_reduce(0, index, values, "amin")
-            clear = torch.maximum(high, -low) > tolerance[columns]
-            side = torch.where(high > -low, 1, -1).to(torch.int8)
-            found.append(torch.where(clear, side, 0))
+        def demands(some: ConvexPolygons, columns: slice) -> Tensor:
+            chosen = function[columns]
+            near = take(slack[some.source[:, None], chosen], some.owners)
+            return near - sign[columns] * some.values[:, chosen]
+
+        return demands
+
+    def sides(self, mesh: Mesh, z: Tensor, *, divided: bool) -> Tensor:
+        """Signs of functions z (V, K) on faces, 0 within rounding, (F, K).
+
+        divided: no function cuts a face; otherwise 0 also stands for those that may do so.
+        """
+        step, found = max(1, _BLOCK // max(1, mesh.corners.shape[0])), []
+        blocks = zip(torch.split(z, step, 1), torch.split(self.tolerance, step), strict=True)
+        for values, limit in blocks:
+            low, high = mesh.ranges(values)
+            if divided:  # what is beyond zero on the other side is rounding
+                low = high = torch.where(high > -low, high, low)
+            found.append((low > limit).to(torch.int8) - (high < -limit).to(torch.int8))
         return torch.cat(found, 1)
 
     def status(self, sides: Tensor) -> Tensor:
@@ -257,106 +245,49 @@ class Constraints:
     def _rows(self) -> int:
         return max(1, _BLOCK // max(1, len(self.function), self.count))
 
-    def _blocks(self, rows: int) -> list[slice]:
-        """Blocks of functions, at least one, for so many rows."""
-        step, count = max(1, _BLOCK // max(1, rows)), len(self.error)
-        return [slice(k, k + step) for k in range(0, max(1, count), step)]
 
+def certain_cells(part: PartitionData, condition: OutputCondition) -> dict[int, ConvexPolygons]:
+    """Regions, divided where a condition is INSIDE for certain, OUTSIDE for certain, or UNDECIDED.
 
-@dataclass(frozen=True)
-class CertainCells:
-    """Convex cells on which a condition holds for certain, fails for certain, or is undecided.
-
-    partition: what was asked; settled: (F,) the status of regions that are not divided, UNDECIDED
-    for the others; polygons: the cells of these, whose sources are their regions; status: (P,) of
-    each cell.
+    The sources of the polygons are their regions.
     """
-
-    partition: PartitionData
-    settled: Tensor
-    polygons: ConvexPolygons
-    status: Tensor
-
-    def area(self, status: int) -> float:
-        """The area of everything with a status."""
-        part = self.partition
-        cells = self.polygons.areas()[self.status == status].sum() * part.frame.scale**2
-        whole = part.areas[self.settled == status].sum() if status != UNDECIDED else 0.0
-        return float(cells + whole)
-
-    def any(self, status: int) -> bool:
-        """Whether anything has a status; regions that are divided count by their cells."""
-        whole = status != UNDECIDED and bool((self.settled == status).any())
-        return whole or bool((self.status == status).any())
-
-    @cached_property
-    def band(self) -> Band:
-        """The undecided cells."""
-        found = self.polygons.select((self.status == UNDECIDED).nonzero()[:, 0])
-        return band_of(self.partition, [(found.offsets, found.uv, found.source)])
-
-    def widest(self, status: int, n: int) -> Tensor:
-        """Points in the middle of the widest cells with a status, at most n, in the plane."""
-        mesh = self.partition.mesh
-        cells = self.polygons.select((self.status == status).nonzero()[:, 0])
-        if status != UNDECIDED:
-            whole = (self.settled == status).nonzero()[:, 0]
-            values = cells.values.new_zeros((mesh.num_vertices, cells.values.shape[1]))
-            cells = joined([cells, ConvexPolygons.of_faces(mesh, whole, values)])
-        owner = cells.owners
-        around = lengths(take(cells.uv, following(cells.offsets, len(owner))) - cells.uv)
-        zero = cells.uv.new_zeros(len(cells))
-        width = cells.areas() / zero.index_add(0, owner, around)
-        best = cells.select(width.argsort(descending=True)[:n])
-        total = best.uv.new_zeros((len(best), 2)).index_add_(0, best.owners, best.uv)
-        return self.partition.frame.to_plane(total / best.counts[:, None])
-
-
-def certain_cells(part: PartitionData, condition: OutputCondition) -> CertainCells:
-    """Divide the regions in which it is not the same everywhere whether a condition is certain."""
     constraints = Constraints.of(part, condition)
     z = constraints.at_vertices(part)
     slack = part.region_bounds @ constraints.A.abs().T + constraints.tolerance
-    mesh = part.mesh
-    corner, owner, counts = mesh.corner_vertices(), mesh.owners(), mesh.counts()
-    limit = max(1, backend_of(z.device).numbers // max(1, z.shape[1]))
-    settled = constraints.status(_sides(z, corner, owner, slack, counts))
+    certain, possible = (
+        [constraints.claim(j, sign * slack) for j in range(constraints.count)] for sign in (-1, 1)
+    )
+    low, high = part.mesh.ranges(z)
+    settled = constraints.status((low > slack).to(torch.int8) - (high < -slack).to(torch.int8))
+    found = {
+        status: [ConvexPolygons.of_faces(part.mesh, (settled == status).nonzero()[:, 0], z[:, :0])]
+        for status in (INSIDE, OUTSIDE)
+    }
     open_ = (settled == UNDECIDED).nonzero()[:, 0]
-    found = [ConvexPolygons.of_faces(mesh, open_[:0], z[:, :0])]
-    status = [settled[:0]]
-    for first, last in blocks_of(take(counts, open_), limit) if len(open_) else []:
-        cells = ConvexPolygons.of_faces(mesh, open_[first:last], z)
-        for k in range(z.shape[1]):
-            cells = _divided(cells, k, slack[:, k])
-        middle = cells.values.new_zeros((len(cells), z.shape[1]))
-        middle.index_add_(0, cells.owners, cells.values).div_(cells.counts[:, None])
-        near = take(slack, cells.source)
-        sides = (middle > near).to(torch.int8) - (middle < -near).to(torch.int8)
-        status.append(constraints.status(sides))
-        found.append(ConvexPolygons(cells.offsets, cells.uv, cells.values[:, :0], cells.source))
-    return CertainCells(part, settled, joined(found), torch.cat(status))
+    found[UNDECIDED] = [ConvexPolygons.of_faces(part.mesh, open_[:0], z[:, :0])]
+    limit = max(1, backend_of(z.device).numbers // max(1, z.shape[1]))
+    counts = take(part.mesh.counts(), open_)
+    for first, last in blocks_of(counts, limit) if len(open_) else []:
+        cells = ConvexPolygons.of_faces(part.mesh, open_[first:last], z)
+        inside, rest = divided(cells, certain)
+        undecided, outside = divided(rest, possible, closed=True)
+        for status, cells in (
+            *((INSIDE, each) for each in inside),
+            *((UNDECIDED, each) for each in undecided),
+            (OUTSIDE, outside),
+        ):
+            found[status].append(replace(cells, values=cells.values[:, :0]))
+    return {status: joined(cells) for status, cells in found.items()}
 
 
-def _sides(z: Tensor, corner: Tensor, owner: Tensor, slack: Tensor, counts: Tensor) -> Tensor:
-    """Signs of functions z (V, K) that are beyond the slack (F, K) at all corners, else 0."""
-    found = []
-    for k in range(z.shape[1]):
-        values, near = take(z[:, k], corner), take(slack[:, k], owner)
-        clear = (values > near).long() - (values < -near).long()
-        total = torch.zeros_like(counts).index_add_(0, owner, clear)
-        found.append((total == counts).to(torch.int8) - (total == -counts).to(torch.int8))
-    none = torch.zeros((len(counts), 0), dtype=torch.int8, device=z.device)
-    return torch.stack(found, 1) if found else none
-
-
-def _divided(cells: ConvexPolygons, k: int, slack: Tensor) -> ConvexPolygons:
-    """Cells divided where the k-th function is as far from zero as the slack (F,) of a region."""
-    parts, rest = [], cells
-    for sign in (1, -1):
-        near = take(slack, rest.source)[rest.owners]
-        clear, rest = rest.split(sign * rest.values[:, k] - near)
-        parts.append(clear)
-    return joined([*parts, rest])
+def widest(cells: ConvexPolygons, n: int) -> Tensor:
+    """Points in the middle of the widest cells, at most n, (N, 2)."""
+    owner = cells.owners
+    around = lengths(take(cells.uv, following(cells.offsets, len(owner))) - cells.uv)
+    width = cells.areas() / cells.uv.new_zeros(len(cells)).index_add(0, owner, around)
+    best = cells.select(width.argsort(descending=True)[:n])
+    total = best.uv.new_zeros((len(best), 2)).index_add_(0, best.owners, best.uv)
+    return total / best.counts[:, None]
 
 
 _FEW = 1 << 12  # faces whose areas are computed one by one, which rounds less if they are tiny
@@ -417,7 +348,7 @@ def preimage_cells(
     live = constraints.within(z)
     if live is not constraints:
         constraints, z = live, live.at_vertices(part)
-    settled = constraints.status(constraints.undivided_sides(part.mesh, z))
+    settled = constraints.status(constraints.sides(part.mesh, z, divided=False))
     faces = None
     if whole:
         settled = torch.zeros_like(settled)
@@ -434,7 +365,7 @@ def preimage_cells(
         return refine(mesh, Functions(values, unit, zero, error, wanted, unit), layer)
 
     found = overlay(part.mesh, z, cut, faces)
-    sides = constraints.cell_sides(found.mesh, found.z)
+    sides = constraints.sides(found.mesh, found.z, divided=True)
     status, member = constraints.status(sides), constraints.holds(sides).any(1)
     return PreimageCells(constraints, found, status, member, settled)
 
@@ -449,5 +380,5 @@ def area_of(mesh: Mesh, chosen: Tensor) -> float:
     left, right = ((beside[:, k] >= 0) & chosen[beside[:, k].clamp(min=0)] for k in (0, 1))
     edge = (left != right).nonzero()[:, 0]
     p, q = mesh.uv[mesh.edges[edge]].unbind(1)
-    cross = p[:, 0] * q[:, 1] - p[:, 1] * q[:, 0]
-    return float(torch.where(left[edge], cross, -cross).sum()) / 2
+    turned = cross(p, q)
+    return float(torch.where(left[edge], turned, -turned).sum()) / 2

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from numpy.typing import NDArray
@@ -16,17 +16,19 @@ from splinecam._util.arrays import (
     line_strings,
     offsets_of,
     owners_of,
-    places_of,
     take,
 )
 from splinecam._util.bvh import BoxTree
 from splinecam._util.graphs import chains
+from splinecam.errors import SplineCamError
+from splinecam.geometry.outlines import closed_lines
 from splinecam.geometry.point_location import closest
+from splinecam.geometry.subdivision import Mesh
 from splinecam.questions.partition_data import PartitionData
-from splinecam.questions.sampling import Segments, sample_segments
+from splinecam.questions.sampling import choose, sample_count, uniform
 
 
-def polylines(curves: Segments) -> Polylines:
+def polylines(curves: Curves) -> Polylines:
     """The longest chains of segments of one label through points where just two of them meet.
 
     They are ordered by label and then by lowest segment, and have the direction of that segment;
@@ -57,7 +59,7 @@ class Polylines(Views["Polyline"]):
     closed: (L,) whether each line is; label: (L,) the curve that it belongs to.
     """
 
-    curves: Segments
+    curves: Curves
     offsets: Tensor
     points: Tensor
     segments: Tensor
@@ -155,7 +157,7 @@ class Nearest:
     Without a closest point these are nan, inf (nan for inputs that are not finite), -1 and False.
     """
 
-    curves: Segments
+    curves: Curves
     uv: Tensor
     distance: Tensor
     segment: Tensor
@@ -205,7 +207,7 @@ class Nearest:
         return f"Nearest({inputs}, {reach}, {int(self.certain.sum()):,} certain)"
 
 
-def nearest(curves: Segments, x: Any) -> Nearest:
+def nearest(curves: Curves, x: Any) -> Nearest:
     """The closest point of the curves to each input.
 
     The distance to the decision boundary is the robustness radius within the plane where it is
@@ -235,7 +237,7 @@ def nearest(curves: Segments, x: Any) -> Nearest:
     return Nearest(curves, near, full, segment, certain)
 
 
-def _search(curves: Segments, points: Tensor) -> tuple[Tensor, Tensor]:
+def _search(curves: Curves, points: Tensor) -> tuple[Tensor, Tensor]:
     """Segment and distance of the closest points, (N,) each, in local coordinates."""
     # A point without a finite square would search everywhere; nan searches nowhere.
     squares = points.square().sum(1)
@@ -282,9 +284,32 @@ def _depth(part: PartitionData, points: Tensor) -> Tensor:
     return depth
 
 
+def sample_segments(
+    curves: Curves, n: int, generator: torch.Generator | None
+) -> tuple[Tensor, Tensor]:
+    """Random points on the segments, uniform by length: coordinates (n, 2) and segments (n,)."""
+    n = sample_count(n)
+    chance = uniform((n, 2), generator, curves.points.device)
+    if n and not curves.length > 0:
+        raise SplineCamError(
+            "There is nothing to sample from: the curves have no segments of positive length. "
+            "Check their length before, or choose a larger domain or another level."
+        )
+    segment = choose(curves.lengths, chance[:, 0])
+    ends = take(curves.ends, segment)
+    return torch.lerp(ends[:, 0], ends[:, 1], chance[:, 1:]), segment
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Curves(Segments):
-    """Segments that form curves, with the questions that can be asked about them.
+class Curves:
+    """S segments between P points of the plane, each of which belongs to a labelled curve.
+
+    partition: the partition in which the segments lie; points: (P, 2) plane coordinates; segments:
+    (S, 2) start and end, as indices of points; regions: (S, 2) the regions left and right of each
+    segment, the same twice inside a region and -1 outside the domain; label: (S,) the curve that a
+    segment belongs to, see ``key``.
+
+    Further fields of subclasses are tensors with S rows, or no tensors.
 
     >>> import splinecam as sc
     >>> net = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.ReLU())
@@ -297,6 +322,57 @@ class Curves(Segments):
     >>> curves.nearest([[0.25, 0.125]]).distance
     tensor([0.2500], dtype=torch.float64)
     """
+
+    partition: PartitionData
+    points: Tensor
+    segments: Tensor
+    regions: Tensor
+    label: Tensor
+
+    def __len__(self) -> int:
+        return int(self.segments.shape[0])
+
+    @cached_property
+    def ends(self) -> Tensor:
+        """Plane coordinates of both ends of each segment, (S, 2, 2)."""
+        return self.points[self.segments]
+
+    @cached_property
+    def lengths(self) -> Tensor:
+        """Length of each segment, (S,)."""
+        return lengths(self.ends[:, 1] - self.ends[:, 0])
+
+    @property
+    def length(self) -> float:
+        """Length of all segments together."""
+        return float(self.lengths.sum())
+
+    def key(self, label: int) -> Any:
+        """What a label stands for, such as a pair of classes."""
+        return label
+
+    def select(self, chosen: Tensor) -> Self:
+        """Return some of the segments.
+
+        chosen: their indices (N,), or a mask (S,).
+        """
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        rows: dict[str, Any] = {
+            name: value[chosen]
+            for name, value in values.items()
+            if isinstance(value, Tensor) and name != "points"
+        }
+        return replace(self, **rows)
+
+    @cached_property
+    def local_ends(self) -> Tensor:
+        """Both ends of each segment in the coordinates of the partition's frame, (S, 2, 2)."""
+        return self.partition.frame.to_local(self.ends)
+
+    @cached_property
+    def tree(self) -> BoxTree:
+        """The bounding boxes of the segments in local coordinates, for searching."""
+        return BoxTree(self.local_ends.amin(1), self.local_ends.amax(1))
 
     nearest = nearest
 
@@ -335,13 +411,8 @@ class Curves(Segments):
         [2.0, 2.0]
         """
         lines = self.polylines
-        counts = lines.offsets.diff()
-        offsets = offsets_of(counts + lines.closed.long())
-        line = owners_of(offsets.diff(), int(offsets[-1]))
-        place = (
-            places_of(counts, line, offsets) % counts[line]
-        )  # a closed line returns to its start
-        return line_strings(offsets, self.points[lines.points[lines.offsets[line] + place]])
+        offsets, places = closed_lines(lines.offsets, lines.closed.long())
+        return line_strings(offsets, self.points[lines.points[places]])
 
     def plot(self, ax: Any = None, **style: Any) -> Any:
         """Draw the curves; see ``splinecam.plot.plot_curves``."""
@@ -370,3 +441,20 @@ class Curves(Segments):
             f"{type(self).__name__}({self._summary()}, {lines:,} polyline{'s' * (lines != 1)}, "
             f"length {self.length:.4g})"
         )
+
+
+def edge_curves(part: PartitionData, mesh: Mesh, edge: Tensor, region: Tensor) -> Curves:
+    """Edges (N,) of a mesh of cells as curves with the label 0; region: (C,) of each cell."""
+    used, segments = torch.unique(mesh.edges[edge], return_inverse=True)
+    points = part.frame.to_plane(mesh.uv[used])
+    beside = mesh.halfedge_face().view(-1, 2)[edge]
+    regions = torch.where(beside < 0, -1, region[beside.clamp(min=0)])
+    return Curves(part, points, segments.view(-1, 2), regions, torch.zeros_like(edge))
+
+
+def outline_of(part: PartitionData, mesh: Mesh, inside: Tensor, region: Tensor) -> Curves:
+    """The border of some cells, which a mask (C,) chooses, without the border of their mesh."""
+    beside = mesh.halfedge_face().view(-1, 2)
+    chosen = take(inside, beside.clamp(min=0).view(-1)).view(-1, 2)
+    edge = ((chosen[:, 0] != chosen[:, 1]) & (beside >= 0).all(1)).nonzero()[:, 0]
+    return edge_curves(part, mesh, edge, region)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -27,12 +27,12 @@ from splinecam.network.capture.pairs import Shown
 from splinecam.questions.boundary import Kind, check_kind, unresolved_places
 from splinecam.questions.certainty import class_band
 from splinecam.questions.class_regions import ClassPolygon, piece_polygons, ring_points
-from splinecam.questions.curves import Curves
-from splinecam.questions.measures import Integrals, integrals
+from splinecam.questions.curves import Curves, outline_of
+from splinecam.questions.measures import integrals
 from splinecam.questions.model_checks import run_real
 from splinecam.questions.partition_data import PartitionData, Unresolved, class_number
-from splinecam.questions.stats import few_rows
-from splinecam.questions.winners import CLOSE, Leads, Scores, face_winners
+from splinecam.questions.stats import few_rows, output_names, tables_text
+from splinecam.questions.winners import CLOSE, Scores, disputed, face_winners, find_leads
 
 _PRINTED = 3  # pairs of classes
 
@@ -116,14 +116,8 @@ class Disagreement:
 
         It consists of parts of both decision boundaries. The label of a segment is 0.
         """
-        mesh, beside = self.mesh, self.mesh.halfedge_face().view(-1, 2)
-        apart = take(self._labels, beside.clamp(min=0).view(-1)).view(-1, 2) >= 0
         # Cells beside which the mesh ends agree, unless they lie at the domain's border.
-        edge = ((apart[:, 0] != apart[:, 1]) & (beside >= 0).all(1)).nonzero()[:, 0]
-        used, segments = torch.unique(mesh.edges[edge], return_inverse=True)
-        points = self.partition.frame.to_plane(mesh.uv[used])
-        regions = take(self.cell_region, beside[edge].view(-1)).view(-1, 2)
-        return Curves(self.partition, points, segments, regions, torch.zeros_like(edge))
+        return outline_of(self.partition, self.mesh, self._labels >= 0, self.cell_region)
 
     def __repr__(self) -> str:
         names = self.partition.names or range(self.n_classes)
@@ -153,14 +147,14 @@ def _disagreement(
     a: PartitionData, b: PartitionData, n: int, *, smallest: bool, level: float
 ) -> Disagreement:
     both = [Scores.of(part, smallest=smallest, level=level) for part in (a, b)]
-    leads = [Leads.of(scores.z, scores.error) for scores in both]
+    leads = [find_leads(scores.z, scores.error) for scores in both]
     first = take(a.face_vertices, a.face_offsets[:-1])
-    settled = torch.stack([take(lead.winner, first) for lead in leads], 1)
+    settled = torch.stack([take(winner, first) for winner, _, _ in leads], 1)
     open_ = settled[:, 0] != settled[:, 1]
     for lead in leads:
-        open_[lead.disputed(a.mesh)] = True
+        open_[disputed(a.mesh, lead)] = True
     faces = open_.nonzero()[:, 0]
-    places = [a.mesh.uv[lead.unclear] for lead in leads if lead.unclear.shape[0]]
+    places = [a.mesh.uv[unclear] for _, _, unclear in leads if unclear.shape[0]]
     ambiguities = [Ambiguities(uv, CLOSE) for uv in places]
 
     # The mesh is cut by the first network's decisions, and then by those of the second.
@@ -174,7 +168,7 @@ def _disagreement(
     once = overlay(a.mesh, z, cut_first, faces)
     twice = overlay(once.mesh, once.z, cut_second)
     winners = [
-        face_winners(twice.mesh, values, scores.error, Leads.of(values, scores.error))[0]
+        face_winners(twice.mesh, values, scores.error, find_leads(values, scores.error))[0]
         for values, scores in zip((twice.z[:, :n], twice.z[:, n:]), both, strict=True)
     ]
     cell_areas = twice.mesh.areas_and_centroids()[0] * a.frame.scale**2
@@ -375,27 +369,27 @@ class Difference:
     # -- on average -----------------------------------------------------------------------------
 
     @cached_property
-    def _integrals(self) -> Integrals:
-        """Means over the domain."""
+    def _means(self) -> Tensor:
+        """The means of the differences, of their moduli and of their squares, (3, n_out)."""
         with torch.no_grad():
             found = integrals(self.delta.mesh, self.delta.values)
             area = self.a.areas.sum() / self.a.frame.scale**2  # also used by decisions
-            return Integrals(*(part / area for part in found))
+            return found / area
 
     @property
     def mean(self) -> Tensor:
         """The mean modulus of the difference of each output over the domain, (n_out,)."""
-        return self._integrals.modulus
+        return self._means[1]
 
     @property
     def bias(self) -> Tensor:
         """The mean difference of each output over the domain, with its sign, (n_out,)."""
-        return self._integrals.signed
+        return self._means[0]
 
     @property
     def rms(self) -> Tensor:
         """The root of the mean squared difference of each output over the domain, (n_out,)."""
-        return self._integrals.square.sqrt()
+        return self._means[2].sqrt()
 
     # -- decisions ------------------------------------------------------------------------------
 
@@ -455,11 +449,9 @@ class Difference:
         return found
 
     @property
-    def _names(self) -> list[str]:
+    def _names(self) -> Sequence[str]:
         """The outputs by name, or by number."""
-        count = int(self.delta.values.shape[1])
-        names = self.a.names if count > 1 else None
-        return [str(k) for k in range(count)] if names is None else list(names)
+        return output_names(self.a.names, self.delta.values.shape[1])
 
     def _columns(self) -> dict[str, list[float]]:
         """Numbers of each output."""
@@ -490,9 +482,7 @@ class Difference:
         return [whole, outputs, *([TextTable("Area", (), few_rows(pairs))] if pairs else [])]
 
     def __str__(self) -> str:
-        tables = self._tables()
-        wide = 2 + max(len(label) for table in tables for label, _ in table.rows)
-        return "\n\n".join(table.text(wide) for table in tables)
+        return tables_text(self._tables())
 
     def _repr_html_(self) -> str:
         return "".join(table.html() for table in self._tables())

@@ -20,32 +20,26 @@ from splinecam.kernels import kernel_for
 from splinecam.questions.partition_data import PartitionData
 
 
-class Integrals(NamedTuple):
-    """Integrals of n functions over all faces, in the coordinates of the mesh, (n,) each."""
+def integrals(mesh: Mesh, values: Tensor) -> Tensor:
+    """The integrals of n functions, of their moduli and of their squares over all faces, (3, n).
 
-    signed: Tensor
-    modulus: Tensor
-    square: Tensor
-
-
-def integrals(mesh: Mesh, values: Tensor) -> Integrals:
-    """Integrate functions with values (V, n) at the vertices, which are affine on each face.
+    values: (V, n) at the vertices; the functions are affine on each face.
 
     >>> from splinecam.geometry.subdivision import polygon_mesh
     >>> corners = torch.tensor([[-1.0, 0.0], [1.0, 0.0], [1.0, 1.0], [-1.0, 1.0]])
-    >>> integrals(polygon_mesh(corners), corners[:, :1]).modulus
+    >>> integrals(polygon_mesh(corners), corners[:, :1])[1]
     tensor([1.])
     """
     kernel = kernel_for(values.device) if values.dtype == torch.float64 else None
     if kernel is not None:
-        return Integrals(*kernel.integrate(mesh, values.contiguous()))
+        return kernel.integrate(mesh, values.contiguous())
     return _by_tensors(mesh, values)
 
 
-def _by_tensors(mesh: Mesh, values: Tensor) -> Integrals:
+def _by_tensors(mesh: Mesh, values: Tensor) -> Tensor:
     """The same without the compiled kernel."""
     n = values.shape[1]
-    total = Integrals(*values.new_zeros((3, n)))
+    total = values.new_zeros((3, n))
     block = max(1, backend_of(values.device).numbers // (4 * max(1, n)))
     for _, vertex in mesh.by_size(block):
         k = vertex.shape[1]
@@ -60,13 +54,13 @@ def _by_tensors(mesh: Mesh, values: Tensor) -> Integrals:
             whole = p + q + r
             signed += area[:, i - 1, None] * whole / 3
             square = whole.square() + p * p + q * q + r * r
-            total.square.add_(area[:, i - 1] @ square / 12)
-        total.signed.add_(signed.sum(0))
+            total[2].add_(area[:, i - 1] @ square / 12)
+        total[0].add_(signed.sum(0))
         # Only on few faces does a function change its sign.
         face, column = ((f.amin(1) < 0) & (f.amax(1) > 0)).nonzero(as_tuple=True)
         modulus = signed.abs()
         modulus[face, column] = _modulus(area[face], f[face, :, column])
-        total.modulus.add_(modulus.sum(0))
+        total[1].add_(modulus.sum(0))
     return total
 
 
@@ -211,20 +205,19 @@ def table_columns(part: PartitionData, *, full: bool = False) -> dict[str, NDArr
 def measures(part: PartitionData, *, full: bool = False) -> dict[str, Tensor]:
     """The sizes, shapes and slopes of all regions by their names in the table, (F,) each."""
     scale = part.frame.scale  # local coordinates lose no digits of short lengths
-    shape, slope = shapes(part.mesh), slopes(part)
+    shape, (spectral, frobenius) = shapes(part.mesh), slopes(part)
     columns = {
         "area": part.areas,
         "vertices": part.num_corners,
         "perimeter": shape.perimeter * scale,
         "diameter": shape.diameter * scale,
         "eccentricity": shape.eccentricity,
-        "slope_spectral": slope.spectral,
-        "slope_frobenius": slope.frobenius,
+        "slope_spectral": spectral,
+        "slope_frobenius": frobenius,
     }
     if full:
-        slope = slopes_in_input_space(part)
-        columns["slope_spectral_full"] = slope.spectral
-        columns["slope_frobenius_full"] = slope.frobenius
+        spectral, frobenius = slopes_in_input_space(part)
+        columns |= {"slope_spectral_full": spectral, "slope_frobenius_full": frobenius}
     return columns
 
 
@@ -282,32 +275,26 @@ def shapes(mesh: Mesh) -> Shapes:
 # -- slopes -----------------------------------------------------------------------------------
 
 
-class Slopes(NamedTuple):
-    """The largest singular value and the Frobenius norm of each region's derivative, (F,)."""
-
-    spectral: Tensor
-    frobenius: Tensor
-
-
-def slopes(part: PartitionData) -> Slopes:
-    """Norms of the derivative within the plane, which is (n_out, 2) on each region."""
+def slopes(part: PartitionData) -> tuple[Tensor, Tensor]:
+    """The spectral and the Frobenius norm of each region's derivative within the plane, (F,)."""
     weight = part.maps.weight
     blocks = torch.split(weight, _rows(part, 2 * weight.shape[1]))
     spectral, frobenius = (torch.cat(norms) for norms in zip(*map(_norms, blocks), strict=True))
-    return Slopes(spectral / part.frame.scale, frobenius / part.frame.scale)
+    return spectral / part.frame.scale, frobenius / part.frame.scale
 
 
-def slopes_in_input_space(part: PartitionData) -> Slopes:
-    """Norms of the derivative by all inputs, which is (n_out, D) on each region."""
+def slopes_in_input_space(part: PartitionData) -> tuple[Tensor, Tensor]:
+    """The spectral and the Frobenius norm of each region's derivative by all inputs, (F,)."""
     if part.domain.dim == 2:  # the plane is the input space
         return slopes(part)
 
-    def compute() -> Slopes:
+    def compute() -> tuple[Tensor, Tensor]:
         units = sum(error.shape[0] for error in part.layer_errors.values())
         rows = _rows(part, part.values.shape[1] * part.domain.dim + units)
         regions = torch.arange(len(part), device=part.values.device)
         norms = [_norms(part.jacobian(block).flatten(2)) for block in torch.split(regions, rows)]
-        return Slopes(*(torch.cat(each) for each in zip(*norms, strict=True)))
+        spectral, frobenius = (torch.cat(each) for each in zip(*norms, strict=True))
+        return spectral, frobenius
 
     return part._remembered("slopes in input space", None, compute)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -34,6 +34,7 @@ from splinecam.network.capture.models import (
 )
 from splinecam.network.capture.tracing.diagnosis import first_line
 from splinecam.network.ops.affine import convolution
+from splinecam.network.program import Program
 from splinecam.questions.partition_data import PartitionData
 
 Forward = Callable[[Tensor], Tensor]
@@ -77,7 +78,7 @@ def run_real(
         yield lambda x: model(x.to(device)).flatten(1)
         return
     with EXCLUSIVE:  # no module can run while another thread exports a model
-        real = private_copy(unwrap(model), widened if wide else _cloned)
+        real = private_copy(unwrap(model), widened if wide else lambda x: x.detach().clone())
         tensors = (*real.parameters(), *real.buffers())
         home = next((tensor.device for tensor in tensors), device)
         own = torch.float64 if wide else dtype
@@ -94,20 +95,11 @@ def run_real(
                 raise CannotRun(f"{type(error).__name__}: {first_line(error)}") from error
 
         if not wide and not repeatable:
-            with torch.random.fork_rng(_devices(home)):
+            with torch.random.fork_rng([home.index or 0] if home.type == "cuda" else []):
                 yield forward
             return
-        with _Widened() if wide else _Reproducible():  # type: ignore[no-untyped-call]
+        with _Repeated(wide):
             yield forward
-
-
-def _devices(home: torch.device) -> list[int]:
-    """The GPUs whose random state a model on a device can change."""
-    return [home.index or 0] if home.type == "cuda" else []
-
-
-def _cloned(tensor: Tensor) -> Tensor:
-    return tensor.detach().clone()
 
 
 def defines_gradient(y: Tensor) -> bool:
@@ -185,8 +177,15 @@ _DTYPE = Tensor.dtype.__get__  # type: ignore[attr-defined]
 _DETACH = (Tensor.detach, torch.detach, Tensor.data.__get__)  # type: ignore[attr-defined]
 
 
-class _Reproducible(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Restores the random state after every operation that draws random numbers."""
+class _Repeated(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Restores the random state after every operation that draws random numbers.
+
+    wide: compute in float64 or complex128 whatever the code asks to compute in lower precision.
+    """
+
+    def __init__(self, wide: bool) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.run = _run_wide if wide else _run
 
     def __torch_dispatch__(
         self,
@@ -200,27 +199,22 @@ class _Reproducible(TorchDispatchMode):  # type: ignore[no-untyped-call]
         with torch.random.fork_rng():
             return self.run(func, args, kwargs or {})
 
-    def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The operation itself."""
-        return func(*args, **kwargs)
+
+def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return func(*args, **kwargs)
 
 
-class _Widened(_Reproducible):  # type: ignore[no-untyped-call]
-    """Computes in float64 or complex128 whatever the code asks to compute in lower precision."""
-
-    def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        schema = func._schema
-        if schema.is_mutable:
-            written = (a for a, s in zip(args, schema.arguments, strict=False) if _is_written(s))
-            if any(isinstance(a, Tensor) and a.dtype in _WIDE for a in written):
+def _run_wide(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of an operation in float64 or complex128."""
+    schema = func._schema
+    if schema.is_mutable:
+        for given, argument in zip(args, schema.arguments, strict=False):
+            written = argument.alias_info is not None and argument.alias_info.is_write
+            if written and isinstance(given, Tensor) and given.dtype in _WIDE:
                 raise TypeError(f"{schema.name} writes to a tensor of lower precision")
-        elif _is_view(func) and not any(_is_wide(item) for item in args):
-            return func(*args, **kwargs)  # it shares memory; its readers widen what they read
-        return tree_map_only(Tensor, _wide, func(*tree_map(_wide, args), **tree_map(_wide, kwargs)))
-
-
-def _is_written(argument: Any) -> bool:
-    return argument.alias_info is not None and argument.alias_info.is_write
+    elif _is_view(func) and not any(_is_wide(item) for item in args):
+        return func(*args, **kwargs)  # it shares memory; its readers widen what they read
+    return tree_map_only(Tensor, _wide, func(*tree_map(_wide, args), **tree_map(_wide, kwargs)))
 
 
 def _is_view(func: Any) -> bool:
@@ -266,14 +260,8 @@ class Sites:
         """The places in some of the regions, which are given by a mask (N,)."""
         faces = self.faces[kept]
         inside = torch.isin(self.around, faces)
-        return replace(
-            self,
-            faces=faces,
-            centroids=self.centroids[kept],
-            interior=self.interior[kept],
-            anywhere=self.anywhere[inside],
-            around=self.around[inside],
-        )
+        points = self.centroids[kept], self.interior[kept]
+        return Sites(faces, *points, self.anywhere[inside], self.around[inside])
 
     def groups(self) -> dict[str, tuple[Tensor, Tensor]]:
         """The regions and the points, by a description of the points."""
@@ -327,38 +315,69 @@ def check_model(
     with the model, whose slopes are others. one_by_one: compare the slopes of single outputs
     instead of a random sum of all outputs.
     """
-    options = (part.model, part.output, part.dtype)
     predicted = {name: _predict(part, *group) for name, group in sites.groups().items()}
-    replaced = _check_replaced(part, sites, predicted) if part.smoothing is not None else []
+    exact = part.smoothing is None
+
+    def values(forward: Forward, dtype: torch.dtype) -> list[Check]:
+        return _check_values(forward, part, sites, predicted, dtype, tell)
+
+    def slopes(forward: Forward) -> list[Check]:
+        return [_check_slopes(forward, part, sites, one_by_one, generator)] if exact else []
+
+    replaced = [] if exact else _check_replaced(part, sites, predicted)
+    options = part.model, part.output, part.dtype
+    checks, obstacle = compared(part, options, part.mesh.uv.device, values, slopes)
+    if exact and obstacle is not None:
+        own = str(part.dtype).removeprefix("torch.")
+        reason = f"slopes not compared, as the model runs in {own} only ({obstacle})"
+        checks.append(Check(reason, 0, 0))
+    return [*replaced, *checks]
+
+
+def compared(
+    part: object,
+    options: tuple[nn.Module, Output, torch.dtype],
+    device: torch.device,
+    values: Callable[[Forward, torch.dtype], list[Check]],
+    slopes: Callable[[Forward], list[Check]],
+) -> tuple[list[Check], CannotRun | None]:
+    """Checks of values and slopes against the model in float64, or of values in its own precision.
+
+    The second result says why the model does not run in float64. options: as for ``run_real``.
+    """
     try:
-        with run_real(*options, wide=True, device=part.mesh.uv.device) as forward:
-            checks = _check_values(forward, part, sites, predicted, torch.float64, tell)
-            if part.smoothing is not None:
-                return [*replaced, *checks]
-            return [*checks, _check_slopes(forward, part, sites, one_by_one, generator)]
+        with run_real(*options, wide=True, device=device) as forward:
+            return [*values(forward, torch.float64), *slopes(forward)], None
     except CannotRun as error:
         obstacle = error
     try:
-        with run_real(*options, wide=False, device=part.mesh.uv.device) as forward:
-            checks = _check_values(forward, part, sites, predicted, part.dtype, tell)
+        with run_real(*options, wide=False, device=device) as forward:
+            return values(forward, options[2]), obstacle
     except CannotRun as error:
         raise ValidationError(f"{part!r}: the model cannot be run: {error}") from error
-    if part.smoothing is not None:
-        return [*replaced, *checks]
-    own = str(part.dtype).removeprefix("torch.")
-    reason = f"slopes not compared, as the model runs in {own} only ({obstacle})"
-    return [*checks, Check(reason, 0, 0)]
+
+
+def worst_of(rows: int, off: Callable[..., Tensor], *columns: Tensor) -> float:
+    """The largest modulus of errors, infinite if one is no number; computed in blocks of rows."""
+    worst = 0.0
+    for block in zip(*(torch.split(column, rows) for column in columns), strict=True):
+        with torch.no_grad():
+            worst = max(worst, float(off(*block).abs().max().nan_to_num(nan=torch.inf)))
+    return worst
 
 
 def _predict(part: PartitionData, faces: Tensor, uv: Tensor) -> Tensor:
     """The model's output at local points according to the regions' maps, (N, n_out)."""
     maps = part.maps
     shift = (uv - maps.anchor[faces])[:, :, None]
-    output = maps.value[faces] + (maps.weight[faces] @ shift).squeeze(2)
-    if part.program.final is None:
-        return output
-    shaped = output.view(-1, *part.program.output_shape)
-    return part.program.final(shaped).reshape(output.shape)
+    return with_final(part.program, maps.value[faces] + (maps.weight[faces] @ shift).squeeze(2))
+
+
+def with_final(program: Program, values: Tensor) -> Tensor:
+    """The outputs (N, n_out) of a model from those of its program, which may lack the last step."""
+    if program.final is None:
+        return values
+    return program.final(values.view(-1, *program.output_shape)).reshape(values.shape)
 
 
 def _check_values(
@@ -373,30 +392,30 @@ def _check_values(
 
     What a map is off within the bounds of its region does not count.
     """
-    limit = _value_limit(part, dtype)
+
+    def off(face: Tensor, at: Tensor, said: Tensor) -> Tensor:
+        found = (forward(part.domain.embed(part.frame.to_plane(at))) - said).abs()
+        tell(at.shape[0])
+        return found if exact else (found - _allowed(part, face)).clamp(min=0)
+
+    exact, limit = part.smoothing is None, value_limit(part.values, part.value_error, dtype)
     where = "" if dtype == torch.float64 else f" in {str(dtype).removeprefix('torch.')}"
-    what = "map against the model" if part.smoothing is None else "map beyond its bound"
-    checks = []
-    for name, (faces, uv) in sites.groups().items():
-        worst, rows = 0.0, rows_of(part)
-        blocks = (torch.split(each, rows) for each in (faces, uv, predicted[name]))
-        for face, at, said in zip(*blocks, strict=True):
-            with torch.no_grad():
-                off = (forward(part.domain.embed(part.frame.to_plane(at))) - said).abs()
-                if part.smoothing is not None:
-                    off = (off - _allowed(part, face)).clamp(min=0)
-            worst = max(worst, float(off.max().nan_to_num(nan=torch.inf)))
-            tell(at.shape[0])
-        checks.append(Check(f"{what} at {name}{where}", worst, limit))
-    return checks
+    what = "map against the model" if exact else "map beyond its bound"
+    return [
+        Check(f"{what} at {name}{where}", worst_of(rows_of(part), off, *at, predicted[name]), limit)
+        for name, at in sites.groups().items()
+    ]
 
 
-def _value_limit(part: PartitionData, dtype: torch.dtype) -> float:
-    """How far maps may be from a network that runs in the given precision."""
-    scale = float(part.values.abs().max()) or 1.0
-    spread = float(part.values.amax(0).sub(part.values.amin(0)).max())
+def value_limit(values: Tensor, error: Tensor, dtype: torch.dtype) -> float:
+    """How far outputs may be from those of a network that runs in the given precision.
+
+    values: (N, n_out) the outputs; error: (n_out,) their rounding errors in float64.
+    """
+    scale = float(values.abs().max()) or 1.0
+    spread = float(values.amax(0).sub(values.amin(0)).max())
     coarse = torch.finfo(dtype).eps / EPS  # 1 in float64
-    noise = SAFETY * float(part.value_error.max()) * coarse
+    noise = SAFETY * float(error.max()) * coarse
     return VALUE_PRECISION * max(spread, EPS * scale) + noise
 
 
@@ -413,17 +432,17 @@ def _check_replaced(part: PartitionData, sites: Sites, predicted: dict[str, Tens
     """Checks of maps against the network whose smooth functions are replaced by tables."""
     if part.smoothing is not None and part.smoothing.refined:
         return []  # refined regions have maps of their own
-    final, limit, checks = part.program.final, _value_limit(part, torch.float64), []
-    for name, (_, uv) in sites.groups().items():
-        worst, rows = 0.0, rows_of(part)
-        blocks = (torch.split(each, rows) for each in (uv, predicted[name]))
-        for at, said in zip(*blocks, strict=True):
-            with torch.no_grad():
-                found = part.program(part.domain.embed(part.frame.to_plane(at)))
-                found = (found if final is None else final(found)).flatten(1)
-            worst = max(worst, float((found - said).abs().max().nan_to_num(nan=torch.inf)))
-        checks.append(Check(f"map against the replaced network at {name}", worst, limit))
-    return checks
+
+    def off(at: Tensor, said: Tensor) -> Tensor:
+        found = part.program(part.domain.embed(part.frame.to_plane(at)))
+        return with_final(part.program, found.flatten(1)) - said
+
+    limit, rows = value_limit(part.values, part.value_error, torch.float64), rows_of(part)
+    what = "map against the replaced network"
+    return [
+        Check(f"{what} at {name}", worst_of(rows, off, uv, predicted[name]), limit)
+        for name, (_, uv) in sites.groups().items()
+    ]
 
 
 def _check_slopes(

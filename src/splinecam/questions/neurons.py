@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from math import prod
-from typing import NamedTuple, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -136,13 +136,14 @@ def neurons(
     """
     with torch.no_grad():
         chosen = _chosen(part, layer, unit)
-        found = _merged(part, [*_differences(part, chosen), _own_edges(part, chosen)])
+        several = [*_differences(part, chosen), _own_edges(part, chosen)]
+        edge, label, backward = _merged(part, several)
         ends, regions = (
-            torch.where(found.reversed[:, None], pair.flip(1), pair)
-            for pair in (part.edges[found.edge], part.edge_faces[found.edge])
+            torch.where(backward[:, None], pair.flip(1), pair)
+            for pair in (part.edges[edge], part.edge_faces[edge])
         )
         vertices, segments = torch.unique(ends, return_inverse=True)
-        return NeuronCurves(part, part.vertices[vertices], segments, regions, found.label)
+        return NeuronCurves(part, part.vertices[vertices], segments, regions, label)
 
 
 def fixed_units(part: PartitionData) -> dict[str, Tensor]:
@@ -230,12 +231,8 @@ def _chosen(part: PartitionData, layer: str | int | None, unit: Units) -> Tensor
 # -- which edges ------------------------------------------------------------------------------
 
 
-class _Switches(NamedTuple):
-    """Edges (N,) on which units switch, their labels, and whether the segment is reversed."""
-
-    edge: Tensor
-    label: Tensor
-    reversed: Tensor
+_Switches = tuple[Tensor, Tensor, Tensor]
+"""Edges (N,) on which units switch, their labels, and whether the segment is reversed."""
 
 
 def _own_edges(part: PartitionData, chosen: Tensor) -> _Switches:
@@ -243,7 +240,7 @@ def _own_edges(part: PartitionData, chosen: Tensor) -> _Switches:
     edge = (part.edge_layer >= 0).nonzero()[:, 0]
     label = _first_labels(part)[part.edge_layer[edge]] + part.edge_unit[edge]
     own = chosen[label].nonzero()[:, 0]
-    return _Switches(edge[own], label[own], torch.zeros_like(own, dtype=torch.bool))
+    return edge[own], label[own], torch.zeros_like(own, dtype=torch.bool)
 
 
 def _differences(part: PartitionData, chosen: Tensor) -> Iterator[_Switches]:
@@ -265,7 +262,7 @@ def _differences(part: PartitionData, chosen: Tensor) -> Iterator[_Switches]:
             tables[index].append(pieces[:, columns[index]])
         for index, blocks in tables.items():
             for row, column, less in _unequal(torch.cat(blocks), place):
-                yield _Switches(edges[row], first[index] + units[index][column], less)
+                yield edges[row], first[index] + units[index][column], less
 
 
 def _unequal(table: Tensor, pairs: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -321,4 +318,4 @@ def _merged(part: PartitionData, several: list[_Switches]) -> _Switches:
     fresh = torch.ones_like(key, dtype=torch.bool)
     fresh[1:] = key[1:] != key[:-1]
     order = order[fresh]
-    return _Switches(edge[order], label[order], reversed_[order])
+    return edge[order], label[order], reversed_[order]

@@ -14,11 +14,9 @@ from splinecam._util.arrays import Views, take
 from splinecam._util.options import as_float64
 from splinecam._util.text import pandas_if_installed
 from splinecam._util.tolerances import (
-    EPS,
     JACOBIAN_PRECISION,
     SAFETY,
     SLOPE_PRECISION,
-    VALUE_PRECISION,
 )
 from splinecam.engine.affine_maps import directional_derivative
 from splinecam.errors import ValidationError
@@ -26,17 +24,26 @@ from splinecam.geometry.checks import Check
 from splinecam.geometry.paths import Path
 from splinecam.network.program import Program
 from splinecam.questions.measures import MOST_OUTPUTS, largest_outputs
-from splinecam.questions.model_checks import CannotRun, Forward, run_real
+from splinecam.questions.model_checks import (
+    CannotRun,
+    Forward,
+    compared,
+    value_limit,
+    with_final,
+    worst_of,
+)
 from splinecam.questions.partition_data import names_of
 from splinecam.questions.pieces import (
     Decisions,
     Pieces,
     decisions,
+    gradient_blocks,
     mean_gradients,
     output_number,
     piece_inputs,
     rows_in_pass,
 )
+from splinecam.questions.validate import Report
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,126 +57,7 @@ class UnresolvedPosition(NamedTuple):
     reason: str
 
 
-class PathData:
-    """A path divided at the points where a unit of the network switches; see ``PathPartition``."""
-
-    def __init__(self, path: Path, pieces: Pieces, names: Sequence[str] | None = None) -> None:
-        self.path, self.pieces = path, pieces
-        breaks = pieces.breaks
-        corners = path.corners.to(breaks.t.device)
-        segment = pieces.segment
-        t = torch.lerp(take(corners, segment), take(corners[1:], segment), breaks.t)
-        # The last point of a segment is the first one of the next.
-        kept = torch.ones_like(t, dtype=torch.bool)
-        kept[breaks.offsets[1:-1]] = False
-        self.t, self.values = t[kept], breaks.values[kept]
-        self._corner = (breaks.t == 1)[kept]
-        self.layers = tuple(layer.name for layer in pieces.program.layers)
-        self.stripped = pieces.program.stripped
-        self.unresolved = tuple(
-            UnresolvedPosition(at, doubt.layer, doubt.reason)
-            for doubt in breaks.doubts
-            for at in torch.lerp(
-                corners[doubt.segment], corners[doubt.segment + 1], doubt.t
-            ).tolist()
-        )
-        self.names = names
-
-    def __len__(self) -> int:
-        return int(self.t.shape[0]) - 1
-
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        """The names of the classes, or None; assign a list of names, or None, to change them."""
-        return self._names
-
-    @names.setter
-    def names(self, names: Sequence[str] | None) -> None:
-        self._names = names_of(names, self.values.shape[1])
-
-    @property
-    def model(self) -> nn.Module:
-        """The model."""
-        return self.pieces.model
-
-    @property
-    def program(self) -> Program:
-        """The captured network."""
-        return self.pieces.program
-
-    @property
-    def value_error(self) -> Tensor:
-        """The rounding error of the outputs, (n_out,)."""
-        return self.pieces.errors[0].amax(0)
-
-    @property
-    def layer_errors(self) -> dict[str, Tensor]:
-        """The rounding errors of the units of each layer, (n,)."""
-        return {name: error.amax(0) for name, error in self.pieces.errors[1].items()}
-
-    # -- points and pieces ----------------------------------------------------------------------
-
-    @cached_property
-    def breakpoints(self) -> Tensor:
-        """The positions at which a unit switches, (B,), without the ends of the path."""
-        inner = torch.ones_like(self.t, dtype=torch.bool)
-        inner[0] = inner[-1] = False
-        if len(self.path.points) > 2:  # a unit may switch at a corner of the path, or none
-            inner &= ~self._corner
-            inner[self.switches.point] = True
-        return self.t[inner]
-
-    @property
-    def lengths(self) -> Tensor:
-        """The length of each piece in input space, (M,)."""
-        size = self.path.lengths.to(self.t.device)
-        part = self.pieces
-        return part.breaks.t.diff()[part.before] * size[take(part.segment, part.before)]
-
-    @cached_property
-    def slopes(self) -> Tensor:
-        """The derivative of the outputs per unit of length on each piece, (M, n_out)."""
-        length = self.lengths
-        slopes = self.values.diff(dim=0) / length[:, None]
-        noise = float(self.value_error.max()) / length
-        size = slopes.abs().amax(1)
-        known = size[size > SAFETY * noise]
-        steepest = float(known.max()) if known.shape[0] else 0.0
-        short = (noise > SLOPE_PRECISION * steepest).nonzero()[:, 0]
-        if short.shape[0] and steepest > 0:  # differences of values say too little
-            pieces, (segment, t) = self.pieces, piece_inputs(self.pieces)
-            way = (pieces.ends - pieces.starts) / self.path.lengths.to(self.t.device)[:, None]
-            x = pieces.inputs(segment[short], t[short])
-            slopes[short] = directional_derivative(self.program, x, way[segment[short]])
-        return slopes
-
-    def at(self, t: Any) -> Tensor:
-        """The outputs at positions t (N,), from the affine maps of the pieces: (N, n_out).
-
-        >>> import splinecam as sc
-        >>> line = sc.Domain.segment([-1.0], [1.0])
-        >>> sc.partition(nn.ReLU(), line, progress=False).at([0.25, 0.75]).tolist()
-        [[0.0], [0.5]]
-        """
-        at = as_float64(t, "t").to(self.t.device)
-        if at.ndim != 1 or not bool(((at >= 0) & (at <= 1)).all()):
-            raise ValueError("t must be positions (N,) from 0 to 1")
-        piece = torch.searchsorted(self.t[1:-1].contiguous(), at, right=True)
-        begin, end = self.t[piece], self.t[piece + 1]
-        share = (at - begin) / (end - begin)
-        return torch.lerp(self.values[piece], self.values[piece + 1], share[:, None])
-
-    def inputs(self, t: Any = None) -> Tensor:
-        """The inputs at positions t (N,), by default at all points: ``(N, *input_shape)``."""
-        return self.path.embed(self.t if t is None else t)
-
-    @cached_property
-    def switches(self) -> Switches:
-        """The units that switch, and the points at which they do; see ``Switches``."""
-        return find_switches(self.pieces)
-
-
-def table(part: PathData) -> Any:
+def table(part: PathPartition) -> Any:
     """One row per piece: a pandas DataFrame, or without pandas a dict of numpy arrays (M,).
 
     Columns: ``begin`` and ``end`` (positions), ``length``, ``units`` (how many switch where the
@@ -266,45 +154,22 @@ def find_switches(pieces: Pieces) -> Switches:
     )
 
 
-def piece_gradients(pieces: Pieces, output: int) -> Tensor:
-    """The gradient of an output on each piece, (M, *input_shape)."""
-    segment, t = piece_inputs(pieces)
-    rows, made = rows_in_pass(pieces.program), []
-    with torch.inference_mode(False), torch.enable_grad():
-        for own, at in zip(torch.split(segment, rows), torch.split(t, rows), strict=True):
-            x = pieces.inputs(own, at).requires_grad_()
-            y = pieces.program(x).reshape(x.shape[0], -1)[:, output]
-            made.append(torch.autograd.grad(y.sum(), x, materialize_grads=True)[0])
-    return torch.cat(made)
-
-
 _SLOPES = 64  # pieces on which slopes are compared with autograd
 
 
-@dataclass(frozen=True, repr=False)
-class PathReport:
+class PathReport(Report):
     """All checks of a path, and how many pieces were compared with the real model."""
 
-    checks: tuple[Check, ...]
-    pieces: int
-    sampled: int
-
     @property
-    def ok(self) -> bool:
-        return all(check.ok for check in self.checks)
-
-    def __repr__(self) -> str:
-        passed = sum(check.ok for check in self.checks)
-        return f"PathReport({passed} of {len(self.checks)} checks passed, {self._extent()})"
-
-    def __str__(self) -> str:
-        return "\n".join([self._extent(), *map(str, self.checks)])
+    def pieces(self) -> int:
+        """The number of pieces."""
+        return self.regions
 
     def _extent(self) -> str:
         return f"{self.sampled:,} of {self.pieces:,} pieces compared with the model"
 
 
-def validate(part: PathData, *, samples: int = 1000, seed: int = 0) -> PathReport:
+def validate(part: PathPartition, *, samples: int = 1000, seed: int = 0) -> PathReport:
     """Check the order of the points, and the pieces against the real model.
 
     Returns a report of the checks, or raises a ``ValidationError`` with those that failed. Outputs
@@ -354,71 +219,56 @@ def _check_switches(pieces: Pieces, chosen: Tensor) -> Check:
     return Check("pieces inside which a unit switches", switched, 0)
 
 
-def _check_model(part: PathData, chosen: Tensor) -> list[Check]:
+def _check_model(part: PathPartition, chosen: Tensor) -> list[Check]:
     """Checks of outputs and slopes against the real model."""
-    pieces = part.pieces
-    options = (pieces.model, pieces.output, pieces.dtype)
-    try:
-        with run_real(*options, wide=True, device=part.t.device) as forward:
-            values = _check_values(forward, part, chosen, torch.float64)
-            return [*values, _check_slopes(forward, part, chosen[:_SLOPES])]
-    except CannotRun as error:
-        obstacle = error
-    try:
-        with run_real(*options, wide=False, device=part.t.device) as forward:
-            values = _check_values(forward, part, chosen, pieces.dtype)
-    except CannotRun as error:
-        raise ValidationError(f"{part!r}: the model cannot be run: {error}") from error
-    return [*values, Check(f"slopes not compared: {obstacle}", 0, 0)]
 
+    def values(forward: Forward, dtype: torch.dtype) -> list[Check]:
+        return _check_values(forward, part, chosen, dtype)
 
-def _final(part: PathData, values: Tensor) -> Tensor:
-    """The outputs of the model from those of the program, which may lack a final function."""
-    if part.program.final is None:
-        return values
-    shaped = values.view(-1, *part.program.output_shape)
-    return part.program.final(shaped).reshape(values.shape)
+    def slopes(forward: Forward) -> list[Check]:
+        return [_check_slopes(forward, part, chosen[:_SLOPES])]
+
+    options = part.pieces.model, part.pieces.output, part.pieces.dtype
+    checks, obstacle = compared(part, options, part.t.device, values, slopes)
+    if obstacle is not None:
+        checks.append(Check(f"slopes not compared: {obstacle}", 0, 0))
+    return checks
 
 
 def _check_values(
-    forward: Forward, part: PathData, chosen: Tensor, dtype: torch.dtype
+    forward: Forward, part: PathPartition, chosen: Tensor, dtype: torch.dtype
 ) -> list[Check]:
     """Checks of outputs at the points, and in the middle of the pieces."""
     pieces, begin = part.pieces, part.pieces.before[chosen]
     values, t = pieces.breaks.values, pieces.breaks.t
-    spread = float((values.amax(0) - values.amin(0)).max())
-    coarse = torch.finfo(dtype).eps / EPS
-    noise = SAFETY * float(part.value_error.max()) * coarse
-    limit = VALUE_PRECISION * max(spread, EPS * float(values.abs().max())) + noise
+    limit, rows = value_limit(values, part.value_error, dtype), 4 * rows_in_pass(part.program)
     middle = [x[chosen] for x in piece_inputs(pieces)]
     sites = {
         "the points": (pieces.segment[begin], t[begin], values[begin]),
         "the middle of pieces": (*middle, torch.lerp(values[begin], values[begin + 1], 0.5)),
     }
-    checks, rows = [], 4 * rows_in_pass(part.program)
-    for name, columns in sites.items():
-        worst = 0.0
-        for own, at, said in zip(*(torch.split(x, rows) for x in columns), strict=True):
-            with torch.no_grad():
-                off = forward(pieces.inputs(own, at)) - _final(part, said)
-            worst = max(worst, float(off.abs().max().nan_to_num(nan=torch.inf)))
-        checks.append(Check(f"outputs against the model at {name}", worst, limit))
-    return checks
+
+    def off(own: Tensor, at: Tensor, said: Tensor) -> Tensor:
+        return forward(pieces.inputs(own, at)) - with_final(part.program, said)
+
+    return [
+        Check(f"outputs against the model at {name}", worst_of(rows, off, *columns), limit)
+        for name, columns in sites.items()
+    ]
 
 
-def _check_slopes(forward: Forward, part: PathData, chosen: Tensor) -> Check:
+def _check_slopes(forward: Forward, part: PathPartition, chosen: Tensor) -> Check:
     """A check of the slopes of a sum of all outputs with random signs."""
+    if part.program.final is not None:
+        return Check("slopes not compared, as the final function was left out", 0, 0)
     pieces = part.pieces
     segment, t = (x[chosen] for x in piece_inputs(pieces))
-    way = (pieces.ends - pieces.starts) / part.path.lengths.to(part.t.device)[:, None]
     outputs = part.values.shape[1]
     signs = torch.randint(2, (outputs,), generator=torch.Generator().manual_seed(0))
     signs = (2.0 * signs - 1).to(part.values)
     steepest = float(part.slopes.abs().max()) or 1.0
     noise = SAFETY * float(part.value_error.max())
     limit = (JACOBIAN_PRECISION * steepest + noise) * outputs**0.5
-    if part.program.final is not None:
-        return Check("slopes not compared, as the final function was left out", 0, 0)
     try:
         with torch.enable_grad():
             x = pieces.inputs(segment, t).requires_grad_()
@@ -427,7 +277,7 @@ def _check_slopes(forward: Forward, part: PathData, chosen: Tensor) -> Check:
         raise
     except (RuntimeError, CannotRun):
         return Check("slopes not compared, as the model has no gradient", 0, 0)
-    along = (made.reshape(chosen.shape[0], -1) * way[segment]).sum(1)
+    along = (made.reshape(chosen.shape[0], -1) * part._directions[segment]).sum(1)
     off = (along - part.slopes[chosen] @ signs).abs().max()
     return Check("slopes against autograd", float(off.nan_to_num(nan=torch.inf)), limit)
 
@@ -457,7 +307,7 @@ class DecisionChange:
 class Piece:
     """A view of one piece, on which the output is ``value + slope * (length from its begin)``."""
 
-    partition: PathData
+    partition: PathPartition
     index: int
 
     @property
@@ -489,7 +339,7 @@ class Piece:
         return f"Piece({self.index}: t from {self.begin:.6g} to {self.end:.6g})"
 
 
-class PathPartition(PathData, Views[Piece]):
+class PathPartition(Views[Piece]):
     """A path divided at the points where a unit of the network switches.
 
     Between two neighbouring points the network is affine. A path partition is a sequence of its
@@ -511,6 +361,126 @@ class PathPartition(PathData, Views[Piece]):
 
     _noun = "piece"
 
+    def __init__(self, path: Path, pieces: Pieces, names: Sequence[str] | None = None) -> None:
+        self.path, self.pieces = path, pieces
+        breaks = pieces.breaks
+        corners = path.corners.to(breaks.t.device)
+        segment = pieces.segment
+        t = torch.lerp(take(corners, segment), take(corners[1:], segment), breaks.t)
+        # The last point of a segment is the first one of the next.
+        kept = torch.ones_like(t, dtype=torch.bool)
+        kept[breaks.offsets[1:-1]] = False
+        self.t, self.values = t[kept], breaks.values[kept]
+        self._corner = (breaks.t == 1)[kept]
+        self.layers = tuple(layer.name for layer in pieces.program.layers)
+        self.stripped = pieces.program.stripped
+        self.unresolved = tuple(
+            UnresolvedPosition(at, doubt.layer, doubt.reason)
+            for doubt in breaks.doubts
+            for at in torch.lerp(
+                corners[doubt.segment], corners[doubt.segment + 1], doubt.t
+            ).tolist()
+        )
+        self.names = names
+
+    def __len__(self) -> int:
+        return int(self.t.shape[0]) - 1
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The names of the classes, or None; assign a list of names, or None, to change them."""
+        return self._names
+
+    @names.setter
+    def names(self, names: Sequence[str] | None) -> None:
+        self._names = names_of(names, self.values.shape[1])
+
+    @property
+    def model(self) -> nn.Module:
+        """The model."""
+        return self.pieces.model
+
+    @property
+    def program(self) -> Program:
+        """The captured network."""
+        return self.pieces.program
+
+    @property
+    def value_error(self) -> Tensor:
+        """The rounding error of the outputs, (n_out,)."""
+        return self.pieces.errors[0].amax(0)
+
+    @property
+    def layer_errors(self) -> dict[str, Tensor]:
+        """The rounding errors of the units of each layer, (n,)."""
+        return {name: error.amax(0) for name, error in self.pieces.errors[1].items()}
+
+    # -- points and pieces ----------------------------------------------------------------------
+
+    @cached_property
+    def breakpoints(self) -> Tensor:
+        """The positions at which a unit switches, (B,), without the ends of the path."""
+        inner = torch.ones_like(self.t, dtype=torch.bool)
+        inner[0] = inner[-1] = False
+        if len(self.path.points) > 2:  # a unit may switch at a corner of the path, or none
+            inner &= ~self._corner
+            inner[self.switches.point] = True
+        return self.t[inner]
+
+    @property
+    def lengths(self) -> Tensor:
+        """The length of each piece in input space, (M,)."""
+        size = self.path.lengths.to(self.t.device)
+        part = self.pieces
+        return part.breaks.t.diff()[part.before] * size[take(part.segment, part.before)]
+
+    @cached_property
+    def slopes(self) -> Tensor:
+        """The derivative of the outputs per unit of length on each piece, (M, n_out)."""
+        length = self.lengths
+        slopes = self.values.diff(dim=0) / length[:, None]
+        noise = float(self.value_error.max()) / length
+        size = slopes.abs().amax(1)
+        known = size[size > SAFETY * noise]
+        steepest = float(known.max()) if known.shape[0] else 0.0
+        short = (noise > SLOPE_PRECISION * steepest).nonzero()[:, 0]
+        if short.shape[0] and steepest > 0:  # differences of values say too little
+            segment, t = (x[short] for x in piece_inputs(self.pieces))
+            x, way = self.pieces.inputs(segment, t), self._directions[segment]
+            slopes[short] = directional_derivative(self.program, x, way)
+        return slopes
+
+    @cached_property
+    def _directions(self) -> Tensor:
+        """The direction of each segment, of length 1, (S, D)."""
+        way = self.pieces.ends - self.pieces.starts
+        return way / self.path.lengths.to(self.t.device)[:, None]
+
+    def at(self, t: Any) -> Tensor:
+        """The outputs at positions t (N,), from the affine maps of the pieces: (N, n_out).
+
+        >>> import splinecam as sc
+        >>> line = sc.Domain.segment([-1.0], [1.0])
+        >>> sc.partition(nn.ReLU(), line, progress=False).at([0.25, 0.75]).tolist()
+        [[0.0], [0.5]]
+        """
+        at = as_float64(t, "t").to(self.t.device)
+        if at.ndim != 1 or not bool(((at >= 0) & (at <= 1)).all()):
+            raise ValueError("t must be positions (N,) from 0 to 1")
+        piece = torch.searchsorted(self.t[1:-1].contiguous(), at, right=True)
+        begin, end = self.t[piece], self.t[piece + 1]
+        share = (at - begin) / (end - begin)
+        return torch.lerp(self.values[piece], self.values[piece + 1], share[:, None])
+
+    def inputs(self, t: Any = None) -> Tensor:
+        """The inputs at positions t (N,), by default at all points: ``(N, *input_shape)``."""
+        return self.path.embed(self.t if t is None else t)
+
+    @cached_property
+    def switches(self) -> Switches:
+        """The units that switch, and the points at which they do; see ``Switches``."""
+        return find_switches(self.pieces)
+
     def _view(self, index: int) -> Piece:
         return Piece(self, index)
 
@@ -520,7 +490,7 @@ class PathPartition(PathData, Views[Piece]):
         output: its number, or the name of its class; needed if there are several.
         """
         number = output_number(output, self.names, self.values.shape[1])
-        return piece_gradients(self.pieces, number)
+        return torch.cat([made for _, made in gradient_blocks(self.pieces, number)])
 
     def integrated_gradients(self, output: Any = None) -> Tensor:
         """Exact integrated gradients along the path, of the shape of an input.

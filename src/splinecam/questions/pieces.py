@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -108,6 +109,23 @@ def rows_in_pass(program: Program) -> int:
     return max(_FEWEST, backend_of(program.device).numbers // widest)
 
 
+def gradient_blocks(
+    pieces: Pieces, output: int, factor: Tensor | None = None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the segments of pieces (B,), and the gradients of an output, (B, *input_shape).
+
+    factor: (M,) of the output on each piece, by default 1.
+    """
+    segment, t = piece_inputs(pieces)
+    rows, factor = rows_in_pass(pieces.program), torch.ones_like(t) if factor is None else factor
+    for own, at, share in zip(*(torch.split(x, rows) for x in (segment, t, factor)), strict=True):
+        with torch.inference_mode(False), torch.enable_grad():
+            x = pieces.inputs(own, at).requires_grad_()
+            y = pieces.program(x).reshape(x.shape[0], -1)[:, output]
+            (made,) = torch.autograd.grad((y * share).sum(), x, materialize_grads=True)
+        yield own, made
+
+
 def mean_gradients(pieces: Pieces, output: int, first: int = 0) -> Tensor:
     """The mean gradient of an output along each segment, (S, D), without sampling.
 
@@ -118,18 +136,10 @@ def mean_gradients(pieces: Pieces, output: int, first: int = 0) -> Tensor:
 
     first: the number of the first segment, for the message of that error.
     """
-    segment, t = piece_inputs(pieces)
     length = pieces.breaks.t.diff()[pieces.before]
     total = torch.zeros_like(pieces.starts)
-    rows = rows_in_pass(pieces.program)
-    parts = zip(*(torch.split(x, rows) for x in (segment, t, length)), strict=True)
-    with torch.inference_mode(False):
-        for own, at, share in parts:
-            with torch.enable_grad():
-                x = pieces.inputs(own, at).requires_grad_()
-                y = pieces.program(x).reshape(x.shape[0], -1)[:, output]
-                (made,) = torch.autograd.grad((y * share).sum(), x, materialize_grads=True)
-            total.index_add_(0, own, made.reshape(own.shape[0], -1))
+    for own, made in gradient_blocks(pieces, output, length):
+        total.index_add_(0, own, made.flatten(1))
     _require_complete(pieces, output, total, first)
     return total
 

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import lengths, multi_polygons, take
+from splinecam._util.arrays import lengths, multi_polygons
 from splinecam._util.tolerances import AREA_PRECISION
 from splinecam.errors import SplineCamError
 from splinecam.files.properties import OutputCondition
+from splinecam.geometry.convex import ConvexPolygons
 from splinecam.geometry.outlines import Outlines, outlines
 from splinecam.questions.boundary import unresolved_places
 from splinecam.questions.certainty import Band, band_of
@@ -21,14 +22,14 @@ from splinecam.questions.constraints import (
     INSIDE,
     OUTSIDE,
     UNDECIDED,
-    CertainCells,
     PreimageCells,
     area_of,
     certain_cells,
     condition_of,
     preimage_cells,
+    widest,
 )
-from splinecam.questions.curves import Curves
+from splinecam.questions.curves import Curves, edge_curves, outline_of
 from splinecam.questions.model_checks import run_real
 from splinecam.questions.partition_data import PartitionData, Unresolved
 
@@ -125,12 +126,18 @@ class Preimage:
         return self.area / self.partition.domain.area
 
     @cached_property
-    def _certain(self) -> CertainCells | None:
-        """What is certain of a model with smooth functions; None if the partition is exact."""
+    def _certain(self) -> dict[int, ConvexPolygons] | None:
+        """The cells of a model with smooth functions, by status; None if the partition is exact."""
         if self.partition.smoothing is None:
             return None
         with torch.no_grad():
             return certain_cells(self.partition, self.condition)
+
+    def _certain_area(self, status: int) -> float:
+        """The area of cells with a status; none if the partition is exact."""
+        if self._certain is None:
+            return 0.0
+        return float(self._certain[status].areas().sum()) * self.partition.frame.scale**2
 
     @cached_property
     def certain_area(self) -> float:
@@ -139,7 +146,7 @@ class Preimage:
         If smooth functions were replaced, by more than the bounds of the regions explain.
         """
         if self._certain is not None:
-            return self._certain.area(INSIDE)
+            return self._certain_area(INSIDE)
         tied = area_of(self._open.mesh, self._open.member & self._tied)
         return self.area - tied * self.partition.frame.scale**2
 
@@ -149,19 +156,20 @@ class Preimage:
 
         It is zero if the partition is exact.
         """
-        return 0.0 if self._certain is None else self._certain.area(UNDECIDED)
+        return self._certain_area(UNDECIDED)
 
     @property
     def outside_area(self) -> float:
         """The area on which the model is certain not to satisfy the condition."""
         if self._certain is not None:
-            return self._certain.area(OUTSIDE)
+            return self._certain_area(OUTSIDE)
         return self.partition.domain.area - self.area
 
-    @property
+    @cached_property
     def band(self) -> Band:
         """The polygons of ``undecided_area``."""
-        return band_of(self.partition, []) if self._certain is None else self._certain.band
+        undecided = [] if self._certain is None else [self._certain[UNDECIDED]]
+        return band_of(self.partition, undecided)
 
     @property
     def certain(self) -> bool:
@@ -170,7 +178,7 @@ class Preimage:
         If smooth functions were replaced, by more than the bounds of the regions explain.
         """
         if self._certain is not None:
-            return self._certain.any(INSIDE)
+            return len(self._certain[INSIDE]) > 0
         return bool((self._open.status == INSIDE).any() or (self._open.settled == INSIDE).any())
 
     @cached_property
@@ -189,7 +197,7 @@ class Preimage:
     def touches(self) -> bool:
         """Whether any point of the domain may satisfy the condition, to within rounding."""
         if self._certain is not None:
-            return self._certain.any(INSIDE) or self._certain.any(UNDECIDED)
+            return any(len(self._certain[status]) for status in (INSIDE, UNDECIDED))
         return self._open.touches()
 
     @property
@@ -222,10 +230,8 @@ class Preimage:
     @cached_property
     def outline(self) -> Curves:
         """The border of the area, without the domain's border; the label of a segment is 0."""
-        beside = self.cells.mesh.halfedge_face().view(-1, 2)
-        inside = take(self.cells.member, beside.clamp(min=0).view(-1)).view(-1, 2)
-        edge = ((inside[:, 0] != inside[:, 1]) & (beside >= 0).all(1)).nonzero()[:, 0]
-        return self._curves(edge)
+        cells = self.cells
+        return outline_of(self.partition, cells.mesh, cells.member, cells.overlay.face)
 
     @cached_property
     def curves(self) -> Curves:
@@ -233,20 +239,13 @@ class Preimage:
 
         The label of a segment is 0.
         """
-        return self._curves(self.cells.thin()[0])
+        cells = self.cells
+        return edge_curves(self.partition, cells.mesh, cells.thin()[0], cells.overlay.face)
 
     @cached_property
     def points(self) -> Tensor:
         """Single points (N, 2) at which the condition holds, to within rounding."""
         return self.partition.frame.to_plane(self.cells.mesh.uv[self.cells.thin()[1]])
-
-    def _curves(self, edge: Tensor) -> Curves:
-        mesh = self.cells.mesh
-        used, segments = torch.unique(mesh.edges[edge], return_inverse=True)
-        points = self.partition.frame.to_plane(mesh.uv[used])
-        beside = mesh.halfedge_face().view(-1, 2)[edge]
-        regions = torch.where(beside < 0, -1, self.cells.overlay.face[beside.clamp(min=0)])
-        return Curves(self.partition, points, segments.view(-1, 2), regions, edge * 0)
 
     # -- witnesses ------------------------------------------------------------------------------
 
@@ -257,8 +256,8 @@ class Preimage:
         smooth functions were replaced, they are where the condition is certain, or else undecided.
         """
         if self._certain is not None:
-            sure = self._certain.widest(INSIDE, n)
-            return sure if len(sure) else self._certain.widest(UNDECIDED, n)
+            sure, perhaps = self._certain[INSIDE], self._certain[UNDECIDED]
+            return self.partition.frame.to_plane(widest(sure if len(sure) else perhaps, n))
         found, frame = self._open, self.partition.frame
         for chosen, regions in (
             (found.status == INSIDE, found.settled == INSIDE),

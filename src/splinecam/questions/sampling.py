@@ -1,113 +1,29 @@
-"""Random points on segments and regions, and the density of regions around given inputs."""
+"""Random points of regions, and the density of regions around given inputs."""
 
 from __future__ import annotations
 
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import lengths, offsets_of, owners_of, places_of, take, take_rows
+from splinecam._util.arrays import offsets_of, owners_of, places_of, take, take_rows
 from splinecam._util.bvh import BoxTree
 from splinecam.errors import SplineCamError
+from splinecam.geometry.convex import cross
 from splinecam.geometry.point_location import closest
 from splinecam.geometry.subdivision import Mesh
 from splinecam.questions.partition_data import PartitionData
-
-if TYPE_CHECKING:
-    from splinecam.geometry.subdivision import Mesh
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Segments:
-    """S segments between P points of the plane, each of which belongs to a labelled curve.
-
-    partition: the partition in which the segments lie; points: (P, 2) plane coordinates; segments:
-    (S, 2) start and end, as indices of points; regions: (S, 2) the regions left and right of each
-    segment, the same twice inside a region and -1 outside the domain; label: (S,) the curve that a
-    segment belongs to, see ``key``.
-
-    Further fields of subclasses are tensors with S rows, or no tensors.
-    """
-
-    partition: PartitionData
-    points: Tensor
-    segments: Tensor
-    regions: Tensor
-    label: Tensor
-
-    def __len__(self) -> int:
-        return int(self.segments.shape[0])
-
-    @cached_property
-    def ends(self) -> Tensor:
-        """Plane coordinates of both ends of each segment, (S, 2, 2)."""
-        return self.points[self.segments]
-
-    @cached_property
-    def lengths(self) -> Tensor:
-        """Length of each segment, (S,)."""
-        return lengths(self.ends[:, 1] - self.ends[:, 0])
-
-    @property
-    def length(self) -> float:
-        """Length of all segments together."""
-        return float(self.lengths.sum())
-
-    def key(self, label: int) -> Any:
-        """What a label stands for, such as a pair of classes."""
-        return label
-
-    def select(self, chosen: Tensor) -> Self:
-        """Return some of the segments.
-
-        chosen: their indices (N,), or a mask (S,).
-        """
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        rows: dict[str, Any] = {
-            name: value[chosen]
-            for name, value in values.items()
-            if isinstance(value, Tensor) and name != "points"
-        }
-        return replace(self, **rows)
-
-    @cached_property
-    def local_ends(self) -> Tensor:
-        """Both ends of each segment in the coordinates of the partition's frame, (S, 2, 2)."""
-        return self.partition.frame.to_local(self.ends)
-
-    @cached_property
-    def tree(self) -> BoxTree:
-        """The bounding boxes of the segments in local coordinates, for searching."""
-        return BoxTree(self.local_ends.amin(1), self.local_ends.amax(1))
-
 
 NO_AREA = (
     "There is nothing to sample from: the chosen regions have no area. Choose others, "
     "or leave regions out to sample the domain."
 )
-
-
-def sample_segments(
-    curves: Segments, n: int, generator: torch.Generator | None
-) -> tuple[Tensor, Tensor]:
-    """Random points on the segments, uniform by length: coordinates (n, 2) and segments (n,)."""
-    n = sample_count(n)
-    chance = uniform((n, 2), generator, curves.points.device)
-    if n and not curves.length > 0:
-        raise SplineCamError(
-            "There is nothing to sample from: the curves have no segments of positive length. "
-            "Check their length before, or choose a larger domain or another level."
-        )
-    segment = choose(curves.lengths, chance[:, 0])
-    ends = take(curves.ends, segment)
-    return torch.lerp(ends[:, 0], ends[:, 1], chance[:, 1:]), segment
 
 
 def sample_regions(
@@ -316,11 +232,11 @@ def _disk_in_polygon(centre: Tensor, radius: float, corners: Tensor) -> Tensor:
     for start, end in zip(corners, corners.roll(-1, 0), strict=True):
         p, q = start - centre, end - centre
         a, b = _in_disk(p, q, radius)
-        doubled += radius * radius * (_angle(p, a) + _angle(b, q)) + _cross(a, b)
+        doubled += radius * radius * (_angle(p, a) + _angle(b, q)) + cross(a, b)
         inside &= p.square().sum(1) <= radius * radius
     # Centres far away cancel digits; a polygon inside the disk counts as a whole.
     fan = corners[1:] - corners[0]
-    full = _cross(fan[:-1], fan[1:]).sum()
+    full = cross(fan[:-1], fan[1:]).sum()
     most = torch.clamp(full, max=2 * math.pi * radius * radius)
     return torch.where(inside, full, doubled.clamp(min=0).minimum(most)) / 2
 
@@ -329,17 +245,13 @@ def _in_disk(p: Tensor, q: Tensor, radius: float) -> tuple[Tensor, Tensor]:
     """The part of the sides p-q (N, 2) within the radius of 0, or the point nearest to 0."""
     d = q - p
     length = d.square().sum(1).sqrt()
-    height = _cross(p, d) / length
+    height = cross(p, d) / length
     half = ((radius - height) * (radius + height)).clamp(min=0).sqrt() / length
     middle = -(p * d).sum(1) / length.square()
     first, last = (middle - half).clamp(0, 1), (middle + half).clamp(0, 1)
     return torch.lerp(p, q, first[:, None]), torch.lerp(p, q, last[:, None])
 
 
-def _cross(p: Tensor, q: Tensor) -> Tensor:
-    return p[:, 0] * q[:, 1] - p[:, 1] * q[:, 0]
-
-
 def _angle(p: Tensor, q: Tensor) -> Tensor:
     """Angle from p to q as seen from 0, (N,)."""
-    return torch.atan2(_cross(p, q), (p * q).sum(1))
+    return torch.atan2(cross(p, q), (p * q).sum(1))

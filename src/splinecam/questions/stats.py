@@ -67,7 +67,8 @@ def stats(part: PartitionData, *, full: bool = False) -> Stats:
     with torch.no_grad():
         columns = measures(part, full=full)
         summaries = {k: _summary(v.double(), part.areas) for k, v in columns.items()}
-        edges = edge_numbers(part.layers, _edges_by_layer(part))
+        drawn = torch.bincount(part.edge_layer + 1, minlength=len(part.layers) + 1)
+        edges = edge_numbers(part.layers, drawn.tolist())
         outputs, length = _outputs(part), decision_boundary(part).length
         found = composed(summaries, len(part), _sizes(part) | edges, outputs, length)
         found.update(_flat(_bounds(part)))
@@ -139,9 +140,7 @@ class Stats(dict[str, Any]):
         return {key.removeprefix(start): self[key] for key in self if key.startswith(start)}
 
     def __repr__(self) -> str:
-        groups = _groups(self)
-        wide = 2 + max(len(label) for group in groups for label, _ in group.rows)
-        return "\n\n".join(group.text(wide) for group in groups)
+        return tables_text(_groups(self))
 
     def _repr_html_(self) -> str:
         return "".join(group.html() for group in _groups(self))
@@ -183,18 +182,15 @@ def composed(
 ) -> Stats:
     """The statistics from their parts; sizes: also the numbers of edges."""
     split = {name: sizes.pop(name) for name in (_LAYERS, "border_edges")}
-    numbers = {**_paper(summaries, regions), **sizes, **summaries, **split}
+    means = {f"mean_{k}": summaries[k]["mean"] for k in ("area", "vertices", "eccentricity")}
+    named = {"num_regions": regions, **means}
+    short = {key: named[name] for key, name in SHORT.items()}
+    numbers = {**short, **named, **sizes, **summaries, **split}
     numbers["lipschitz_plane"] = summaries["slope_spectral"]["max"]
     if "slope_spectral_full" in summaries:
         numbers["lipschitz_input"] = summaries["slope_spectral_full"]["max"]
     numbers |= {**outputs, "boundary_length": boundary_length}
     return Stats(_flat(numbers))
-
-
-def _paper(summaries: dict[str, dict[str, float]], regions: int) -> dict[str, Any]:
-    named = {f"mean_{k}": summaries[k]["mean"] for k in ("area", "vertices", "eccentricity")}
-    named = {"num_regions": regions, **named}
-    return {**{short: named[name] for short, name in SHORT.items()}, **named}
 
 
 def _sizes(part: PartitionData) -> dict[str, Any]:
@@ -207,12 +203,6 @@ def _sizes(part: PartitionData) -> dict[str, Any]:
         "total_edge_length": float(lengths(b - a).sum()) * part.frame.scale,
         "unresolved": len(part.unresolved),
     }
-
-
-def _edges_by_layer(part: PartitionData) -> list[int]:
-    """The number of edges on the border, and of each layer."""
-    counts: list[int] = torch.bincount(part.edge_layer + 1, minlength=len(part.layers) + 1).tolist()
-    return counts
 
 
 def edge_numbers(layers: Sequence[str], counts: Sequence[int]) -> dict[str, Any]:
@@ -311,6 +301,12 @@ def _groups(found: Stats) -> list[TextTable]:
             few_rows([(name, [number_text(x) for x in row]) for name, *row in outputs]),
         ),
     ]
+
+
+def tables_text(tables: Sequence[TextTable]) -> str:
+    """Tables one below the other, with labels of the same width."""
+    wide = 2 + max((len(label) for table in tables for label, _ in table.rows), default=0)
+    return "\n\n".join(table.text(wide) for table in tables)
 
 
 def few_rows(rows: list[tuple[str, list[str]]]) -> list[tuple[str, list[str]]]:

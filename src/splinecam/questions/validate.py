@@ -48,7 +48,9 @@ class Report:
 
     def __repr__(self) -> str:
         passed = sum(check.ok for check in self.checks)
-        return f"Report({passed} of {len(self.checks)} checks passed, {self._extent()})"
+        return (
+            f"{type(self).__name__}({passed} of {len(self.checks)} checks passed, {self._extent()})"
+        )
 
     def __str__(self) -> str:
         return "\n".join([self._extent(), *map(str, self.checks)])

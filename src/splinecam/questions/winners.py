@@ -28,19 +28,6 @@ CLOSE = "two outputs are too close to tell the larger one"
 
 
 @dataclass(frozen=True)
-class Borders:
-    """The edges at which winners meet.
-
-    edge: (N,) their indices; classes: (N, 2) the two outputs that tie, the lower one first; sides:
-    (N, 2) the winners left and right of the edge, -1 outside.
-    """
-
-    edge: Tensor
-    classes: Tensor
-    sides: Tensor
-
-
-@dataclass(frozen=True)
 class Winners:
     """The winner of every face of an overlay.
 
@@ -64,8 +51,12 @@ class Winners:
         own = (self.error, self.winner, self.tied, self.close, self.settled)
         return Winners(Overlay(made.mesh.kept(), *tensors, made.ambiguities), *map(kept, own))
 
-    def borders(self) -> Borders:
-        """All borders between winners, ordered by edge."""
+    def borders(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The edges (N,) at which winners meet, ascending, with their classes and sides, (N, 2).
+
+        The classes are the two outputs that tie, the lower one first; the sides are the winners
+        left and right of the edge, -1 outside.
+        """
         beside = self.overlay.mesh.halfedge_face().view(-1, 2)
         outside = beside < 0
         winner = take(self.winner, beside.clamp(min=0).view(-1)).view(-1, 2)
@@ -77,7 +68,7 @@ class Winners:
         pairs = torch.cat([sides[between], torch.stack([own, rival], 1)]).sort(1).values
         order = edge.argsort()
         edge = edge[order]
-        return Borders(edge, pairs[order], sides[edge])
+        return edge, pairs[order], sides[edge]
 
     def _touching(self, sides: Tensor, beside: Tensor) -> tuple[Tensor, Tensor]:
         """Edges inside one winner's area, or on the domain's border, on which another output ties.
@@ -127,19 +118,19 @@ def find_winners(part: PartitionData, *, smallest: bool, level: float, whole: bo
     """
     scores = Scores.of(part, smallest=smallest, level=level)
     error = scores.error
-    leads = Leads.of(scores.z, error)
+    winner, _, unclear = leads = find_leads(scores.z, error)
     faces, settled = None, torch.full_like(part.mesh.offsets[1:], -1)
     if not whole:
-        faces = leads.disputed(part.mesh)
+        faces = disputed(part.mesh, leads)
         first = take(part.mesh.corners, part.mesh.offsets[:-1])
-        settled = take(leads.winner, take(part.mesh.edges.view(-1), first))
+        settled = take(winner, take(part.mesh.edges.view(-1), first))
         settled[faces] = -1
     made = overlay(part.mesh, scores.z, scores.cut, faces)
-    if leads.unclear.shape[0]:
-        made.ambiguities.append(Ambiguities(part.mesh.uv[leads.unclear], CLOSE))
-    leads = Leads.of(made.z, error)
-    decided = face_winners(made.mesh, made.z, error, leads)
-    return Winners(made, error, *decided, leads.close, settled)
+    if unclear.shape[0]:
+        made.ambiguities.append(Ambiguities(part.mesh.uv[unclear], CLOSE))
+    leads = find_leads(made.z, error)
+    winner, tied = face_winners(made.mesh, made.z, error, leads)
+    return Winners(made, error, winner, tied, leads[1], settled)
 
 
 @dataclass(frozen=True)
@@ -169,34 +160,31 @@ class Scores:
         return refine_maxima(mesh, z, groups, self.error, self.low, self.high, layer)
 
 
-@dataclass(frozen=True)
-class Leads:
-    """The winner at each vertex (V,), and whether another output equals it.
+Leads = tuple[Tensor, Tensor, Tensor]
+"""The winner at each vertex (V,), whether another output equals it, and unclear vertices (N,)."""
 
-    unclear: (N,) vertices at which an output is too close to the winner to tell.
+
+def find_leads(z: Tensor, error: Tensor) -> Leads:
+    """The leads of values z (V, n) with errors (n,).
+
+    A vertex is unclear if an output is too close to the winner to tell.
     """
-
-    winner: Tensor
-    close: Tensor
-    unclear: Tensor
-
-    @classmethod
-    def of(cls, z: Tensor, error: Tensor) -> Leads:
-        """From values z (V, n) and their errors (n,)."""
-        rows = max(1, _BLOCK // z.shape[1])
-        winner, close, unclear = zip(*(_lead(x, error) for x in torch.split(z, rows)), strict=True)
-        return cls(torch.cat(winner), torch.cat(close), torch.cat(unclear).nonzero()[:, 0])
-
-    def disputed(self, mesh: Mesh) -> Tensor:
-        """The faces at whose corners different outputs win, or several tie."""
-        key = torch.where(self.close, -1, self.winner)
-        a, b = take(key, mesh.edges.view(-1)).view(-1, 2).unbind(1)
-        edge = ((a != b) | (a < 0)).nonzero()[:, 0]
-        faces: Tensor = torch.unique(mesh.halfedge_face().view(-1, 2)[edge])
-        return faces[faces >= 0]
+    blocks = torch.split(z, max(1, _BLOCK // z.shape[1]))
+    winner, close, unclear = zip(*(_lead(block, error) for block in blocks), strict=True)
+    return torch.cat(winner), torch.cat(close), torch.cat(unclear).nonzero()[:, 0]
 
 
-def _lead(z: Tensor, error: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def disputed(mesh: Mesh, leads: Leads) -> Tensor:
+    """The faces at whose corners different outputs win, or several tie."""
+    winner, close, _ = leads
+    key = torch.where(close, -1, winner)
+    a, b = take(key, mesh.edges.view(-1)).view(-1, 2).unbind(1)
+    edge = ((a != b) | (a < 0)).nonzero()[:, 0]
+    faces: Tensor = torch.unique(mesh.halfedge_face().view(-1, 2)[edge])
+    return faces[faces >= 0]
+
+
+def _lead(z: Tensor, error: Tensor) -> Leads:
     """The largest of values (B, n), whether another equals it, whether that is unclear, (B,)."""
     best, winner = z.max(1)
     gap, slack = best[:, None] - z, error + error[winner][:, None]
@@ -207,10 +195,11 @@ def _lead(z: Tensor, error: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def face_winners(mesh: Mesh, z: Tensor, error: Tensor, leads: Leads) -> tuple[Tensor, Tensor]:
     """The winner of each face, and whether another output equals it on all of the face."""
     corner, owner = mesh.corner_vertices(), mesh.owners()
-    winner = take(leads.winner, take(corner, mesh.offsets[:-1]))
+    at_vertex, close, _ = leads
+    winner = take(at_vertex, take(corner, mesh.offsets[:-1]))
     # Where all corners agree and one of them has no tie, the winner is known.
-    unlike = (take(leads.winner, corner) != take(winner, owner)).int()
-    clear = (~take(leads.close, corner)).int()
+    unlike = (take(at_vertex, corner) != take(winner, owner)).int()
+    clear = (~take(close, corner)).int()
     tally = torch.zeros((2, mesh.num_faces), dtype=torch.int32, device=z.device)
     tally[0].index_add_(0, owner, unlike)
     tally[1].index_add_(0, owner, clear)

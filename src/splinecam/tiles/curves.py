@@ -16,7 +16,7 @@ from splinecam.questions import boundary as _boundary
 from splinecam.questions import class_regions as _classes
 from splinecam.questions.boundary import Boundary, Kind, LevelSet, check_kind, output_of
 from splinecam.questions.partition_data import PartitionData, Unresolved
-from splinecam.questions.winners import Leads, Scores
+from splinecam.questions.winners import Scores, disputed, find_leads
 from splinecam.tiles.atlas_data import AtlasData
 from splinecam.tiles.extracting import Extract, extract
 
@@ -38,13 +38,13 @@ def decision_boundary(
     check_kind(atlas.tile(0), kind, level)
     several = atlas.tile(0).values.shape[1] > 1
 
-    def disputed(tile: PartitionData) -> Tensor:
+    def chosen(tile: PartitionData) -> Tensor:
         if kind == "pairwise" and several:
             return _touching_pairs(tile)
         scores = Scores.of(tile, smallest=kind == "argmin", level=float(level))
-        return Leads.of(scores.z, scores.error).disputed(tile.mesh)
+        return disputed(tile.mesh, find_leads(scores.z, scores.error))
 
-    found = _extract(atlas, disputed)
+    found = _extract(atlas, chosen)
     made = _boundary.decision_boundary(found.part, classes=classes, kind=kind, level=level)
     return replace(made, regions=found.in_atlas(made.regions))
 

@@ -94,17 +94,17 @@ class _Checking:
         seam = torch.zeros(mesh.num_edges, dtype=torch.bool, device=mesh.uv.device)
         seam[edges.local] = True
         trusted = ~near_unresolved(tile)
-        found = check_tile(mesh, seam, trusted)
-        self._add(found.checks)
-        if found.border is None:
+        checks, area, border = check_tile(mesh, seam, trusted)
+        self._add(checks)
+        if border is None:
             return
         first = self.atlas.num_shared_vertices + self.first_vertex
         ids = first + torch.arange(mesh.num_vertices, device=mesh.uv.device)
         ids[vertices.local] = vertices.shared
         self.first_vertex += mesh.num_vertices
-        self.area += found.area
+        self.area += area
         self.excused += int((~trusted).sum())
-        self.border.append(ids[found.border])
+        self.border.append(ids[border])
         side = (tile.edge_faces[edges.local, 1] >= 0).long()
         ends = ids[mesh.edges[edges.local]]
         self.edges.append(torch.cat([edges.shared[:, None], ends, side[:, None]], 1))
