@@ -17,11 +17,10 @@ from matplotlib.text import Text
 from torch import nn
 
 import splinecam as sc
-from splinecam.plot.decorations import ScaleBar
-from splinecam.plot.figures import ColorbarAxes, SideLegend
+from splinecam.plot.cell_images import CellImage
+from splinecam.plot.decorations import ColorbarAxes, ScaleBar, SideLegend
 from splinecam.plot.lines import Lines
 from splinecam.plot.palette import INK, ink_on
-from splinecam.plot.rasters import CellImage
 
 LAYOUTS = (None, "constrained", "compressed", "tight")
 

@@ -12,10 +12,10 @@ from matplotlib.colors import to_rgba
 from matplotlib.transforms import Bbox
 from mpl_toolkits.mplot3d import Axes3D, proj3d
 
+from splinecam.plot.arrays import Floats
 from splinecam.plot.colors import Coloring
 from splinecam.plot.decorations import add_colorbar, add_legend
 from splinecam.plot.figures import new_figure, written
-from splinecam.plot.lines import Floats
 from splinecam.plot.palette import text_color, tick_colors
 from splinecam.plot.scene import Scene
 
@@ -155,14 +155,14 @@ def label_axes(
 
     height: of the box over a plane of width 1; by default all axes have the same scale.
     """
-    ax, size = fit.ax, np.diff(limits)
+    ax, extent = fit.ax, np.diff(limits)
     if height is None:
-        flat = size < _FLAT * (size.max() or 1.0)
-        limits = limits + flat * np.array([[-1, 1]]) * _FLAT * (size.max() or 1.0)
+        flat = extent < _FLAT * (extent.max() or 1.0)
+        limits = limits + flat * np.array([[-1, 1]]) * _FLAT * (extent.max() or 1.0)
         wide, deep, high = np.diff(limits)[:, 0]
     else:
-        limits = limits + np.array([[0, 0], [0, 0], [-0.5, 0.5]]) * (size[2] == 0)
-        wide, deep, high = 1.0, float(size[1, 0] / size[0, 0]), height
+        limits = limits + np.array([[0, 0], [0, 0], [-0.5, 0.5]]) * (extent[2] == 0)
+        wide, deep, high = 1.0, float(extent[1, 0] / extent[0, 0]), height
     ax.set(**dict(zip(("xlim", "ylim", "zlim"), limits.tolist(), strict=True)))
     ax.set_box_aspect((wide, deep, high), zoom=1.0)
     wide = 72 * min(fit.cell(None).size) / ax.figure.dpi

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from splinecam.errors import SplineCamError
 from splinecam.geometry.subdivision import Mesh
-from splinecam.plot.lines import Floats, Ints, to_numpy, weighted_quantiles
+from splinecam.plot.arrays import Floats, Ints, to_numpy, weighted_quantiles
 from splinecam.plot.palette import CLASSES, STRONGEST, class_palette, paler
 from splinecam.plot.rasters import CellColors
 from splinecam.questions.boundary import output_of

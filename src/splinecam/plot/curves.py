@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from splinecam.plot.arrays import to_numpy
 from splinecam.plot.figures import (
     flat_axes,
     new_axes,
@@ -17,7 +18,6 @@ from splinecam.plot.figures import (
     require_matplotlib,
     written,
 )
-from splinecam.plot.lines import to_numpy
 from splinecam.plot.palette import CLASSES, GREY, INK, PAPER, class_palette, text_color
 from splinecam.plot.regions import HATCH, VEIL, hatch_rings, plot, plot_band
 from splinecam.questions.boundary import Boundary, LevelSet, decision_boundary
@@ -59,8 +59,14 @@ def plot_curves(
     1
     """
     require_matplotlib()
-    from splinecam.plot.decorations import clip_to, draw_border, fit_figure, scale_of, set_frame
-    from splinecam.plot.figures import picture_size
+    from splinecam.plot.decorations import (
+        clip_to,
+        draw_border,
+        fit_figure,
+        picture_size,
+        scale_of,
+        set_frame,
+    )
 
     domain, own = curves.partition.domain, ax is None
     if ax is None:
@@ -88,8 +94,8 @@ def _plot_alike(curves: Curves, ax: Axes, given: set[str], style: dict[str, Any]
     from matplotlib.collections import LineCollection
     from matplotlib.colors import to_rgba_array
 
+    from splinecam.plot.cell_images import ink_over
     from splinecam.plot.lines import Lines
-    from splinecam.plot.rasters import ink_over
 
     several = style.get("array") is not None
     several = several or any(len(to_rgba_array(style[k])) > 1 for k in given)
@@ -107,10 +113,10 @@ def _plot_each(
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 
+    from splinecam.plot.cell_images import ink_over
     from splinecam.plot.colors import MAX_ENTRIES
     from splinecam.plot.decorations import add_colorbar, add_legend, is_flat, make_room
     from splinecam.plot.lines import Lines
-    from splinecam.plot.rasters import ink_over
 
     below = is_flat(curves.partition.domain)
     label, order = torch.sort(curves.label, stable=True)
@@ -413,8 +419,8 @@ def plot_difference(  # noqa: PLR0913 - the options of a picture, each given by 
     '$x_{1}$'
     """
     require_matplotlib()
-    from splinecam.plot import regions as picture
-    from splinecam.plot.decorations import add_legend, is_flat
+    from splinecam.plot import picture
+    from splinecam.plot.decorations import add_legend, fit_figure, is_flat
     from splinecam.plot.points import Classes
 
     domain = diff.delta.domain
@@ -436,7 +442,7 @@ def plot_difference(  # noqa: PLR0913 - the options of a picture, each given by 
         entries = list(zip(labels, _BOUNDARIES, strict=True))
         add_legend(canvas, entries, "boundary of", below=is_flat(domain), curves=True)
     if ax is None:
-        picture.fit_figure(canvas, domain)
+        fit_figure(canvas, domain)
     return canvas
 
 

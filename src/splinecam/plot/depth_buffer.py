@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from splinecam.plot.lines import Floats, Ints, Singles
+from splinecam.plot.arrays import Floats, Ints, Singles
 
 _BLOCK = 1 << 22  # fragments held at a time
 _BITS = 31  # of the number of a polygon; as many are left for its depth

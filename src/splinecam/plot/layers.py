@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from splinecam._util.arrays import lengths
+from splinecam.plot.arrays import to_numpy
 from splinecam.plot.figures import new_figure, require_matplotlib, written
-from splinecam.plot.lines import to_numpy
 from splinecam.plot.palette import HIGHLIGHT, background, ink_on, text_color
 from splinecam.plot.regions import plot
 from splinecam.questions.measures import layer_index, regions_by_layer
@@ -184,7 +184,7 @@ def _new_panels(part: PartitionData, titles: list[str], columns: int, size: floa
 
 def _make_room(figure: Figure) -> None:
     """Let the figure grow by the colour bars and legends of the last panel."""
-    from splinecam.plot.figures import overhang
+    from splinecam.plot.decorations import overhang
 
     left, right, below = (size / figure.dpi for size in overhang(figure.axes[-1]))
     wide, high = figure.get_size_inches()

@@ -19,8 +19,8 @@ from splinecam._util.text import number_text
 from splinecam._util.tolerances import EPS
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
+from splinecam.plot.arrays import Bools, Floats, Ints, Pixels, Singles, to_numpy
 from splinecam.plot.figures import is_input_plane
-from splinecam.plot.lines import Bools, Floats, Ints, Pixels, Singles, to_numpy
 from splinecam.plot.palette import CLASSES, INK, PAPER, class_palette, paler, rgb
 from splinecam.plot.rasters import Cells, Grid
 from splinecam.plot.regions import default_color

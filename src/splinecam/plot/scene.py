@@ -10,8 +10,9 @@ from matplotlib.collections import PolyCollection
 from matplotlib.transforms import Affine2D
 from mpl_toolkits.mplot3d import proj3d
 
+from splinecam.plot.arrays import Floats, Ints, Pixels, Singles
 from splinecam.plot.depth_buffer import Polygons, render
-from splinecam.plot.lines import Floats, Ints, Pixels, Singles, image_scale, place_image
+from splinecam.plot.lines import image_scale, place_image
 
 _MOST = 1 << 24  # samples of an image; there are 3 x 3 per pixel if these are fewer, else 2 x 2
 _REACH = 2.0  # widths by which a line may be nearer than it is, to be seen on slanted facets

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from splinecam.geometry.subdivision import Mesh
 from splinecam.plot import axes3d
+from splinecam.plot.arrays import Floats, Ints, to_numpy
 from splinecam.plot.colors import Coloring, ColorOptions, color_regions
 from splinecam.plot.depth_buffer import Polygons, nearest
-from splinecam.plot.lines import Floats, Ints, to_numpy
 from splinecam.plot.palette import BOUNDARY, BOUNDARY_ON_DARK, INK
 from splinecam.plot.scene import Scene, Strokes
 from splinecam.questions.boundary import decision_boundary, winners_of
@@ -115,7 +115,7 @@ class Sheet:
         if self.height is None:
             return self.points
         wide, _, high = np.ptp(self.points, axis=0)
-        return self.points * np.array([1, 1, self.height * wide / (high or 1.0)])
+        return np.asarray(self.points * [1, 1, self.height * wide / (high or 1.0)])
 
     @cached_property
     def normals(self) -> Floats:
@@ -175,9 +175,7 @@ class Sheet:
         light = _toward(np.copysign(_LIGHT[1], view[0]), view[1] - _LIGHT[0])
         facing = side * (normal @ light)
         strength = look.darkest + (1 - look.darkest) * (1 + facing) / 2
-        return colors * np.concatenate(
-            [np.repeat(strength[:, None], 3, 1), np.full((len(colors), 1), look.alpha)], 1
-        )
+        return np.concatenate([colors[:, :3] * strength[:, None], colors[:, 3:] * look.alpha], 1)
 
 
 def _twice(pair: Ints) -> Ints:

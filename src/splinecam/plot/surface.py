@@ -161,7 +161,7 @@ def plot_surface(  # noqa: PLR0913 - the options of a picture, each given by its
         color, boundary = "random" if color is None else color, bool(boundary)
     else:
         chosen, tall, lines = output_of(part, output), height, edges and len(part) <= _MANY
-        place, names = _graph_of(chosen), (*axis_names(part.domain), _height_name(part, chosen))
+        place, names = _graph_of(chosen), [*axis_names(part.domain), _height_name(part, chosen)]
         color, boundary = "output" if color is None else color, boundary in (None, True)
     if plane and tall is None:
         raise SplineCamError("plane=True is for the graph of one output, not for three.")

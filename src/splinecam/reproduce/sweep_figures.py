@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
+from splinecam.plot.arrays import Floats
 from splinecam.plot.figures import new_figure, plain_spines
 from splinecam.plot.histograms import plot_bands, plot_distributions
-from splinecam.plot.lines import Floats
 from splinecam.plot.palette import CLASSES, GREY
 
 if TYPE_CHECKING:
