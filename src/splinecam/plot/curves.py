@@ -347,8 +347,7 @@ def plot_preimage(
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    from splinecam.plot.decorations import add_legend, clip_to, fit_figure
-    from splinecam.plot.lines import Lines
+    from splinecam.plot.decorations import add_legend, fit_figure
 
     if "fill" in options:
         options["color"] = options.pop("fill")
@@ -363,10 +362,7 @@ def plot_preimage(
         if len(found.band.rings()[1]):
             entries.append(("undecided", Patch(facecolor="none", edgecolor=color, hatch=_DOTS)))
     for curves in (found.outline, found.curves):
-        for ink, width, zorder in ((PAPER, 2.8, 3.1), (color, 1.6, 3.2)):  # with a light rim
-            lines = Lines(to_numpy(curves.ends), colors=ink, linewidths=width, zorder=zorder)
-            canvas.add_collection(lines, autolim=False)
-            clip_to(lines, canvas, found.partition.domain)
+        _draw_rimmed(canvas, curves, color, 1.6)
     places = to_numpy(found.points)
     style: dict[str, Any] = {"color": color, "markeredgecolor": PAPER, "zorder": 3.4, "ls": ""}
     canvas.plot(*places.T, marker="o", markersize=5, **style)
@@ -435,7 +431,7 @@ def plot_difference(  # noqa: PLR0913 - the options of a picture, each given by 
             hatch_rings(canvas, to_numpy(offsets), to_numpy(rings), hatch, INK)
         if boundary:
             for part, color in zip((diff.a, diff.b), _BOUNDARIES, strict=True):
-                _draw_boundary(canvas, decision_boundary(part, level=level), color)
+                _draw_rimmed(canvas, decision_boundary(part, level=level), color, 1.4)
     if colorbar:
         picture.add_colorbar(canvas, content, image, True)
     if legend and boundary:
@@ -470,13 +466,12 @@ def _coloring(
     return Coloring(cells.mesh, fill, label, norm, colors, (0.0, top))
 
 
-def _draw_boundary(ax: Axes, curves: Boundary, color: Any) -> None:
-    """Draw a decision boundary in a colour, with a light rim."""
+def _draw_rimmed(ax: Axes, curves: Curves, color: Any, width: float) -> None:
+    """Draw curves in a colour and a width in points, with a light rim."""
     from splinecam.plot.decorations import clip_to
     from splinecam.plot.lines import Lines
-    from splinecam.plot.palette import PAPER
 
-    for ink, width, zorder in ((PAPER, 2.6, 3.1), (color, 1.4, 3.2)):
-        lines = Lines(to_numpy(curves.ends), colors=ink, linewidths=width, zorder=zorder)
+    for ink, wide, zorder in ((PAPER, width + 1.2, 3.1), (color, width, 3.2)):
+        lines = Lines(to_numpy(curves.ends), colors=ink, linewidths=wide, zorder=zorder)
         ax.add_collection(lines, autolim=False)
         clip_to(lines, ax, curves.partition.domain)

@@ -74,12 +74,6 @@ class SidePlace:
         return Bbox.from_bounds(x, y, 0, 0)
 
 
-class ColorbarAxes(Axes):
-    """The axes of a colour bar in its place."""
-
-    place: SidePlace
-
-
 class SideLegend(Legend):
     """A legend in its place. curves: whether it explains curves rather than regions."""
 
@@ -173,8 +167,9 @@ def picture_size(ax: Axes) -> tuple[float, float]:
 
 def _beside(ax: Axes) -> list[Any]:
     """The visible colour bars and legends beside axes."""
-    items = [*ax.child_axes, *ax.artists]
-    return [i for i in items if isinstance(i, ColorbarAxes | SideLegend) and i.get_visible()]
+    bars = [each for each in ax.child_axes if hasattr(each, "place")]
+    legends = [each for each in ax.artists if isinstance(each, SideLegend)]
+    return [each for each in (*bars, *legends) if each.get_visible()]
 
 
 def _end(ax: Axes, items: list[Any], below: bool) -> float:
@@ -186,7 +181,7 @@ def _end(ax: Axes, items: list[Any], below: bool) -> float:
     return max([end, *(float(box.x1) for box in boxes)])
 
 
-def _extent(item: ColorbarAxes | SideLegend) -> Any:
+def _extent(item: Any) -> Any:
     ruler = _ruler(figure_of(item.place.parent).dpi)
     return item.get_window_extent(ruler) if isinstance(item, Legend) else item.get_tightbbox(ruler)
 
@@ -472,8 +467,8 @@ def add_colorbar(
     """Add a slim colour bar beside or below the axes, after earlier bars and legends."""
     size, (wide, high) = _letters(ax), picture_size(ax)
     place = SidePlace(ax, below, size, min(max(_BAR * max(wide, high), _THINNEST), _THICKEST))
-    beside: Any = ax.inset_axes((1.0, 0.0, 1.0, 1.0), axes_class=ColorbarAxes)
-    beside.place = place
+    beside: Any = ax.inset_axes((1.0, 0.0, 1.0, 1.0))
+    beside.place = place  # by which it is known as a colour bar
     beside.set_axes_locator(place)
     style: Any = {"extendfrac": 0.025, "orientation": "horizontal" if below else "vertical"}
     bar = ax.figure.colorbar(mappable, cax=beside, extend=extend, **style)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from splinecam.plot.arrays import to_numpy
 from splinecam.plot.cell_images import CellImage, PlaneImage, ink_over
 from splinecam.plot.colors import Coloring, ColorOptions, color_regions
 from splinecam.plot.decorations import AxesStyle, SideLegend, add_legend, is_flat
-from splinecam.plot.lines import Lines, LineWidth
+from splinecam.plot.lines import Lines, line_width
 from splinecam.plot.palette import BOUNDARY, BOUNDARY_ON_DARK, INK, PAPER
 from splinecam.plot.points import Classes, Samples, draw_points, draw_thumbnails, samples_of
 from splinecam.questions.boundary import Boundary, boundary_of, decision_boundary, winners_of
@@ -152,7 +153,8 @@ def draw_layers(
     for k in reversed(range(layers)):
         late = k / depth
         most = _WIDEST + (_NARROWEST - _WIDEST) * late
-        style: dict[str, Any] = {"line_width": LineWidth(spacing[k], _SHARE, most)}
+        width_at = partial(line_width, spacing[k], _SHARE, most, 0.0, 0.0)
+        style: dict[str, Any] = {"width_at": width_at}
         if width is not None:
             style = {"linewidths": width}
         style |= {"alpha": _STRONG + (_WEAK - _STRONG) * late, "zorder": 2 + (1 - late) / 2}
@@ -199,8 +201,9 @@ def draw_boundary(
     spacing = min(spacing, _APART * part.domain.diameter)  # thinner lines on small pictures
     segments, rim = to_numpy(curves.ends), light and not content.by_class
     for ink, extra, zorder in [(color, 0.0, 3.2)] + [(PAPER, _RIM, 3.1)] * rim:
-        width = LineWidth(spacing, _BOUNDARY_SHARE, _BOUNDARY, _LEAST_BOUNDARY, extra)
-        lines = Lines(segments, colors=ink, line_width=width, zorder=zorder)
+        ends = _BOUNDARY, _LEAST_BOUNDARY, extra
+        width = partial(line_width, spacing, _BOUNDARY_SHARE, *ends)
+        lines = Lines(segments, colors=ink, width_at=width, zorder=zorder)
         ax.add_collection(lines, autolim=False)
         decorations.clip_to(lines, ax, part.domain)
 
