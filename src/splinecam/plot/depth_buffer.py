@@ -47,8 +47,8 @@ class Polygons:
     @classmethod
     def in_space(cls, corners: Floats, color: Floats) -> Polygons:
         """Flat polygons from corners (I, k, 3), whose third coordinate is the depth."""
-        depth = corners[:, :, 2]
-        low, high = (_level(end) for end in (depth.min(1), depth.max(1)))
+        depth, low, high = corners[:, :, 2], *np.zeros((2, len(corners), 3))
+        low[:, 2], high[:, 2] = depth.min(1), depth.max(1)
         return cls(corners[:, :, :2], planes_of(corners)[:, None], low, high, color)
 
     def depth(self, item: Ints, column: Ints, row: Ints) -> Floats:
@@ -68,11 +68,6 @@ def planes_of(corners: Floats) -> Floats:
     steep = np.abs(normal[:, 2]) <= _FLAT * np.abs(normal).max(1)
     slope = np.where(steep[:, None], 0, -normal[:, :2] / np.where(steep, 1, normal[:, 2])[:, None])
     return np.concatenate([slope, middle[:, 2:] - (slope * middle[:, :2]).sum(1)[:, None]], 1)
-
-
-def _level(depth: Floats) -> Floats:
-    """Planes of a constant depth (I,), (I, 3)."""
-    return np.stack([np.zeros_like(depth), np.zeros_like(depth), depth], 1)
 
 
 def _at(plane: Floats, x: Floats, y: Floats) -> Floats:

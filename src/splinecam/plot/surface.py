@@ -151,7 +151,6 @@ def plot_surface(  # noqa: PLR0913 - the options of a picture, each given by its
     """
     require_matplotlib()
     from splinecam.plot.colors import ColorOptions
-    from splinecam.plot.decorations import axis_names
     from splinecam.plot.sheets import Look, Sheet, draw_sheets
 
     axes_in_space(ax)
@@ -161,8 +160,8 @@ def plot_surface(  # noqa: PLR0913 - the options of a picture, each given by its
         color, boundary = "random" if color is None else color, bool(boundary)
     else:
         chosen, tall, lines = output_of(part, output), height, edges and len(part) <= _MANY
-        place, names = _graph_of(chosen), [*axis_names(part.domain), _height_name(part, chosen)]
-        color, boundary = "output" if color is None else color, boundary in (None, True)
+        place, names = _graph_of(part, chosen)
+        color, boundary = "output" if color is None else color, boundary is None or bool(boundary)
     if plane and tall is None:
         raise SplineCamError("plane=True is for the graph of one output, not for three.")
     if plane and part.values.shape[1] > 1:
@@ -183,13 +182,13 @@ def plot_surface(  # noqa: PLR0913 - the options of a picture, each given by its
         return draw_sheets([sheet], look, names, ax, view)
 
 
-def _graph_of(k: int) -> Place:
-    """The function that places points of the plane at the height of output k."""
-    return lambda uv, values: torch.cat([uv, values[:, k : k + 1]], 1)
+def _graph_of(part: PartitionData, k: int) -> tuple[Place, list[str]]:
+    """The function that places points at the height of output k, and names of axes."""
+    from splinecam.plot.decorations import axis_names
 
-
-def _height_name(part: PartitionData, k: int) -> str:
-    return "f" if part.values.shape[1] == 1 else f"f, output {k}"
+    name = "f" if part.values.shape[1] == 1 else f"f, output {k}"
+    names = [*axis_names(part.domain), name]
+    return lambda uv, values: torch.cat([uv, values[:, k : k + 1]], 1), names
 
 
 def _image_of(part: PartitionData, output: Any) -> tuple[Place, list[str]]:
