@@ -688,7 +688,7 @@ def test_when_the_boundary_of_one_output_is_drawn(
     def found(part: sc.Partition, winners: Any, n: int, kind: Any, level: float) -> sc.Boundary:
         return noted(part, level=level)  # from the classes that are coloured
 
-    for module in ("regions", "surface_items"):
+    for module in ("picture", "sheets"):
         monkeypatch.setattr(f"splinecam.plot.{module}.decision_boundary", noted)
     monkeypatch.setattr("splinecam.plot.picture.boundary_of", found)
     assert run("partition", "little.py:single", *BOX, "--out", "a", "--no-plot")[0] == 0
