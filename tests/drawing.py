@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from torch import nn
 
 import splinecam as sc
-from splinecam.plot import scene
+from splinecam.plot.scene import Scene
 
 
 def network(outputs: int, width: int = 12, depth: int = 2, inputs: int = 2) -> nn.Sequential:
@@ -41,8 +41,8 @@ def written(figure: Any, kind: str) -> int:
     return file.tell()
 
 
-def scene_of(ax: Any) -> scene.Scene:
-    (found,) = (c for c in ax.collections if isinstance(c, scene.Scene))
+def scene_of(ax: Any) -> Scene:
+    (found,) = (c for c in ax.collections if isinstance(c, Scene))
     return found
 
 

@@ -700,9 +700,9 @@ def test_when_the_boundary_of_one_output_is_drawn(
     ) -> sc.results.Boundary:
         return noted(part, level=level)  # from the classes that are coloured
 
-    for module in ("regions", "surface_items"):
+    for module in ("picture", "sheets"):
         monkeypatch.setattr(f"splinecam.plot.{module}.decision_boundary", noted)
-    monkeypatch.setattr("splinecam.plot.regions.boundary_of", found)
+    monkeypatch.setattr("splinecam.plot.picture.boundary_of", found)
     assert run("partition", "little.py:single", *BOX, "--out", "a", "--no-plot")[0] == 0
     asked.clear()
     assert run("plot", "a/partition.npz", *words, "--dpi", "20")[0] == 0

@@ -12,7 +12,7 @@ from torch import nn
 
 import splinecam as sc
 from drawing import cut_up, network, pixels
-from splinecam.plot.figures import SideLegend
+from splinecam.plot.decorations import SideLegend
 from splinecam.plot.palette import class_colors
 
 pytestmark = pytest.mark.few(1)

@@ -58,7 +58,7 @@ def halves(at: float = 0.1) -> sc.Partition:
 
 
 def image_of(ax: Axes) -> Any:
-    from splinecam.plot.rasters import CellImage
+    from splinecam.plot.cell_images import CellImage
 
     return next(image for image in ax.images if isinstance(image, CellImage))
 

@@ -448,8 +448,8 @@ def test_figures_of_a_partition_without_its_model(part: sc.Partition, tmp_path: 
     part.save(tmp_path / "part.npz")
     loaded = sc.load(tmp_path / "part.npz")
     ax = loaded.plot.surface(output=0, color="slope")
-    points = scene_of(part.plot.surface(output=0, color="slope")).items.points
-    assert np.allclose(scene_of(ax).items.points, points)
+    points = scene_of(part.plot.surface(output=0, color="slope")).points
+    assert np.allclose(scene_of(ax).points, points)
     panels = loaded.plot.layers()
     assert [len(drawn_lines(panel)) for panel in panels.axes[:-1]] == [2, 2]
     assert heights(loaded.plot.histograms().axes[0])[0].sum() == len(part)

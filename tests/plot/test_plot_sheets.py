@@ -14,7 +14,7 @@ from drawing import cut_up, network, pixels, scene_of, written
 from splinecam.plot import depth_buffer
 from splinecam.plot.colors import ColorOptions, color_regions
 from splinecam.plot.depth_buffer import Polygons, nearest, render
-from splinecam.plot.surface_items import padded_corners
+from splinecam.plot.sheets import padded_corners
 
 pytestmark = pytest.mark.few(1)
 
@@ -100,24 +100,23 @@ def test_neighbours_leave_no_pixel_between_them_and_cover_none_twice() -> None:
 
 
 def test_facets_are_where_the_maps_place_the_regions(part: sc.Partition) -> None:
-    items = scene_of(part.plot.surface(output=(2, 0, 1))).items
-    V, F, E = len(part.vertices), len(part), len(part.edges)
-    assert np.array_equal(items.points[:V], part.values[:, [2, 0, 1]])
-    assert len(items.corners) == F + E
+    scene = scene_of(part.plot.surface(output=(2, 0, 1)))
+    assert np.array_equal(scene.points, part.values[:, [2, 0, 1]])
+    assert len(scene.corners) == len(part)
+    assert len(scene.strokes.ends) == len(part.edges)
     ax = part.plot.surface(output=(2, 0, 1), boundary=True, edges=False)
     assert (ax.get_xlabel(), ax.get_zlabel()) == ("output 2", "output 1")
-    items = scene_of(ax).items
-    assert len(items.corners) == F + len(part.decision_boundary())
-    line = items.points[items.corners[F:, :2]].reshape(-1, 3)
-    top = np.sort(line, 1)
+    ends = scene_of(ax).strokes.ends
+    assert len(ends) == len(part.decision_boundary())
+    top = np.sort(ends.reshape(-1, 3), 1)
     assert np.allclose(top[:, 2], top[:, 1])
 
 
 def test_outputs_are_projected_by_a_matrix(part: sc.Partition) -> None:
     matrix = torch.tensor([[1.0, 0, 1], [0, 2, 0], [1, 0, -1]])
     for given in (matrix, matrix.numpy()):
-        items = scene_of(part.plot.surface(output=given)).items
-        assert np.allclose(items.points[: len(part.vertices)], part.values @ matrix.double())
+        scene = scene_of(part.plot.surface(output=given))
+        assert np.allclose(scene.points, part.values @ matrix.double())
 
 
 def test_all_axes_have_one_scale(part: sc.Partition) -> None:
@@ -127,7 +126,7 @@ def test_all_axes_have_one_scale(part: sc.Partition) -> None:
 
 
 def test_colours_are_those_of_the_regions(part: sc.Partition) -> None:
-    faces = scene_of(part.plot.surface(output=(0, 1, 2), seed=3)).items.face[: len(part)]
+    faces = scene_of(part.plot.surface(output=(0, 1, 2), seed=3)).face
     flat = color_regions(part, "random", ColorOptions(seed=3))
     share = faces[:, :3] / flat.fill.colors[:, :3]
     assert np.allclose(share, share[:, :1])
@@ -137,19 +136,19 @@ def test_colours_are_those_of_the_regions(part: sc.Partition) -> None:
 
 def test_the_facet_that_is_seen_is_in_front(part: sc.Partition) -> None:
     ax = part.plot.surface(output=(0, 1, 2), edges=False)
-    shown, items = pixels(ax.figure), scene_of(ax).items
-    x, y, depth = proj3d.proj_transform(*items.points.T, ax.M)
+    shown, scene = pixels(ax.figure), scene_of(ax)
+    x, y, depth = proj3d.proj_transform(*scene.points.T, ax.M)
     place = ax.transData.transform(np.stack([x, y], 1))
-    corners = np.concatenate([place, depth[:, None]], 1)[items.corners]
+    corners = np.concatenate([place, depth[:, None]], 1)[scene.corners]
     side = int(max(shown.shape[:2]))
-    seen = nearest([Polygons.in_space(corners, items.face)], side)
+    seen = nearest([Polygons.in_space(corners, scene.face)], side)
     inner = (seen[1:-1, 1:-1] >= 0) & np.all(
         [seen[1:-1, 1:-1] == np.roll(seen, s, a)[1:-1, 1:-1] for s in (1, -1) for a in (0, 1)], 0
     )
     row, column = np.nonzero(inner)
     color = shown[len(shown) - 2 - row, column + 1]
     assert len(row) > 1000
-    off = np.abs(color - items.face[seen[row + 1, column + 1], :3]).max(1)
+    off = np.abs(color - scene.face[seen[row + 1, column + 1], :3]).max(1)
     assert (off < 0.01).mean() > 0.98  # corners of other facets reach into some pixels
 
 
@@ -195,20 +194,17 @@ def test_wrong_outputs_of_an_image_are_rejected(part: sc.Partition) -> None:
 
 def test_slices_lie_where_their_planes_are(slices: list[sc.Partition]) -> None:
     ax = sc.plot.plot_slices(slices)
-    items = scene_of(ax).items
+    scene, strokes = scene_of(ax), scene_of(ax).strokes
     start = 0
     for part in slices:
         end = start + len(part.vertices)
-        assert np.array_equal(items.points[start:end], part.domain.embed(part.vertices))
+        assert np.array_equal(scene.points[start:end], part.domain.embed(part.vertices))
         start = end
-    filled = items.face[:, 3] > 0
-    assert filled.sum() == sum(map(len, slices))
-    assert (items.cells < filled.sum()).all()
+    assert len(scene.corners) == len(scene.face) == sum(map(len, slices))
     # A line lies in the plane of its cells.
-    line = items.points[items.corners[~filled, 0]]
-    cell = items.points[items.corners[items.cells[~filled, 0], 0]]
-    assert np.isclose(line, cell).any(1).all()
-    values = slices[0].model(torch.tensor(items.points[items.corners[items.rank == 2, :2]]))
+    cell = scene.points[scene.corners[strokes.facets[:, 0], 0]]
+    assert np.isclose(strokes.ends[:, 0], cell).any(1).all()
+    values = slices[0].model(torch.tensor(strokes.ends[strokes.rank == 2]))
     assert float(values.detach().abs().max()) < 1e-9
     assert [ax.get_xlabel(), ax.get_ylabel(), ax.get_zlabel()] == ["$x_{1}$", "$x_{2}$", "$x_{3}$"]
 
@@ -219,10 +215,11 @@ def test_slices_are_coloured_and_let_others_shine_through(slices: list[sc.Partit
     clear = pixels(sc.plot.plot_slices(slices, color="output", alpha=0.3, view=(30, 40)).figure)
     assert clear.mean() > solid.mean() + 0.02
     ax = sc.plot.plot_slices(slices, color="class", boundary_color=["red", "blue", "green"])
-    lines = scene_of(ax).items
-    assert len(np.unique(lines.line[lines.rank == 2], axis=0)) == 3
+    lines = scene_of(ax).strokes
+    assert len(np.unique(lines.color[lines.rank == 2], axis=0)) == 3
     ax = sc.plot.plot_slices(slices[0], color="random", seed=1, edges=False, boundary=False)
-    assert len(scene_of(ax).items.corners) == len(slices[0])
+    assert len(scene_of(ax).corners) == len(slices[0])
+    assert scene_of(ax).strokes is None
 
 
 def test_wrong_slices_are_rejected(slices: list[sc.Partition], part: sc.Partition) -> None:

@@ -17,7 +17,7 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.plot.colors import ColorOptions, color_regions
-from splinecam.plot.figures import SideLegend
+from splinecam.plot.decorations import SideLegend
 from splinecam.training import movies as encoders
 from splinecam.training.movies import FrameRenderer
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from splinecam import Domain, Partition, sweep
+from splinecam.plot.arrays import Floats
 from splinecam.plot.figures import new_figure, plain_spines
 from splinecam.plot.histograms import plot_bands, plot_distributions
-from splinecam.plot.lines import Floats
 from splinecam.plot.palette import CLASSES, GREY
 from splinecam.questions.measures import shapes
 from splinecam_paper.experiment import Setup

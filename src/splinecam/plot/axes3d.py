@@ -12,10 +12,10 @@ from matplotlib.colors import to_rgba
 from matplotlib.transforms import Bbox
 from mpl_toolkits.mplot3d import Axes3D, proj3d
 
+from splinecam.plot.arrays import Floats
 from splinecam.plot.colors import Coloring
 from splinecam.plot.decorations import add_colorbar, add_legend
 from splinecam.plot.figures import new_figure, written
-from splinecam.plot.lines import Floats
 from splinecam.plot.palette import text_color, tick_colors
 from splinecam.plot.scene import Scene
 
@@ -24,6 +24,7 @@ _GREY, _FAINT = "#9aa1aa", 0.16  # of axes, and the opacity of the grid
 _NUMBERS, _LABELS = 1.75, 4.0  # distances from the axes, in sizes of letters
 # Inches: of a figure, of a colour bar beside it, around it, between titles.
 _WIDTH, _HIGHEST, _BESIDE, _MARGIN, _GAP = 6.0, 6.5, 0.9, 0.1, 0.08
+_FLAT = 0.02  # of the largest extent, around what has none in some direction
 _ROUNDS, _EXACT = 6, 0.5  # of fitting, until nothing is off by so many pixels
 
 
@@ -101,7 +102,7 @@ class AxesFit:
             boxes = [axis.get_tightbbox(renderer) for axis in (ax.xaxis, ax.yaxis, ax.zaxis)]
         else:  # without axes the surfaces alone
             scenes = [each for each in ax.collections if isinstance(each, Scene)]
-            points, boxes = np.concatenate([each.items.points for each in scenes]), []
+            points, boxes = np.concatenate([each.points for each in scenes]), []
         x, y, _ = proj3d.proj_transform(*points.T, ax.M)
         box = Bbox.null()
         box.update_from_data_xy(ax.transData.transform(np.stack([x, y], 1)))
@@ -154,12 +155,16 @@ def label_axes(
 
     height: of the box over a plane of width 1; by default all axes have the same scale.
     """
-    ax, (wide, deep, high) = fit.ax, np.diff(limits)[:, 0]
-    if not high and height is not None:
-        limits = limits + np.array([[0, 0], [0, 0], [-0.5, 0.5]])
+    ax, extent = fit.ax, np.diff(limits)
+    if height is None:
+        flat = extent < _FLAT * (extent.max() or 1.0)
+        limits = limits + flat * np.array([[-1, 1]]) * _FLAT * (extent.max() or 1.0)
+        wide, deep, high = np.diff(limits)[:, 0]
+    else:
+        limits = limits + np.array([[0, 0], [0, 0], [-0.5, 0.5]]) * (extent[2] == 0)
+        wide, deep, high = 1.0, float(extent[1, 0] / extent[0, 0]), height
     ax.set(**dict(zip(("xlim", "ylim", "zlim"), limits.tolist(), strict=True)))
-    box = (wide, deep, high) if height is None else (1.0, deep / wide, height)
-    ax.set_box_aspect(box, zoom=1.0)
+    ax.set_box_aspect((wide, deep, high), zoom=1.0)
     wide = 72 * min(fit.cell(None).size) / ax.figure.dpi
     size = float(np.clip(_SMALL * wide / _WIDE, _TINY, _SMALL))
     colors = [tick_colors(ax.figure, axis)[1] for axis in "xyx"]

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from splinecam.errors import SplineCamError
 from splinecam.geometry.subdivision import Mesh
-from splinecam.plot.lines import Floats, Ints, to_numpy, weighted_quantiles
+from splinecam.plot.arrays import Floats, Ints, to_numpy, weighted_quantiles
 from splinecam.plot.palette import CLASSES, STRONGEST, class_palette, paler
 from splinecam.plot.rasters import CellColors
 from splinecam.questions.boundary import output_of
@@ -117,6 +117,19 @@ class Coloring:
     def extend(self) -> str:
         """Which ends of the colour bar are pointed, in the words of matplotlib."""
         return "neither" if self.limits is None else beyond(self.extremes, self.limits)
+
+    def cell_colors(self) -> Floats:
+        """The colour of each cell, (F, 4); where numbers are affine, that of the mean vertex."""
+        fill = self.fill
+        if fill.colors is not None:
+            return fill.colors
+        assert fill.numbers is not None
+        assert self.norm is not None
+        assert self.cmap is not None
+        numbers = fill.numbers
+        if fill.slopes is not None:
+            numbers = numbers + (fill.slopes * to_numpy(self.mesh.means())).sum(1)
+        return np.asarray(self.cmap(self.norm(numbers)), np.float64)
 
 
 def beyond(extremes: Limits, limits: Limits) -> str:

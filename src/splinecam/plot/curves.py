@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from splinecam.plot.arrays import to_numpy
 from splinecam.plot.figures import (
     flat_axes,
     new_axes,
@@ -17,7 +18,6 @@ from splinecam.plot.figures import (
     require_matplotlib,
     written,
 )
-from splinecam.plot.lines import to_numpy
 from splinecam.plot.palette import CLASSES, GREY, INK, PAPER, class_palette, text_color
 from splinecam.plot.regions import HATCH, VEIL, hatch_rings, plot, plot_band
 from splinecam.questions.boundary import Boundary, LevelSet, decision_boundary
@@ -59,8 +59,14 @@ def plot_curves(
     1
     """
     require_matplotlib()
-    from splinecam.plot.decorations import clip_to, draw_border, fit_figure, scale_of, set_frame
-    from splinecam.plot.figures import picture_size
+    from splinecam.plot.decorations import (
+        clip_to,
+        draw_border,
+        fit_figure,
+        picture_size,
+        scale_of,
+        set_frame,
+    )
 
     domain, own = curves.partition.domain, ax is None
     if ax is None:
@@ -88,8 +94,8 @@ def _plot_alike(curves: Curves, ax: Axes, given: set[str], style: dict[str, Any]
     from matplotlib.collections import LineCollection
     from matplotlib.colors import to_rgba_array
 
+    from splinecam.plot.cell_images import ink_over
     from splinecam.plot.lines import Lines
-    from splinecam.plot.rasters import ink_over
 
     several = style.get("array") is not None
     several = several or any(len(to_rgba_array(style[k])) > 1 for k in given)
@@ -107,10 +113,10 @@ def _plot_each(
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 
+    from splinecam.plot.cell_images import ink_over
     from splinecam.plot.colors import MAX_ENTRIES
     from splinecam.plot.decorations import add_colorbar, add_legend, is_flat, make_room
     from splinecam.plot.lines import Lines
-    from splinecam.plot.rasters import ink_over
 
     below = is_flat(curves.partition.domain)
     label, order = torch.sort(curves.label, stable=True)
@@ -341,8 +347,7 @@ def plot_preimage(
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    from splinecam.plot.decorations import add_legend, clip_to, fit_figure
-    from splinecam.plot.lines import Lines
+    from splinecam.plot.decorations import add_legend, fit_figure
 
     if "fill" in options:
         options["color"] = options.pop("fill")
@@ -357,10 +362,7 @@ def plot_preimage(
         if len(found.band.rings()[1]):
             entries.append(("undecided", Patch(facecolor="none", edgecolor=color, hatch=_DOTS)))
     for curves in (found.outline, found.curves):
-        for ink, width, zorder in ((PAPER, 2.8, 3.1), (color, 1.6, 3.2)):  # with a light rim
-            lines = Lines(to_numpy(curves.ends), colors=ink, linewidths=width, zorder=zorder)
-            canvas.add_collection(lines, autolim=False)
-            clip_to(lines, canvas, found.partition.domain)
+        _draw_rimmed(canvas, curves, color, 1.6)
     places = to_numpy(found.points)
     style: dict[str, Any] = {"color": color, "markeredgecolor": PAPER, "zorder": 3.4, "ls": ""}
     canvas.plot(*places.T, marker="o", markersize=5, **style)
@@ -413,7 +415,7 @@ def plot_difference(  # noqa: PLR0913 - the options of a picture, each given by 
     '$x_{1}$'
     """
     require_matplotlib()
-    from splinecam.plot import regions as picture
+    from splinecam.plot import picture
     from splinecam.plot.decorations import add_legend, fit_figure, is_flat
     from splinecam.plot.points import Classes
 
@@ -429,7 +431,7 @@ def plot_difference(  # noqa: PLR0913 - the options of a picture, each given by 
             hatch_rings(canvas, to_numpy(offsets), to_numpy(rings), hatch, INK)
         if boundary:
             for part, color in zip((diff.a, diff.b), _BOUNDARIES, strict=True):
-                _draw_boundary(canvas, decision_boundary(part, level=level), color)
+                _draw_rimmed(canvas, decision_boundary(part, level=level), color, 1.4)
     if colorbar:
         picture.add_colorbar(canvas, content, image, True)
     if legend and boundary:
@@ -464,13 +466,12 @@ def _coloring(
     return Coloring(cells.mesh, fill, label, norm, colors, (0.0, top))
 
 
-def _draw_boundary(ax: Axes, curves: Boundary, color: Any) -> None:
-    """Draw a decision boundary in a colour, with a light rim."""
+def _draw_rimmed(ax: Axes, curves: Curves, color: Any, width: float) -> None:
+    """Draw curves in a colour and a width in points, with a light rim."""
     from splinecam.plot.decorations import clip_to
     from splinecam.plot.lines import Lines
-    from splinecam.plot.palette import PAPER
 
-    for ink, width, zorder in ((PAPER, 2.6, 3.1), (color, 1.4, 3.2)):
-        lines = Lines(to_numpy(curves.ends), colors=ink, linewidths=width, zorder=zorder)
+    for ink, wide, zorder in ((PAPER, width + 1.2, 3.1), (color, width, 3.2)):
+        lines = Lines(to_numpy(curves.ends), colors=ink, linewidths=wide, zorder=zorder)
         ax.add_collection(lines, autolim=False)
         clip_to(lines, ax, curves.partition.domain)

@@ -1,18 +1,22 @@
-"""A scale bar of a round length, at any zoom, in a free corner."""
+"""What surrounds a picture: scale bars, ticks, borders, and colour bars and legends beside it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.collections import PathCollection
 from matplotlib.colorbar import Colorbar
 from matplotlib.colors import LogNorm
 from matplotlib.font_manager import FontProperties
+from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from matplotlib.offsetbox import AnchoredOffsetbox, DrawingArea, TextArea, VPacker
 from matplotlib.patches import Patch, Polygon, Rectangle
@@ -22,20 +26,189 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 from matplotlib.transforms import Bbox, IdentityTransform
 
 from splinecam.geometry.domain import Domain
-from splinecam.plot.figures import (
-    ColorbarAxes,
-    ShrinkToFit,
-    SideLegend,
-    SidePlace,
-    is_input_plane,
-    overhang,
-    picture_size,
-    sliced_features,
-    written,
-)
-from splinecam.plot.lines import figure_of, to_numpy
+from splinecam.plot.arrays import to_numpy
+from splinecam.plot.cell_images import ink_over
+from splinecam.plot.figures import is_input_plane, sliced_features, written
+from splinecam.plot.lines import figure_of
 from splinecam.plot.palette import INK, PAPER, background, ink_on, text_color, tick_colors
-from splinecam.plot.rasters import ink_over
+
+_FREE = 4.0  # points left free at the edge of a figure
+_KEPT = 0.4  # of its slot that axes keep, whatever is beside them
+
+
+@dataclass(eq=False)
+class SidePlace:
+    """A place beside or below axes, after the places with a lower rank.
+
+    gap: points of free space before it; thickness: of a colour bar, in points.
+    """
+
+    parent: Axes
+    below: bool
+    gap: float
+    thickness: float = 0.0
+    rank: int = 0
+
+    def __post_init__(self) -> None:
+        self.rank = max((item.place.rank for item in _beside(self.parent)), default=0) + 1
+
+    def start(self) -> float:
+        """The left end of the place, or below the axes its upper end, in pixels."""
+        earlier = [item for item in _beside(self.parent) if item.place.rank < self.rank]
+        gap = self.gap * _point(self.parent)
+        end = _end(self.parent, earlier, self.below)
+        return end - gap if self.below else end + gap
+
+    def __call__(self, ax: Any, renderer: Any) -> Any:
+        """The box of a colour bar, for ``set_axes_locator``."""
+        box, start, across = self.parent.bbox, self.start(), self.thickness * _point(self.parent)
+        place = Bbox.from_extents(start, box.y0, start + across, box.y1)
+        if self.below:
+            place = Bbox.from_extents(box.x0, start - across, box.x1, start)
+        return _in_figure(self.parent, place)
+
+    def anchor(self) -> Bbox:
+        """The upper left corner of a legend."""
+        box, start = self.parent.bbox, self.start()
+        x, y = (box.x0, start) if self.below else (start, box.y1)
+        return Bbox.from_bounds(x, y, 0, 0)
+
+
+class SideLegend(Legend):
+    """A legend in its place. curves: whether it explains curves rather than regions."""
+
+    def __init__(self, place: SidePlace, *args: Any, curves: bool = False, **style: Any) -> None:
+        self.place, self.curves = place, curves
+        super().__init__(place.parent, *args, loc="upper left", borderaxespad=0.0, **style)
+
+    def get_bbox_to_anchor(self) -> Any:
+        """The upper left corner of the legend."""
+        return self.place.anchor()
+
+
+@dataclass(eq=False)
+class ShrinkToFit:
+    """Makes axes smaller by what is beside them, in figures without a layout engine."""
+
+    axes: Axes
+
+    def __call__(self, ax: Any, renderer: Any) -> Any:
+        """The part of the axes' slot that is left for the axes themselves."""
+        slot = ax.get_position(original=True)
+        whole = slot.transformed(ax.figure.transSubfigure)
+        if ax.figure.get_layout_engine() is not None:
+            return _in_figure(ax, _moved(ax, slot, whole))
+        room = slot
+        for _ in range(2):  # a smaller colour bar has other ticks
+            ax.apply_aspect(room)
+            left, right, below = _missing(ax, whole)
+            across = min(1.0, (1 - _KEPT) * whole.width / max(left + right, 1.0))
+            below = min(below, (1 - _KEPT) * whole.height)
+            x0, x1 = whole.x0 + across * left, whole.x1 - across * right
+            room = _in_figure(ax, Bbox.from_extents(x0, whole.y0 + below, x1, whole.y1))
+        return room
+
+    def get_subplotspec(self) -> Any:
+        """The axes' place in a grid, for ``tight_layout``."""
+        return self.axes.get_subplotspec()
+
+
+def _moved(ax: Axes, slot: Any, whole: Any) -> Any:
+    """The slot of axes, or its right end if they leave too little of it free.
+
+    Layout engines make room for what reaches beyond the slot. That amount is then the same in each
+    of their rounds, however much of the slot is free in the first.
+    """
+    ax.apply_aspect(slot)
+    free, right = whole.width - ax.bbox.width, overhang(ax)[1]
+    if ax.get_anchor() != "C" or free >= 2 * right:
+        return whole
+    return Bbox.from_extents(whole.x0 + free, whole.y0, whole.x1, whole.y1)
+
+
+def _missing(ax: Axes, slot: Bbox) -> tuple[float, float, float]:
+    """The pixels missing at the left, at the right and below for what surrounds the axes.
+
+    If the figure has no other axes, the margins around the slot are used first.
+    """
+    left, right, below = overhang(ax)
+    page, pad = ax.figure.bbox, _FREE * _point(ax)
+    others = [
+        other.get_position(original=True).transformed(other.figure.transSubfigure)
+        for other in figure_of(ax).axes
+    ]
+    edge = max((other.x1 for other in others if other.x1 <= slot.x0), default=page.x0)
+    free = [slot.x0 - edge, page.x1 - slot.x1, slot.y0 - page.y0]
+    if any(other.bounds != slot.bounds for other in others):
+        free[1:] = pad, pad + _ticks(ax, True)
+    left, right, below = (
+        max(0.0, out - max(0.0, margin - pad))
+        for out, margin in zip((left, right, below), free, strict=True)
+    )
+    return left, right, below
+
+
+def overhang(ax: Axes) -> tuple[float, float, float]:
+    """The pixels by which ticks, bars and legends exceed axes at the left, right and below."""
+    items = _beside(ax)
+    right = _end(ax, items, False) - ax.bbox.x1
+    return _ticks(ax, False), right, ax.bbox.y0 - _end(ax, items, True)
+
+
+def picture_size(ax: Axes) -> tuple[float, float]:
+    """Width and height of axes without anything beside them, in points."""
+    slot = ax.get_position(original=True).transformed(ax.figure.transSubfigure)
+    wide, high, aspect = slot.width / _point(ax), slot.height / _point(ax), ax.get_aspect()
+    if aspect == "auto":
+        return wide, high
+    steep = abs(float(aspect) * ax.viewLim.height / ax.viewLim.width)
+    return min(wide, high / steep), min(high, wide * steep)
+
+
+def _beside(ax: Axes) -> list[Any]:
+    """The visible colour bars and legends beside axes."""
+    bars = [each for each in ax.child_axes if hasattr(each, "place")]
+    legends = [each for each in ax.artists if isinstance(each, SideLegend)]
+    return [each for each in (*bars, *legends) if each.get_visible()]
+
+
+def _end(ax: Axes, items: list[Any], below: bool) -> float:
+    """The end of what is beside or below axes, in pixels."""
+    end = float(ax.bbox.y0) - _ticks(ax, True) if below else float(ax.bbox.x1)
+    boxes = [_extent(item) for item in items if item.place.below == below]
+    if below:
+        return min([end, *(float(box.y0) for box in boxes)])
+    return max([end, *(float(box.x1) for box in boxes)])
+
+
+def _extent(item: Any) -> Any:
+    ruler = _ruler(figure_of(item.place.parent).dpi)
+    return item.get_window_extent(ruler) if isinstance(item, Legend) else item.get_tightbbox(ruler)
+
+
+def _ticks(ax: Axes, below: bool) -> float:
+    """The pixels by which the ticks and the label of an axis exceed the axes."""
+    axis: Any = ax.xaxis if below else ax.yaxis
+    box = axis.get_tightbbox(_ruler(figure_of(ax).dpi)) if ax.axison else None
+    if box is None:
+        return 0.0
+    return max(0.0, float(ax.bbox.y0 - box.y0 if below else ax.bbox.x0 - box.x0))
+
+
+@lru_cache(maxsize=8)
+def _ruler(dpi: float) -> Any:
+    """A renderer that measures letters in the same way for all kinds of files."""
+    return RendererAgg(1, 1, dpi)  # type: ignore[no-untyped-call]
+
+
+def _point(ax: Axes) -> float:
+    return float(figure_of(ax).dpi) / 72
+
+
+def _in_figure(ax: Axes, box: Bbox) -> Any:
+    """A box in pixels as shares of the axes' figure."""
+    return box.transformed(ax.figure.transSubfigure.inverted())
+
 
 _LARGEST, _SMALLEST = 8.0, 5.5  # sizes of letters, in points
 _PER_LETTER = 24.0  # longer side of a picture by size of letters
@@ -294,8 +467,8 @@ def add_colorbar(
     """Add a slim colour bar beside or below the axes, after earlier bars and legends."""
     size, (wide, high) = _letters(ax), picture_size(ax)
     place = SidePlace(ax, below, size, min(max(_BAR * max(wide, high), _THINNEST), _THICKEST))
-    beside: Any = ax.inset_axes((1.0, 0.0, 1.0, 1.0), axes_class=ColorbarAxes)
-    beside.place = place
+    beside: Any = ax.inset_axes((1.0, 0.0, 1.0, 1.0))
+    beside.place = place  # by which it is known as a colour bar
     beside.set_axes_locator(place)
     style: Any = {"extendfrac": 0.025, "orientation": "horizontal" if below else "vertical"}
     bar = ax.figure.colorbar(mappable, cax=beside, extend=extend, **style)

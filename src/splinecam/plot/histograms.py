@@ -12,6 +12,7 @@ import numpy as np
 
 from splinecam._util.tolerances import EPS
 from splinecam.errors import SplineCamError
+from splinecam.plot.arrays import Floats, to_numpy, weighted_quantiles
 from splinecam.plot.figures import (
     flat_axes,
     given_axes,
@@ -21,7 +22,6 @@ from splinecam.plot.figures import (
     shown_once,
     written,
 )
-from splinecam.plot.lines import Floats, to_numpy, weighted_quantiles
 from splinecam.plot.palette import CLASSES, GREY, INK, background, ink_on, rgb, text_color
 from splinecam.questions.comparison import by_name
 from splinecam.questions.measures import table_columns

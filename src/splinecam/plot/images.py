@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from splinecam.errors import SplineCamError
+from splinecam.plot.arrays import Floats, to_numpy
 from splinecam.plot.figures import new_figure, require_matplotlib, shown_once, written
-from splinecam.plot.lines import Floats, to_numpy
 from splinecam.plot.palette import text_color
 from splinecam.questions.boundary import Boundary, LevelSet
 from splinecam.questions.curves import Curves, sample_segments

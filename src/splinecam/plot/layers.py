@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from splinecam._util.arrays import lengths
+from splinecam.plot.arrays import to_numpy
 from splinecam.plot.figures import new_figure, require_matplotlib, written
-from splinecam.plot.lines import to_numpy
 from splinecam.plot.palette import HIGHLIGHT, background, ink_on, text_color
 from splinecam.plot.regions import plot
 from splinecam.questions.measures import layer_index, regions_by_layer
@@ -184,7 +185,7 @@ def _new_panels(part: PartitionData, titles: list[str], columns: int, size: floa
 
 def _make_room(figure: Figure) -> None:
     """Let the figure grow by the colour bars and legends of the last panel."""
-    from splinecam.plot.figures import overhang
+    from splinecam.plot.decorations import overhang
 
     left, right, below = (size / figure.dpi for size in overhang(figure.axes[-1]))
     wide, high = figure.get_size_inches()
@@ -198,15 +199,15 @@ def _draw_panel(
     from matplotlib.colors import to_rgb
 
     from splinecam.plot.decorations import draw_border
-    from splinecam.plot.lines import Lines, LineWidth
+    from splinecam.plot.lines import Lines, line_width
 
     def draw(ends: Tensor, color: Any, most: float, share: float | None = None) -> None:
         length = float(lengths(ends[:, 1] - ends[:, 0]).sum())
         style: dict[str, Any] = {"linewidths": most}
         if share is not None and length > 0:
-            width = LineWidth(part.domain.area / length, share, most)
+            width = partial(line_width, part.domain.area / length, share, most, 0.0, 0.0)
             # Round caps of thin lines overlap in pixels of their own, which shows as beads.
-            style = {"line_width": width, "capstyle": "butt"}
+            style = {"width_at": width, "capstyle": "butt"}
         ax.add_collection(Lines(to_numpy(ends), colors=color, zorder=2, **style), autolim=False)
 
     by, ends = part.edge_layer, part.vertices[part.edges]

@@ -1,42 +1,18 @@
-"""Types of the numpy arrays that pictures are made of."""
+"""Segments on a picture, as lines or as an image, and images in the resolution of the picture."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import torch
 from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.collections import LineCollection
 from matplotlib.path import Path
 from matplotlib.transforms import Affine2D, Bbox
-from numpy.typing import NDArray
 
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Singles = NDArray[np.float32]
-Ints = NDArray[np.int64]
-Pixels = NDArray[np.uint8]
-
-
-def to_numpy(values: Any) -> Any:
-    """A tensor as an array on the CPU, without its gradient; anything else as it is."""
-    return values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else values
-
-
-def weighted_quantiles(values: Any, shares: Any, weights: Floats | None = None) -> Floats:
-    """The numbers below which the given shares of the total weight lie; zeros without values."""
-    if not len(values):
-        return np.zeros(len(shares))
-    if weights is None or not weights.sum() > 0:
-        return np.asarray(np.quantile(values, shares), np.float64)
-    order = np.argsort(values)
-    total = np.cumsum(np.maximum(weights[order], 0))
-    place = np.searchsorted(total, np.asarray(shares) * total[-1])
-    return np.asarray(values[order[np.minimum(place, len(order) - 1)]], np.float64)
-
+from splinecam.plot.arrays import Floats, Ints, Pixels
 
 # matplotlib's renderer of images limits the segments of a path, and how often they cross the image.
 _CHUNK, _CROSSINGS = 10_000, 300
@@ -78,30 +54,21 @@ def clipped_context(artist: Any, renderer: Any) -> Any:
     return gc
 
 
-@dataclass(frozen=True)
-class LineWidth:
-    """A line width in points that leaves room between lines.
+def line_width(  # in this order for ``functools.partial``, as figures are pickled
+    spacing: float, share: float, most: float, least: float, rim: float, points_per_unit: float
+) -> float:
+    """The width of lines in points, at a scale of the picture, that leaves room between them.
 
     It is a share of the lines' spacing, which is in plane units, between two widths. rim: is added.
     """
-
-    spacing: float
-    share: float
-    most: float
-    least: float = 0.0
-    rim: float = 0.0
-
-    def at(self, points_per_unit: float) -> float:
-        """The width in points at a scale of the picture."""
-        fitting = self.share * self.spacing * points_per_unit
-        return max(self.least, min(self.most, fitting)) + self.rim
+    return max(least, min(most, share * spacing * points_per_unit)) + rim
 
 
 class Lines(LineCollection):
     """Segments (S, 2, 2) as compound paths, of one colour, or of one per group.
 
     groups: how many segments there are in each group, one after the other; colours and ``array``
-    then have an entry per group. line_width: makes the width fit the scale of the picture.
+    then have an entry per group. width_at: the width at a scale of the picture, see ``line_width``.
     """
 
     axes: Any
@@ -111,12 +78,12 @@ class Lines(LineCollection):
         segments: Floats,
         *,
         groups: list[int] | None = None,
-        line_width: LineWidth | None = None,
+        width_at: Callable[[float], float] | None = None,
         **style: Any,
     ) -> None:
         self._ends = np.asarray(segments, np.float64).reshape(-1, 2, 2)
         self._groups = [len(self._ends)] if groups is None else groups
-        self.line_width = line_width
+        self.width_at = width_at
         self._last: tuple[Any, Any] = (None, None)
         style = {"capstyle": "round", "snap": False, **style}
         self._starts = _chunks(self._ends, np.cumsum(self._groups))
@@ -140,9 +107,9 @@ class Lines(LineCollection):
         """Draw as lines, or in vector output, where there are many, as an image."""
         if not self.get_visible() or not len(self._ends):
             return
-        if self.line_width is not None:
+        if self.width_at is not None:
             pixels = self.axes.bbox.width / abs(self.axes.viewLim.width)
-            width = self.line_width.at(72 / figure_of(self).dpi * pixels)
+            width = self.width_at(72 / figure_of(self).dpi * pixels)
             if width != self._width():
                 self.set_linewidth(width)
         if renderer.points_to_pixels(self._width()) < _FAINT:

@@ -7,7 +7,7 @@ import html
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,8 @@ from splinecam._util.text import number_text
 from splinecam._util.tolerances import EPS
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
+from splinecam.plot.arrays import Bools, Floats, Ints, Pixels, Singles, to_numpy
 from splinecam.plot.figures import is_input_plane
-from splinecam.plot.lines import Bools, Floats, Ints, Pixels, Singles, to_numpy
 from splinecam.plot.palette import CLASSES, INK, PAPER, class_palette, paler, rgb
 from splinecam.plot.rasters import Cells, Grid
 from splinecam.plot.regions import default_color
@@ -110,16 +110,10 @@ _GREY, _BORDER = "#7d838b", 0.9  # of the border, which is seen on light and dar
 _BALANCE = 0.1  # two colours are used if the shorter side of the level is more than this share
 
 
-@dataclass(frozen=True)
-class Picture:
-    """Pixels (h, w, 4) from the top, and the classes that are seen, if colours are classes."""
-
-    pixels: Pixels
-    classes: tuple[int, ...] = ()
-
-
-def partition_picture(part: PartitionData, *, edges: bool = True, level: float = 0.0) -> Picture:
-    """The regions, coloured by class or by their single output."""
+def partition_picture(
+    part: PartitionData, *, edges: bool = True, level: float = 0.0
+) -> tuple[Pixels, list[int]]:
+    """The regions, coloured by class or by their single output, and the classes that are seen."""
     with torch.no_grad():
         fine = _FINE if len(part) < _MANY else 1
         grid = _grid(part.mesh, fine)
@@ -140,10 +134,10 @@ def partition_picture(part: PartitionData, *, edges: bool = True, level: float =
         light = _output_colors(values[..., 0], coarse >= 0, level)
     light = _spread(light, step, owner.shape)
     light += ink[..., None] * (rgb(INK) - light)
-    return Picture(_reduced(light, owner >= 0, fine), tuple(seen))
+    return _reduced(light, owner >= 0, fine), seen
 
 
-def curves_picture(curves: Curves) -> Picture:
+def curves_picture(curves: Curves) -> Pixels:
     """Curves on white paper of the shape of the domain."""
     with torch.no_grad():
         part = curves.partition
@@ -160,7 +154,7 @@ def curves_picture(curves: Curves) -> Picture:
     ink = _faded(kind >= 0, _BOUNDARY)[..., None]
     white = np.asarray(rgb(PAPER), np.float32)
     light = white + ink * (np.asarray(palette, np.float32)[np.maximum(kind, 0)] - white)
-    return Picture(_reduced(light, inside, _FINE))
+    return _reduced(light, inside, _FINE)
 
 
 def _grid(mesh: Mesh, fine: int) -> Grid:
@@ -326,7 +320,7 @@ Rows = list[tuple[str, str]]  # of text, or HTML where they are made by ``_swatc
 
 def partition_card(part: PartitionData) -> str:
     """A picture of the regions, and the sizes of the partition."""
-    picture, mesh = partition_picture(part), part.mesh
+    (pixels, classes), mesh = partition_picture(part), part.mesh
     stripped = f" (final {part.stripped} left out)" if part.stripped else ""
     rows = [
         ("regions", f"{len(part):,}"),
@@ -346,7 +340,7 @@ def partition_card(part: PartitionData) -> str:
         rows.append(("model", "not attached"))
     if not is_cpu(mesh.uv.device):
         rows.append(("device", str(mesh.uv.device)))
-    return _card("Partition", _image(picture, "regions"), _table(rows), _legend(part, picture))
+    return _card("Partition", _image(pixels, "regions"), _table(rows), _legend(part, classes))
 
 
 def region_card(region: Region) -> str:
@@ -404,7 +398,7 @@ def class_regions_card(found: ClassRegions) -> str:
         body += f"<div>and {len(order) - _FEW:,} more</div>"
     image = ""
     if found.kind == "argmax":
-        image = _image(partition_picture(part, edges=False, level=found.level), "classes")
+        image = _image(partition_picture(part, edges=False, level=found.level)[0], "classes")
     return _card("Class regions", image, body)
 
 
@@ -480,12 +474,12 @@ def _table(rows: Rows, *, escaped: bool = False) -> str:
     return f'<table style="{style}">{body}</table>'
 
 
-def _legend(part: PartitionData, picture: Picture) -> str:
+def _legend(part: PartitionData, classes: list[int]) -> str:
     """A legend of the classes that are seen."""
-    colors = class_palette(max(picture.classes, default=0) + 1)
-    shown = [_swatch(colors[k], _name(part, k)) for k in picture.classes[:_FEW]]
-    if len(picture.classes) > _FEW:
-        shown.append(f"and {len(picture.classes) - _FEW:,} more")
+    colors = class_palette(max(classes, default=0) + 1)
+    shown = [_swatch(colors[k], _name(part, k)) for k in classes[:_FEW]]
+    if len(classes) > _FEW:
+        shown.append(f"and {len(classes) - _FEW:,} more")
     items = "".join(f'<span style="margin-right:12px">{item}</span>' for item in shown)
     return f'<div style="margin-top:4px">{items}</div>' if items else ""
 
@@ -497,12 +491,11 @@ def _swatch(color: Any, name: str) -> str:
     return f'<span style="{style}"></span> {html.escape(name)}'
 
 
-def _image(picture: Picture, what: str) -> str:
-    high, wide = picture.pixels.shape[:2]
+def _image(pixels: Pixels, what: str) -> str:
+    high, wide = pixels.shape[:2]
     scale = _WIDE / max(wide, high)
     size = f"width:{scale * wide:.0f}px;height:{scale * high:.0f}px"
-    source = data_uri(picture.pixels)
-    return f'<img alt="{what}" src="{source}" style="{size};max-width:none;margin:0"/>'
+    return f'<img alt="{what}" src="{data_uri(pixels)}" style="{size};max-width:none;margin:0"/>'
 
 
 def _region_svg(region: Region, neighbours: tuple[int, ...]) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from splinecam.plot.figures import require_matplotlib
 
 if TYPE_CHECKING:  # so that the reference names the types by these short names
-    from splinecam.plot.lines import Floats, Ints
+    from splinecam.plot.arrays import Floats, Ints
 
 
 # Okabe and Ito's palette, which can be told apart with every kind of colour vision.

@@ -16,10 +16,9 @@ from matplotlib.patches import Rectangle
 
 from splinecam.errors import DomainError, SplineCamError
 from splinecam.geometry.domain import Domain
+from splinecam.plot.arrays import Bools, Floats, Ints, to_numpy
 from splinecam.plot.colors import MAX_ENTRIES, class_names
-from splinecam.plot.decorations import scale_of
-from splinecam.plot.figures import picture_size
-from splinecam.plot.lines import Bools, Floats, Ints, to_numpy
+from splinecam.plot.decorations import picture_size, scale_of
 from splinecam.plot.palette import INK, PAPER, class_palette
 from splinecam.questions.partition_data import PartitionData
 

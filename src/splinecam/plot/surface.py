@@ -1,8 +1,8 @@
-"""Slices of a network of three inputs, drawn where their planes lie in space."""
+"""Pictures in space: slices of three inputs, graphs of an output, images in three outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,10 +19,10 @@ from splinecam.questions.partition_data import PartitionData
 if TYPE_CHECKING:
     from mpl_toolkits.mplot3d import Axes3D
 
-    from splinecam.plot.colors import ColorOptions
-    from splinecam.plot.sheets import Look
-
 _NAMES = ("x₁", "x₂", "x₃")
+Place = Callable[[Tensor, Tensor], Tensor]  # (N, 2) in the plane and (N, n_out) outputs to (N, 3)
+
+_MANY = 30_000  # regions up to which the edges of a graph are drawn
 _DARKEST = 0.85  # share of its colour that a plane has when it faces away from the light
 
 
@@ -65,12 +65,11 @@ def plot_slices(
     slices = _checked(parts)
     axes_in_space(ax)
     options = ColorOptions(level=level, **colors)
-    inks = _colors(boundary_color, len(slices))
+    inks = _colors(boundary_color, len(slices)) if boundary else None
     with torch.no_grad():
         sheets = [Sheet.of(part, _embedding(part), color, options) for part in slices]
-        looks = [Look(color, edges, boundary, ink) for ink in inks]
-        style: Any = {"names": _NAMES, "alpha": alpha, "darkest": _DARKEST}
-        return draw_sheets(sheets, looks, ax=ax, view=view, **style)[0]
+        look = Look(edges, inks, alpha=alpha, darkest=_DARKEST)
+        return draw_sheets(sheets, look, _NAMES, ax, view)
 
 
 def _checked(parts: Iterable[PartitionData]) -> list[PartitionData]:
@@ -100,13 +99,9 @@ def _colors(given: Any, count: int) -> list[Any]:
     return [given] * count
 
 
-def _embedding(part: PartitionData) -> Any:
+def _embedding(part: PartitionData) -> Place:
     """The function that places points of the plane in the space of inputs."""
-
-    def place(uv: Tensor, _: Tensor) -> Tensor:
-        return part.domain.embed(uv).flatten(1)
-
-    return place
+    return lambda uv, _: part.domain.embed(uv).flatten(1)
 
 
 def plot_surface(  # noqa: PLR0913 - the options of a picture, each given by its name
@@ -144,10 +139,9 @@ def plot_surface(  # noqa: PLR0913 - the options of a picture, each given by its
     where most of the surface is seen. height: of a graph over a plane of width 1. colorbar: add a
     bar or a legend of the colours.
 
-    Facets of a graph are drawn from back to front in an exact order, so that what is hidden is
-    hidden from everywhere; more than 30,000 without edges. The surface is an image in the
-    resolution of the picture; in PDF and SVG facets of a graph are paths, if there are no more than
-    some thousands. In the image of the plane, the nearest facet is found for each pixel.
+    The nearest facet is found for each pixel, so that what is hidden is hidden from everywhere. The
+    surface is an image in the resolution of the picture, in PDF and SVG of at least 300 dpi. The
+    graph of more than 30,000 regions has no edges.
 
     >>> import torch, splinecam as sc
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 9), torch.nn.ReLU(), torch.nn.Linear(9, 3))
@@ -157,63 +151,58 @@ def plot_surface(  # noqa: PLR0913 - the options of a picture, each given by its
     """
     require_matplotlib()
     from splinecam.plot.colors import ColorOptions
-    from splinecam.plot.sheets import Look, draw_image
+    from splinecam.plot.sheets import Look, Sheet, draw_sheets
 
     axes_in_space(ax)
-    image = output is not None and np.ndim(output) > 0
-    color = ("random" if image else "output") if color is None else color
-    look = Look(color, edges, not image if boundary is None else boundary, boundary_color)
-    options = ColorOptions(None if image else output_of(part, output), cmap, limits, level, seed)
-    with torch.no_grad():
-        if not image:
-            return _draw_graph(part, ax, view, look, options, plane, height, colorbar)
-        if plane:
-            raise SplineCamError("plane=True is for the graph of one output, not for three.")
-        return draw_image(part, output, ax, view, look, options, colorbar)
-
-
-def _draw_graph(
-    part: PartitionData,
-    ax: Axes3D | None,
-    view: tuple[float, float] | None,
-    look: Look,
-    options: ColorOptions,
-    plane: bool,
-    height: float,
-    colorbar: bool,
-) -> Axes3D:
-    """Draw the graph of ``options.output``."""
-    from splinecam.plot import axes3d, surface_items
-    from splinecam.plot.colors import color_regions
-    from splinecam.plot.decorations import axis_names
-    from splinecam.plot.scene import Scene
-
-    k, level = output_of(part, options.output), options.level
+    if output is not None and np.ndim(output) > 0:
+        place, names = _image_of(part, output)
+        chosen, tall, lines = None, None, edges
+        color, boundary = "random" if color is None else color, bool(boundary)
+    else:
+        chosen, tall, lines = output_of(part, output), height, edges and len(part) <= _MANY
+        place, names = _graph_of(part, chosen)
+        color, boundary = "output" if color is None else color, boundary is None or bool(boundary)
+    if plane and tall is None:
+        raise SplineCamError("plane=True is for the graph of one output, not for three.")
     if plane and part.values.shape[1] > 1:
         raise SplineCamError(
             f"plane=True is for models with one output, at its level; this one has "
             f"{part.values.shape[1]}."
         )
-    coloring = color_regions(part, look.color, options)
-    split = plane or coloring.mesh is not part.mesh
-    surface = surface_items.Surface.of(part, k, level, split=split, height=height)
-    ax, fit = axes3d.place_axes(ax, colorbar)
-    if view is None and fit.own:
-        view = surface.best_view()
-    if view is not None:
-        ax.view_init(*view)
-    names = (*axis_names(part.domain), surface.name)
-    axes3d.label_axes(fit, names, surface.limits([level] * plane), height)
-    colors = surface.lit_colors(coloring, ax.azim)
-    items = [surface_items.facets(surface, colors)]
-    if look.edges and surface.mesh.num_faces <= surface_items.MANY:
-        items.append(surface_items.edges(surface))
-    if look.boundary:
-        items.append(surface_items.boundary(surface, look.boundary_color, colors))
-    if plane:
-        items.append(surface_items.plane(part, level))
-    scene = Scene(surface_items.joined(items), surface.neighbours(), level=level, clip_on=False)
-    ax.add_collection(scene)
-    if colorbar:
-        axes3d.explain_colors(fit, coloring)
-    return ax
+    look = Look(
+        edges=lines,
+        boundary_colors=[boundary_color] if boundary else None,
+        height=tall,
+        plane=level if plane else None,
+        colorbar=colorbar,
+    )
+    with torch.no_grad():
+        options = ColorOptions(chosen, cmap, limits, level, seed)
+        sheet = Sheet.of(part, place, color, options, tall)
+        return draw_sheets([sheet], look, names, ax, view)
+
+
+def _graph_of(part: PartitionData, k: int) -> tuple[Place, list[str]]:
+    """The function that places points at the height of output k, and names of axes."""
+    from splinecam.plot.decorations import axis_names
+
+    name = "f" if part.values.shape[1] == 1 else f"f, output {k}"
+    names = [*axis_names(part.domain), name]
+    return lambda uv, values: torch.cat([uv, values[:, k : k + 1]], 1), names
+
+
+def _image_of(part: PartitionData, output: Any) -> tuple[Place, list[str]]:
+    """The function that places points in three outputs or sums of them, and names of axes."""
+    from splinecam.plot.colors import output_name
+
+    n = int(part.values.shape[1])
+    if np.ndim(output) == 1 and len(output) == 3:
+        chosen = [output_of(part, k) for k in output]
+        return lambda _, values: values[:, chosen], [output_name(part, k) for k in chosen]
+    if tuple(np.shape(output)) == (n, 3):
+        matrix = torch.as_tensor(output).to(part.values)
+        return lambda _, values: values @ matrix, [f"axis {k}" for k in (1, 2, 3)]
+    raise SplineCamError(
+        f"output has the shape {tuple(np.shape(output))}: give one output, three of them such as "
+        f"(0, 1, 2), or a matrix ({n}, 3) that projects the {n} outputs onto three axes."
+    )

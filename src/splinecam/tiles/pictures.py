@@ -15,13 +15,14 @@ from splinecam.errors import DomainError, SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.subdivision import Mesh
 from splinecam.partitions.partition import Partition
+from splinecam.plot import picture
 from splinecam.plot import plot as plot_partition
-from splinecam.plot import regions as picture
+from splinecam.plot.arrays import to_numpy
+from splinecam.plot.cell_images import TiledImage
 from splinecam.plot.colors import ColorOptions, color_regions
 from splinecam.plot.decorations import AxesStyle, draw_border
 from splinecam.plot.figures import flat_axes, new_axes, require_matplotlib
-from splinecam.plot.lines import to_numpy
-from splinecam.plot.rasters import CellColors, TiledImage
+from splinecam.plot.rasters import CellColors
 from splinecam.plot.regions import default_color
 from splinecam.questions.partition_data import PartitionData
 from splinecam.tiles import curves

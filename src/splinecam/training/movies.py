@@ -31,10 +31,10 @@ from splinecam._util.text import how_to_install
 from splinecam.errors import FileError, SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.partitions.partition import Partition
+from splinecam.plot.arrays import Ints, Pixels
 from splinecam.plot.colors import Coloring, ColorOptions, beyond, color_regions
-from splinecam.plot.decorations import fit_figure
-from splinecam.plot.figures import SideLegend, require_matplotlib, written
-from splinecam.plot.lines import Ints, Pixels
+from splinecam.plot.decorations import SideLegend, fit_figure
+from splinecam.plot.figures import require_matplotlib, written
 from splinecam.plot.palette import text_color
 from splinecam.plot.regions import default_color, plot
 from splinecam.questions.partition_data import PartitionData

@@ -18,9 +18,9 @@ from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.jobs.sweep import sweep
 from splinecam.partitions.partition import Partition, load
+from splinecam.plot.arrays import Floats
 from splinecam.plot.figures import given_axes, require_matplotlib, written
 from splinecam.plot.histograms import Band, is_wide, plot_bands, style_chart
-from splinecam.plot.lines import Floats
 from splinecam.plot.palette import CLASSES, text_color
 
 if TYPE_CHECKING:

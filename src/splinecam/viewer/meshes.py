@@ -12,8 +12,8 @@ from torch import Tensor
 
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import SAFETY
+from splinecam.plot.arrays import to_numpy, weighted_quantiles
 from splinecam.plot.colors import Coloring, ColorOptions, class_legend, color_regions, output_name
-from splinecam.plot.lines import to_numpy, weighted_quantiles
 from splinecam.plot.rasters import CellColors
 from splinecam.plot.regions import default_color
 from splinecam.questions.certainty import class_band

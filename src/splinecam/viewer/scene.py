@@ -15,6 +15,7 @@ from torch import Tensor
 from splinecam._util.options import as_float64
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.subdivision import polygon_mesh
+from splinecam.plot.arrays import Bools, Floats, Pixels, to_numpy
 from splinecam.plot.colors import (
     Coloring,
     ColorOptions,
@@ -26,7 +27,6 @@ from splinecam.plot.colors import (
 )
 from splinecam.plot.decorations import axis_names
 from splinecam.plot.images import sample_limits
-from splinecam.plot.lines import Bools, Floats, Pixels, to_numpy
 from splinecam.plot.palette import class_palette
 from splinecam.plot.points import Classes, pictures_of, samples_of
 from splinecam.plot.rasters import CellColors

@@ -16,7 +16,7 @@ from splinecam._util.tolerances import EPS, MAX_CORNER_ERROR
 from splinecam.errors import DomainError, LimitError, SplineCamError
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.partitions.partition import Partition
-from splinecam.plot.lines import Floats, Pixels, to_numpy
+from splinecam.plot.arrays import Floats, Pixels, to_numpy
 from splinecam.plot.palette import paler
 from splinecam.viewer.frames import GivenUp, Network
 

@@ -1,0 +1,32 @@
+"""Types of the numpy arrays that pictures are made of, and how tensors become such."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
+Ints = NDArray[np.int64]
+Pixels = NDArray[np.uint8]
+
+
+def to_numpy(values: Any) -> Any:
+    """A tensor as an array on the CPU, without its gradient; anything else as it is."""
+    return values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else values
+
+
+def weighted_quantiles(values: Any, shares: Any, weights: Floats | None = None) -> Floats:
+    """The numbers below which the given shares of the total weight lie; zeros without values."""
+    if not len(values):
+        return np.zeros(len(shares))
+    if weights is None or not weights.sum() > 0:
+        return np.asarray(np.quantile(values, shares), np.float64)
+    order = np.argsort(values)
+    total = np.cumsum(np.maximum(weights[order], 0))
+    place = np.searchsorted(total, np.asarray(shares) * total[-1])
+    return np.asarray(values[order[np.minimum(place, len(order) - 1)]], np.float64)
