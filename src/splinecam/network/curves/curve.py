@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS
 
 _UPWARDS = 1 + 1e-12  # covers the rounding of a few ulp, also where it grows with the argument
@@ -61,18 +62,26 @@ class Curve(ABC):
     It is continuous, and has two derivatives but at its ``kinks``. All results are finite for all
     finite arguments, unless the function itself is too large for float64.
 
-    >>> from splinecam.network.curves import Tanh
+    name: for readers. kinks: levels at which the slope jumps, each with the slope after less that
+    before. rounding: the error of values in units of EPS, relative to the value; the error that a
+    rounded argument would make, EPS times slope and argument, is not in it. noise: the same,
+    relative to the argument, beside ``rounding``. single_noise: the error of values in single
+    precision, in units of SINGLE_EPS and relative to the argument; None where single precision is
+    not much faster, or loses more than that.
+
+    >>> from splinecam.network.curves.formulas import TANH
     >>> z = torch.tensor([-1.0, 0.0, 1.0], dtype=torch.float64)
-    >>> Tanh().slope(z).argmax()
+    >>> TANH.slope(z).argmax()
     tensor(1)
-    >>> Tanh().slope_bound(z - 1, z + 1).tolist()[1] >= 1
+    >>> TANH.slope_bound(z - 1, z + 1).tolist()[1] >= 1
     True
     """
 
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The function for readers."""
+    name: str
+    kinks: tuple[Point, ...] = field(default=(), kw_only=True)
+    rounding: float = field(default=8.0, kw_only=True)
+    noise: float = field(default=0.0, kw_only=True)
+    single_noise: float | None = field(default=None, kw_only=True)
 
     @abstractmethod
     def value(self, z: Tensor) -> Tensor:
@@ -86,37 +95,24 @@ class Curve(ABC):
     def curvature(self, z: Tensor) -> Tensor:
         """The second derivative; where it jumps that on one of the sides."""
 
-    @property
-    def shape(self) -> Shape:
-        """Where the function and its derivatives have extrema."""
-        raise NotImplementedError(f"{self.name} finds its bounds in another way")
+    # -- the least and the largest number on each interval [low, high], up to rounding
+
+    @abstractmethod
+    def value_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """The least and the largest value."""
+
+    @abstractmethod
+    def slope_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """The least and the largest slope."""
+
+    @abstractmethod
+    def curvature_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """The least and the largest second derivative."""
 
     @property
-    def kinks(self) -> tuple[Point, ...]:
-        """Levels at which the slope jumps, each with the slope after less that before."""
-        return ()
-
-    @property
-    def rounding(self) -> float:
-        """The error of values in units of EPS, relative to the value.
-
-        The error that a rounded argument would make, EPS times slope and argument, is not in it.
-        """
-        return 8.0
-
-    @property
-    def noise(self) -> float:
-        """The error of values in units of EPS, relative to the argument, beside ``rounding``."""
-        return 0.0
-
-    @property
-    def single_noise(self) -> float | None:
-        """The error of values in single precision, relative to the argument, or None.
-
-        It is in units of SINGLE_EPS, and the error that a rounded argument makes is not in it. None
-        stands where single precision is not much faster, or loses more than that.
-        """
-        return None
+    def _noise(self) -> tuple[float, float]:
+        """The rounding error of slopes and curvatures where their terms cancel."""
+        return 0.0, 0.0
 
     def to(self, device: torch.device) -> Curve:
         """The same function for tensors on a device."""
@@ -178,18 +174,34 @@ class Curve(ABC):
         variation = torch.maximum(most - slope, slope - least) * _UPWARDS
         return size * _UPWARDS + self._noise[0], variation + _NOISE * size + self._noise[0]
 
-    # -- the least and the largest number on each interval, up to rounding
+
+@dataclass(frozen=True)
+class Formula(Curve):
+    """A function that is given with its derivatives, and with the levels where these are extreme.
+
+    functions: of tensors and the parameters: the value, the slope and the curvature.
+    """
+
+    functions: tuple[Callable[..., Tensor], Callable[..., Tensor], Callable[..., Tensor]]
+    shape: Shape = Shape()
+    parameters: tuple[float, ...] = ()
+
+    def value(self, z: Tensor) -> Tensor:
+        return self.functions[0](z, *self.parameters)
+
+    def slope(self, z: Tensor) -> Tensor:
+        return self.functions[1](z, *self.parameters)
+
+    def curvature(self, z: Tensor) -> Tensor:
+        return self.functions[2](z, *self.parameters)
 
     def value_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        """The least and the largest value."""
         return extremes(self.value, self._points[0], low, high)
 
     def slope_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        """The least and the largest slope."""
         return extremes(self.slope, self._points[1], low, high)
 
     def curvature_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        """The least and the largest second derivative."""
         return extremes(self.curvature, self._points[2], low, high)
 
     @cached_property
@@ -209,10 +221,16 @@ class Curve(ABC):
 
     @cached_property
     def _noise(self) -> tuple[float, float]:
-        """The rounding error of slopes and curvatures where their terms cancel."""
         _, slopes, curvatures = self._points
         sizes = [max((abs(x) for _, x in points), default=0.0) for points in (slopes, curvatures)]
         return _NOISE * sizes[0], _NOISE * sizes[1]
+
+    def to(self, device: torch.device) -> Curve:
+        if self.name != "hardswish":
+            return self
+        # There torch multiplies by a sixth in single precision, which is too large by 2^-25.
+        rough = backend_of(device).rough_hardswish
+        return replace(self, rounding=8.0 + (2.0**27 if rough else 0.0))
 
 
 def extremes(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -20,33 +19,11 @@ class Scaled(Curve):
     """``factor base(rate z)`` for another function; rate: not zero."""
 
     base: Curve
-    factor: float = 1.0
-    rate: float = 1.0
+    factor: float
+    rate: float
 
-    @property
-    def name(self) -> str:
-        return self.base.name
-
-    def to(self, device: torch.device) -> Scaled:
-        return replace(self, base=self.base.to(device))
-
-    @property
-    def rounding(self) -> float:
-        return self.base.rounding + 4
-
-    @property
-    def noise(self) -> float:
-        return abs(self.factor * self.rate) * self.base.noise
-
-    @property
-    def single_noise(self) -> float | None:
-        noise = self.base.single_noise
-        return None if noise is None else abs(self.factor * self.rate) * (noise + 1)
-
-    @property
-    def kinks(self) -> tuple[tuple[float, float], ...]:
-        steepness = self.factor * abs(self.rate)  # a kink is one in both directions
-        return tuple((level / self.rate, steepness * jump) for level, jump in self.base.kinks)
+    def to(self, device: torch.device) -> Curve:
+        return scaled(self.base.to(device), self.factor, self.rate)
 
     def value(self, z: Tensor) -> Tensor:
         return self.factor * self.base.value(self._inner(z))
@@ -67,7 +44,7 @@ class Scaled(Curve):
         found = self.base.curvature_range(*self._ends(low, high))
         return _times(self.factor * self.rate * self.rate, found)
 
-    @cached_property
+    @property
     def _noise(self) -> tuple[float, float]:
         slope, curvature = self.base._noise
         steepness = abs(self.factor * self.rate)
@@ -84,6 +61,23 @@ class Scaled(Curve):
         return (first, last) if self.rate > 0 else (last, first)
 
 
+def scaled(base: Curve, factor: float = 1.0, rate: float = 1.0) -> Curve:
+    """``factor base(rate z)`` for another function; rate: not zero."""
+    steepness, single = abs(factor * rate), base.single_noise
+    # A kink is one in both directions.
+    kinks = tuple((level / rate, factor * abs(rate) * jump) for level, jump in base.kinks)
+    return Scaled(
+        base.name,
+        base,
+        factor,
+        rate,
+        kinks=kinks,
+        rounding=base.rounding + 4,
+        noise=steepness * base.noise,
+        single_noise=None if single is None else steepness * (single + 1),
+    )
+
+
 def _times(factor: float, ends: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     """The ends of intervals that are multiplied by a number."""
     low, high = factor * ends[0], factor * ends[1]
@@ -95,28 +89,20 @@ _UPWARDS = 1 + 1e-9  # covers the rounding of slopes, and of the user's own boun
 
 
 @dataclass(frozen=True, eq=False)
-class TaughtCurve(Curve):
+class RegisteredCurve(Curve):
     """A function whose slopes come from autograd, and all bounds from that on the curvature.
 
-    kind: what it is called. run: from entries (N, 1) and constants to results (N, 1). limit: at
-    least the modulus of the second derivative on intervals [low, high], of which tensors are given,
-    with the constants; it may be larger.
+    run: from entries (N, 1) and constants to results (N, 1). limit: at least the modulus of the
+    second derivative on intervals [low, high], of which tensors are given, with the constants; it
+    may be larger.
     """
 
-    kind: str
     run: Callable[[Tensor, Any], Tensor]
     limit: Callable[[Tensor, Tensor, Any], Any]
     constants: Any
+    rounding: float = field(default=_ROUNDING, kw_only=True)
 
-    @property
-    def name(self) -> str:
-        return self.kind
-
-    @property
-    def rounding(self) -> float:
-        return _ROUNDING
-
-    def to(self, device: torch.device) -> TaughtCurve:
+    def to(self, device: torch.device) -> Curve:
         moved = map_tensors(self.constants, lambda constant: constant.to(device))
         return replace(self, constants=moved)
 
@@ -165,10 +151,6 @@ class TaughtCurve(Curve):
         value = self.value(middle)
         off = self.slope_bound(low, high) * reach + _ROUNDING * EPS * value.abs()
         return value - off, value + off
-
-    @cached_property
-    def _noise(self) -> tuple[float, float]:
-        return 0.0, 0.0  # rounding is in the ranges
 
 
 def _around(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:

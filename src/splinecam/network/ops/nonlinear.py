@@ -9,22 +9,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splinecam.network.curves import (
-    Cosine,
-    Curve,
-    Erf,
-    Exp,
-    ExponentialLinear,
-    Gelu,
-    GeluTanh,
-    Hardswish,
-    Mish,
-    Power,
-    Sigmoid,
-    Silu,
-    Sine,
-    Softplus,
-    Tanh,
+from splinecam.network.curves.curve import Curve
+from splinecam.network.curves.formulas import (
+    COSINE,
+    ERF,
+    EXP,
+    GELU,
+    GELU_TANH,
+    HARDSWISH,
+    MISH,
+    SIGMOID,
+    SILU,
+    SINE,
+    TANH,
+    exponential_linear,
+    power,
+    softplus,
+    softplus_jump,
 )
 from splinecam.network.ops.affine import NORM, STATISTICS, TRAINING
 from splinecam.network.ops.registry import (
@@ -310,13 +311,13 @@ register("log_softmax _log_softmax", Terminal("log_softmax", elementwise=False))
 _ALSO_SMOOTH = "stripped when it makes the output; elsewhere replaced with `smooth=`"
 register(
     "sigmoid special_expit",
-    Terminal("sigmoid", True, lambda call: Sigmoid(), notes=_ALSO_SMOOTH),
+    Terminal("sigmoid", True, lambda call: SIGMOID, notes=_ALSO_SMOOTH),
 )
 register(
     "log_sigmoid log_sigmoid_forward",
-    Terminal("logsigmoid", True, lambda call: Softplus(-1.0), notes=_ALSO_SMOOTH),
+    Terminal("logsigmoid", True, lambda call: softplus(-1.0), notes=_ALSO_SMOOTH),
 )
-register("tanh", Terminal("tanh", True, lambda call: Tanh(), notes=_ALSO_SMOOTH))
+register("tanh", Terminal("tanh", True, lambda call: TANH, notes=_ALSO_SMOOTH))
 
 register(
     "exp2 expm1 atan atan2 sinh cosh asinh erfc glu sinc special_log_softmax cosine_similarity",
@@ -391,26 +392,26 @@ _SELU_SCALE = 1.0507009873554804934193349852946
 
 
 def _gelu(call: Call) -> Curve:
-    return GeluTanh() if call.get("approximate") == "tanh" else Gelu()
+    return GELU_TANH if call.get("approximate") == "tanh" else GELU
 
 
 def _softplus(call: Call) -> Curve | str:
     beta, threshold = float(call.get("beta", 1)), float(call.get("threshold", 20))
     if beta == 0 or threshold <= 0:
         return "it jumps at its threshold: give it a positive threshold, and a beta that is not 0"
-    curve = Softplus(beta, threshold)
-    if curve.jump > _LARGEST_JUMP:
+    jump = softplus_jump(threshold)
+    if jump > _LARGEST_JUMP:
         return (
-            f"it jumps at its threshold of {threshold:g} by {curve.jump:.1g} of its value: give it "
+            f"it jumps at its threshold of {threshold:g} by {jump:.1g} of its value: give it "
             "the threshold 20, as torch does by default"
         )
-    return curve
+    return softplus(beta, threshold)
 
 
 def _exponential_linear(below: float, rate: float, above: float, kind: str) -> Curve | str:
     if not rate > 0:
         return f"the rate of its exponential, {rate:g}, is not positive"
-    return ExponentialLinear(below, rate, above, kind)
+    return exponential_linear(below, rate, above, kind)
 
 
 def _elu(call: Call) -> Curve | str:
@@ -432,7 +433,7 @@ def _selu(call: Call) -> Curve | str:
 def _power(call: Call) -> Curve | str:
     exponent = call["exponent"]
     if isinstance(exponent, (int, float)) and exponent >= 2 and exponent == int(exponent):
-        return Power(int(exponent))
+        return power(int(exponent))
     return (
         f"its exponent is {exponent}: only powers with a whole exponent of at least 2 have a "
         "second derivative that is bounded on every range"
@@ -440,16 +441,16 @@ def _power(call: Call) -> Curve | str:
 
 
 register("gelu", Smooth(_gelu, notes="exact, or by tanh"))
-register("silu", Smooth(lambda call: Silu()))
-register("mish", Smooth(lambda call: Mish()))
+register("silu", Smooth(lambda call: SILU))
+register("mish", Smooth(lambda call: MISH))
 register("softplus", Smooth(_softplus, notes="beta; with a threshold of at least 12"))
 register("elu", Smooth(_elu, notes="with a kink at 0, unless alpha is 1"))
 register("celu", Smooth(_celu))
 register("selu", Smooth(_selu, notes="with a kink at 0"))
-register("hardswish", Smooth(lambda call: Hardswish(), QUADRATIC, notes="with kinks at -3 and 3"))
-register("erf special_erf", Smooth(lambda call: Erf()))
-register("sin", Smooth(lambda call: Sine()))
-register("cos", Smooth(lambda call: Cosine()))
-register("exp", Smooth(lambda call: Exp(), notes="where it is finite"))
-register("square", Smooth(lambda call: Power(2), QUADRATIC))
+register("hardswish", Smooth(lambda call: HARDSWISH, QUADRATIC, notes="with kinks at -3 and 3"))
+register("erf special_erf", Smooth(lambda call: ERF))
+register("sin", Smooth(lambda call: SINE))
+register("cos", Smooth(lambda call: COSINE))
+register("exp", Smooth(lambda call: EXP, notes="where it is finite"))
+register("square", Smooth(lambda call: power(2), QUADRATIC))
 register("pow.Tensor_Scalar", Smooth(_power, POWER, notes="whole exponents of at least 2"))

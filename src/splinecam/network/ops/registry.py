@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from splinecam.network.curves import Curve
+from splinecam.network.curves.curve import Curve
 
 Call = Mapping[str, Any]
 """The arguments of an operation by their names in its ATen schema."""

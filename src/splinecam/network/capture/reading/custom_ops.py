@@ -21,7 +21,7 @@ from splinecam.network.capture.tracing.opaque_modules import (
     as_columns,
     opaque_module_of,
 )
-from splinecam.network.curves.registered import TaughtCurve
+from splinecam.network.curves.registered import RegisteredCurve
 from splinecam.network.nonlinearities import CustomNonlinearity, PiecewiseScalar
 from splinecam.network.ops import OPTION, Affine, Bound, target_name
 from splinecam.network.ops.bounds import measured_bound
@@ -42,7 +42,7 @@ _ROUNDING = 2.0**10 * EPS  # of a value, relative to the values around it
 
 
 def check_curve(
-    curve: TaughtCurve,
+    curve: RegisteredCurve,
     run: Callable[[Tensor], Tensor],
     shape: tuple[int, ...],
     device: torch.device,
@@ -85,7 +85,7 @@ def check_curve(
 
 
 def _check_entries(
-    curve: TaughtCurve,
+    curve: RegisteredCurve,
     run: Callable[[Tensor], Tensor],
     shape: tuple[int, ...],
     device: torch.device,
@@ -119,7 +119,7 @@ def _points(device: torch.device) -> Tensor:
     return points.to(device)
 
 
-def _evaluated(curve: TaughtCurve, z: Tensor) -> tuple[Tensor, Tensor]:
+def _evaluated(curve: RegisteredCurve, z: Tensor) -> tuple[Tensor, Tensor]:
     try:
         return curve.value(z), curve.slope(z)
     except Exception as error:
@@ -128,7 +128,7 @@ def _evaluated(curve: TaughtCurve, z: Tensor) -> tuple[Tensor, Tensor]:
         ) from error
 
 
-def _limit(curve: TaughtCurve, low: Tensor, high: Tensor) -> Tensor:
+def _limit(curve: RegisteredCurve, low: Tensor, high: Tensor) -> Tensor:
     try:
         limit = curve.curvature_bound(low, high)
     except Exception as error:
@@ -351,7 +351,7 @@ def add_custom(builder: GraphBuilder, call: NodeCall) -> str | None:
         return "the first dimension of its input and of its output must be the batch"
     try:
         if found.curvature is not None:
-            return _add_taught(builder, node, found, found.curvature)
+            return _add_smooth(builder, node, found, found.curvature)
         _add_checked(builder, node, found)
     except Problem as problem:
         return str(problem)
@@ -438,12 +438,12 @@ def _add_checked(builder: GraphBuilder, node: fx.Node, call: _Call) -> None:
     )
 
 
-def _add_taught(
+def _add_smooth(
     builder: GraphBuilder, node: fx.Node, call: _Call, curvature: Function
 ) -> str | None:
     """Add a smooth function of one variable, if its bound holds."""
     constants = resolve(call.constants, {}, 1, builder.device)
-    curve = TaughtCurve(call.kind, call.value, curvature, constants)
+    curve = RegisteredCurve(call.kind, call.value, curvature, constants)
     shape = tuple(builder.shape_of(call.x, 1)[1:])
     check_curve(curve, lambda x: call.value(x, constants), shape, builder.device)
     return add_curve(builder, node, curve, call.x)

@@ -42,7 +42,7 @@ from splinecam.network.capture.reading.unit_groups import (
 )
 from splinecam.network.capture.tracing import flat_graph
 from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph, arguments_of
-from splinecam.network.curves import Curve
+from splinecam.network.curves.curve import Curve
 from splinecam.network.ops import nonlinear as rejected
 from splinecam.network.ops import target_name
 from splinecam.network.ops.register import CustomOp

@@ -16,17 +16,17 @@ from splinecam._util.tolerances import EPS
 from splinecam.network.capture.reading.graph_builder import GraphBuilder, NodeCall, UnevenRows
 from splinecam.network.capture.reading.stages import refs
 from splinecam.network.capture.tracing.flat_graph import FlatGraph, arguments_of
-from splinecam.network.curves import (
-    Curve,
-    Gelu,
-    GeluTanh,
-    Hardswish,
-    Mish,
-    Power,
-    Scaled,
-    Silu,
-    Softsign,
+from splinecam.network.curves.curve import Curve
+from splinecam.network.curves.formulas import (
+    GELU,
+    GELU_TANH,
+    HARDSWISH,
+    MISH,
+    SILU,
+    SOFTSIGN,
+    power,
 )
+from splinecam.network.curves.registered import Scaled, scaled
 from splinecam.network.nonlinearities import (
     MaxNonlinearity,
     PiecewiseScalar,
@@ -304,7 +304,7 @@ class _Matcher:
         if not isinstance(first, fx.Node) or not isinstance(second, fx.Node):
             return None
         if first is second:
-            return Power(2), first, []
+            return power(2), first, []
         for outer, gate in ((first, second), (second, first)):
             for core, share, way in self._multiples(gate):
                 gated = self._gated(core)
@@ -330,17 +330,17 @@ class _Matcher:
         if not isinstance(source, fx.Node):
             return None
         if name in _SIGMOIDS:
-            return Silu(), source, []
+            return SILU, source, []
         if name == "hardsigmoid":
-            return Hardswish(), source, []
+            return HARDSWISH, source, []
         if name == "tanh" and _op(source) == "softplus" and _plain(source):
-            return Mish(), _first(source), [source]
+            return MISH, _first(source), [source]
         if name in ("relu6", "hardtanh", "clamp"):
             shifted = self._plus(source, 3.0)
-            return (Scaled(Hardswish(), 6.0), shifted, [source]) if shifted and _six(gate) else None
+            return (scaled(HARDSWISH, 6.0), shifted, [source]) if shifted and _six(gate) else None
         raised = self._plus(gate, 1.0)
         if raised is not None and _op(raised) in ("erf", "special_erf"):
-            return Scaled(Gelu(), sqrt(2), sqrt(2)), _first(raised), [raised]
+            return scaled(GELU, sqrt(2), sqrt(2)), _first(raised), [raised]
         if raised is not None and _op(raised) == "tanh":
             return self._gelu_tanh(raised)
         return None
@@ -352,10 +352,10 @@ class _Matcher:
                 continue
             first, second = _two(total)
             for x, cubic in ((first, second), (second, first)):
-                for power, factor, others in self._multiples(cubic):
-                    known = isclose(factor, _CUBIC, rel_tol=4 * EPS) and _op(power) == "pow"
-                    if known and _two(power) == (x, 3):
-                        return Scaled(GeluTanh(), 2.0), x, [tanh, total, *way, *others, power]
+                for cube, factor, others in self._multiples(cubic):
+                    known = isclose(factor, _CUBIC, rel_tol=4 * EPS) and _op(cube) == "pow"
+                    if known and _two(cube) == (x, 3):
+                        return scaled(GELU_TANH, 2.0), x, [tanh, total, *way, *others, cube]
         return None
 
     def _softsign(self, node: fx.Node) -> _Match | None:
@@ -365,7 +365,7 @@ class _Matcher:
         size = self._plus(divisor, 1.0)
         if size is None or _op(size) not in ("abs", "absolute") or size.args[0] is not x:
             return None
-        return Softsign(), x, [size, divisor]
+        return SOFTSIGN, x, [size, divisor]
 
     # -- multiples and sums with numbers
 
@@ -412,7 +412,7 @@ def _scaled(curve: Curve, share: float, rate: float) -> Curve:
     if isinstance(curve, Scaled):
         factor, inner, curve = factor * curve.factor, inner * curve.rate, curve.base
     factor, inner = (1.0 if isclose(x, 1, rel_tol=4 * EPS) else x for x in (factor, inner))
-    return curve if factor == inner == 1 else Scaled(curve, factor, inner)
+    return curve if factor == inner == 1 else scaled(curve, factor, inner)
 
 
 def _is_node(item: Any) -> bool:
