@@ -238,7 +238,7 @@ def _store(
 ) -> None:
     """Store what was captured for the next time, without the weights."""
     content: Any = None
-    if not reader.patterns.weights:  # which functions there are may depend on them
+    if not reader.reads_weights:  # which functions there are may depend on them
         content = template_of(reader.graph, reader.needed, reader.builder, program)
     if content is None and not reader.builder.batch.known:
         names = {node: (name, None) for node, (name, _) in reader.graph.constants.items()}

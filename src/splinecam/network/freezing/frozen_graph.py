@@ -16,24 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from splinecam.errors import CaptureError
-from splinecam.network.values import Ref, Rows
-
-
-@dataclass(frozen=True)
-class BatchSize:
-    """A whole number that depends on the size of the batch: ``each`` times it, plus ``more``."""
-
-    each: int
-    more: int = 0
-
-    def at(self, batch: Any) -> Any:
-        """The number for a batch of a size, which may be a symbol."""
-        return self.each * batch + self.more if self.more else self.each * batch
-
-
-@dataclass(frozen=True)
-class InputDevice:
-    """Stands for the device of the input."""
+from splinecam.network.values import Rows, resolve
 
 
 @dataclass(frozen=True)
@@ -125,8 +108,9 @@ class FrozenGraph(nn.Module):
         env = {name: _cast(self._tensor(*place), x) for name, place in self._places.items()}
         env[self._source] = x
         for step in self._steps:
-            args = [_resolved(item, env, x) for item in step.args]
-            kwargs = {key: _resolved(item, env, x) for key, item in step.kwargs.items()}
+            given = env, x.shape[0], x.device, x.dtype
+            args = [resolve(item, *given) for item in step.args]
+            kwargs = {key: resolve(item, *given) for key, item in step.kwargs.items()}
             if step.run is None:
                 env[step.name] = self.get_submodule(step.scope)(*args)
             elif step.scope:
@@ -147,21 +131,6 @@ def _cast(tensor: Tensor, x: Tensor) -> Tensor:
     """A weight in the type of the input; whole numbers keep theirs."""
     keeps = not tensor.is_floating_point() or tensor.dtype == x.dtype
     return tensor if keeps else tensor.to(x.dtype)
-
-
-def _resolved(item: Any, env: dict[str, Any], x: Tensor) -> Any:
-    """An argument of a step with everything in it looked up."""
-    if isinstance(item, Ref):
-        return env[item.name]
-    if isinstance(item, BatchSize):
-        return item.at(x.shape[0])
-    if isinstance(item, InputDevice):
-        return x.device
-    if isinstance(item, torch.dtype):
-        return x.dtype if item.is_floating_point else item
-    if isinstance(item, (list, tuple)):
-        return [_resolved(part, env, x) for part in item]
-    return item
 
 
 # -- held values in calls --------------------------------------------------------------------------

@@ -8,8 +8,9 @@ call that stays as it is.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -31,10 +32,8 @@ from splinecam.network.capture.tracing.export import export_graph
 from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph, arguments_of
 from splinecam.network.capture.tracing.opaque_modules import opaque_module_of, opaque_modules
 from splinecam.network.freezing.frozen_graph import (
-    BatchSize,
     FrozenGraph,
     FrozenStep,
-    InputDevice,
     repeated,
     weighted,
 )
@@ -49,7 +48,7 @@ from splinecam.network.freezing.held_values import (
 from splinecam.network.ops import CREATORS, Affine, Call, rule_of, target_name
 from splinecam.network.ops.nonlinear import MIXES
 from splinecam.network.ops.register import rule_of_class
-from splinecam.network.values import Ref, Size
+from splinecam.network.values import Ref, Size, size_of
 
 _ATEN = torch.ops.aten
 
@@ -305,12 +304,11 @@ class _Maker:
                 stand_ins[value] = self._constant(f"{value.name}.one", row.unsqueeze(rows.dim))
                 continue
             stand_ins[value] = Ref(f"{value.name}.for.{node.name}")
-            args = (self._constant(value.name, row), rows.dim, rows.each, BatchSize(1))
+            args = (self._constant(value.name, row), rows.dim, rows.each, size_of(1))
             self._step(node, repeated, args, {}, name=stand_ins[value].name)
-        read: Any = (node.args, node.kwargs)
-        read = fx.node.map_arg(read, lambda n: _StandIn.of(n, stand_ins))
-        named = {key: self._value(item) for key, item in read[1].items()}
-        self._step(node, node.target, tuple(self._value(item) for item in read[0]), named)
+        args = tuple(self._value(item, stand_ins) for item in node.args)
+        named = {key: self._value(item, stand_ins) for key, item in node.kwargs.items()}
+        self._step(node, node.target, args, named)
 
     def _add_weighted(self, node: fx.Node, held: set[fx.Node]) -> bool:
         """Add a product of matrices, if one factor is the same matrices for every point."""
@@ -344,18 +342,14 @@ class _Maker:
 
     # -- arguments
 
-    def _value(self, item: Any) -> Any:
-        """An argument as it is written in a step."""
-        if isinstance(item, _StandIn):
-            return item.value
+    def _value(self, item: Any, stand_ins: Mapping[fx.Node, Any] = MappingProxyType({})) -> Any:
+        """An argument as it is written in a step; stand_ins: what is written for held values."""
         if isinstance(item, fx.Node):
-            return self._of_node(item)
+            return stand_ins[item] if item in stand_ins else self._of_node(item)
         if type(item) in SYMBOLIC:
             return _number(self.graph.batch.size(item))
-        if isinstance(item, torch.device):
-            return InputDevice()
         if isinstance(item, (list, tuple)):
-            return [self._value(part) for part in item]
+            return [self._value(part, stand_ins) for part in item]
         return item
 
     def _of_node(self, node: fx.Node) -> Any:
@@ -377,7 +371,7 @@ class _Maker:
         """The arguments of ``filled`` for a constant in the shape of an activation."""
         arguments, name = arguments_of(node), target_name(node.target)
         fill = arguments.get("fill_value", arguments.get("value", 1 if "ones" in name else 0))
-        return self._shape(node), self._value(fill), node.meta["val"].dtype, InputDevice()
+        return self._shape(node), self._value(fill), node.meta["val"].dtype, self.anchor.device
 
     def _weight(self, node: fx.Node) -> Ref:
         """A parameter or buffer of the model, under its own name."""
@@ -429,17 +423,6 @@ class _Maker:
         return type(number) in SYMBOLIC and isinstance(self.graph.batch.size(number), Size)
 
 
-@dataclass(frozen=True)
-class _StandIn:
-    """What is written in a step for a held value."""
-
-    value: Any
-
-    @classmethod
-    def of(cls, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
-        return cls(values[node]) if node in values else node
-
-
 def _check(graph: FlatGraph, active: set[fx.Node], held: HeldValues) -> None:
     """Raise an ``UnsupportedOpError`` for what cannot be held, and for what is random."""
     builder = GraphBuilder(graph.x, graph.batch, torch.device("cpu"))
@@ -473,7 +456,7 @@ def _number(size: Any) -> Any:
         raise CaptureError(
             "a number in the model depends on the size of its batch, and not in proportion to it"
         )
-    return BatchSize(each, once - each)
+    return size_of(each, once - each)
 
 
 def _freeing(

@@ -152,8 +152,7 @@ class BatchConstants:
         """Record a constant in an activation's shape or type, like ``mask.expand_as(x)``."""
         value, rule = node.meta["val"], rule_of(node.target)
         if not isinstance(rule, Affine) or rule.identity:
-            dtype = torch.float64 if value.is_floating_point() else value.dtype
-            return self.add(node, torch.Tensor.to, (constant, dtype), {})
+            return self.add(node, torch.Tensor.to, (constant, value.dtype), {})
         run = torch.reshape if rule.reshapes else torch.Tensor.expand
         return self.add(node, run, (constant, self.batch.shape(value)), {})
 

@@ -47,7 +47,7 @@ from splinecam.network.ops import nonlinear as rejected
 from splinecam.network.ops import target_name
 from splinecam.network.ops.register import CustomOp
 from splinecam.network.program import Program, Step
-from splinecam.network.values import DEVICE, Ref, resolve
+from splinecam.network.values import Ref, resolve
 
 
 class Reader:
@@ -63,7 +63,9 @@ class Reader:
         self.builder.smooth = smooth
         self.tail = tail_of(graph, self.needed)
         apart = () if self.tail is None else self.tail.nodes
-        self.patterns = smooth_patterns(graph, self.needed, dependents(graph), apart)
+        self.patterns, self.reads_weights = smooth_patterns(
+            graph, self.needed, dependents(graph), apart
+        )
         self.emitted: list[fx.Node] = []
 
     def read(self, input_shape: tuple[int, ...]) -> Program:
@@ -127,8 +129,8 @@ class Reader:
         if isinstance(value, (int, float, bool)):
             builder.values[node] = value
             return
-        if node in self.patterns.found:
-            self._pattern(*self.patterns.found[node], node)
+        if node in self.patterns:
+            self._pattern(*self.patterns[node], node)
             return
         args = tuple(self._argument(item) for item in node.args)
         kwargs = {key: self._argument(item) for key, item in node.kwargs.items()}
@@ -165,10 +167,6 @@ class Reader:
             return self.builder.values[item]
         if isinstance(item, torch.SymInt):
             return self.builder.batch.size(item)
-        if isinstance(item, torch.device):
-            return DEVICE
-        if isinstance(item, torch.dtype):
-            return torch.float64 if item.is_floating_point else item
         if isinstance(item, (list, tuple)):
             parts = [self._argument(part) for part in item]
             return parts if isinstance(item, list) else tuple(parts)
@@ -196,8 +194,7 @@ class Reader:
         arguments, value = arguments_of(node), node.meta["val"]
         name = target_name(node.target)
         fill = arguments.get("fill_value", arguments.get("value", 1 if "ones" in name else 0))
-        dtype = torch.float64 if value.is_floating_point() else value.dtype
-        args = (self.builder.batch.shape(value), self._argument(fill), dtype, DEVICE)
+        args = (self.builder.batch.shape(value), self._argument(fill), value.dtype, self.device)
         self.builder.add_constant(node, self.builder.constants.add(node, filled, args, {}))
 
     # -- activations

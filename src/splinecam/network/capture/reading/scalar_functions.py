@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf, isclose, pi, prod, sqrt
 from typing import Any
@@ -237,29 +236,22 @@ _SIGMOIDS = ("sigmoid", "special_expit")
 _CUBIC = 0.044715
 
 
-@dataclass(frozen=True)
-class Patterns:
-    """The nodes that make a smooth function, each with the function and what it is applied to.
-
-    weights: whether a number in one of the functions is a weight of the model.
-    """
-
-    found: dict[fx.Node, tuple[Curve, fx.Node]] = field(default_factory=dict)
-    weights: bool = False
-
+Patterns = dict[fx.Node, tuple[Curve, fx.Node]]
+"""The nodes that make a smooth function, each with the function and what it is applied to."""
 
 _Match = tuple[Curve, fx.Node, list[fx.Node]]  # the function, its variable, the nodes on the way
 
 
 def smooth_patterns(
     graph: FlatGraph, needed: set[fx.Node], active: set[fx.Node], apart: Iterable[fx.Node]
-) -> Patterns:
+) -> tuple[Patterns, bool]:
     """The smooth functions in a graph that are written as several operations.
 
     Nodes that are only on the way to such a function are removed from ``needed``. active: the nodes
-    that depend on the input; apart: nodes that are read in another way.
+    that depend on the input; apart: nodes that are read in another way. The second result says
+    whether a number in one of the functions is a weight of the model.
     """
-    found: dict[fx.Node, tuple[Curve, fx.Node]] = {}
+    found: Patterns = {}
     skipped, matcher, weights = set(apart), _Matcher(graph), False
     place = {node: i for i, node in enumerate(graph.nodes)}
     for node in graph.nodes:
@@ -273,7 +265,7 @@ def smooth_patterns(
         found[node] = curve, x
         weights = weights or matcher.used_weight
         _drop(node, sorted(set(inner), key=place.__getitem__), needed)
-    return Patterns(found, weights)
+    return found, weights
 
 
 def _drop(node: fx.Node, inner: list[fx.Node], needed: set[fx.Node]) -> None:

@@ -315,7 +315,7 @@ def _export(model: nn.Module, x: Tensor) -> Any:
 def _export_any_batch(model: nn.Module, x: Tensor) -> Any:
     """The program for a batch of any size, made from those for two sizes; None if they differ."""
     try:
-        symbolic = _export(_Identity(), x).graph.nodes
+        symbolic = _export(nn.Identity(), x).graph.nodes
         (example,) = (node.meta["val"] for node in symbolic if node.op == "placeholder")
         batches = [(x[torch.arange(size) % 2],) for size in SIZES]
         exported = [torch.export.export(model, batch, strict=False) for batch in batches]
@@ -326,11 +326,6 @@ def _export_any_batch(model: nn.Module, x: Tensor) -> Any:
     except Exception:  # the first attempt to export the model has the better reason
         return None
     return first
-
-
-class _Identity(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return x
 
 
 # -- functional form -------------------------------------------------------------------------------
