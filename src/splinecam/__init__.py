@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from splinecam.jobs.difference import difference
     from splinecam.jobs.partitioning import partition
     from splinecam.jobs.sweep import sweep
-    from splinecam.network.ops import op_table
     from splinecam.network.ops.register import register_op, unregister_op
+    from splinecam.network.ops.registry import op_table
     from splinecam.partitions.captured import Captured, capture
     from splinecam.partitions.frozen import Frozen, Gap, freeze
     from splinecam.partitions.partition import Partition, load
@@ -150,7 +150,7 @@ _MODULES = {
     "jobs.difference": ("difference",),
     "jobs.partitioning": ("partition",),
     "jobs.sweep": ("sweep",),
-    "network.ops": ("op_table",),
+    "network.ops.registry": ("op_table",),
     "network.ops.register": (
         "register_op",
         "unregister_op",

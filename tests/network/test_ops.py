@@ -36,9 +36,9 @@ from splinecam.network.nonlinearities import (
     SmoothScalar,
     SortNonlinearity,
 )
-from splinecam.network.ops import (
+from splinecam.network.ops.bounds import Bound
+from splinecam.network.ops.registry import (
     Affine,
-    Bound,
     Comparison,
     Composite,
     Maximum,

@@ -32,7 +32,7 @@ from splinecam.engine.tiling import Tile, halves, sorted_faces, tile_of
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.subdivision import InterpolatedVertices, Mesh, polygon_mesh
 from splinecam.network.nonlinearities import Nonlinearity
-from splinecam.network.ops import Bound
+from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import Program
 
 ENOUGH = 1 << 12  # faces of a coarse mesh, from which on it is divided

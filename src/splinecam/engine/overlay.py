@@ -24,7 +24,7 @@ from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels import Kernel
 from splinecam.network.capture.pairs import Chains, Pair, Stacked
-from splinecam.network.ops import Bound
+from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import Program
 
 # A value inside a face follows from those at three of its corners. The first lies farthest from the

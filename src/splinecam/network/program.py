@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity
-from splinecam.network.ops import Affine, Bound, affine_bound
-from splinecam.network.ops.bounds import affine_modulus, measured_modulus
+from splinecam.network.ops.bounds import Bound, affine_bound, affine_modulus, measured_modulus
+from splinecam.network.ops.registry import Affine
 from splinecam.network.values import Ref, map_tensors, resolve
 
 _LINEAR = torch.ops.aten.linear.default

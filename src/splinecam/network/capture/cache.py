@@ -31,8 +31,16 @@ from splinecam.network.capture.models import any_mode, widened
 from splinecam.network.capture.reading.graph_builder import GraphBuilder
 from splinecam.network.capture.tracing.flat_graph import FlatGraph
 from splinecam.network.layer_graph import Weight
-from splinecam.network.ops import Affine, Maximum, Piecewise, Smooth, Sort, Terminal, rule_of
 from splinecam.network.ops.register import registrations
+from splinecam.network.ops.registry import (
+    Affine,
+    Maximum,
+    Piecewise,
+    Smooth,
+    Sort,
+    Terminal,
+    rule_of,
+)
 from splinecam.network.program import Program, Stage, Step
 
 _ATOMS = (

@@ -41,7 +41,7 @@ from splinecam.network.capture.tracing.export import export_graph, named_tensors
 from splinecam.network.capture.tracing.opaque_modules import opaque_modules
 from splinecam.network.capture.tracing.walk import walk
 from splinecam.network.layer_graph import LayerGraph
-from splinecam.network.ops import OPTION
+from splinecam.network.ops.registry import OPTION
 from splinecam.network.program import Program
 
 

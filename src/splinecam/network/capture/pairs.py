@@ -20,7 +20,8 @@ from torch import Tensor
 
 from splinecam.network.capture.reading.stages import make_stages
 from splinecam.network.nonlinearities import Nonlinearity, PiecewiseScalar
-from splinecam.network.ops import Affine, role_of, rule_of
+from splinecam.network.ops.bounds import role_of
+from splinecam.network.ops.registry import Affine, rule_of
 from splinecam.network.program import Program, Stage, Step
 from splinecam.network.values import Operation, Ref, Rows, map_tensors
 

@@ -12,8 +12,8 @@ from torch import Tensor, fx
 from splinecam.errors import CaptureError
 from splinecam.network.capture.models import widened
 from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph, arguments_of
-from splinecam.network.ops import (
-    CREATORS,
+from splinecam.network.ops.affine import CREATORS
+from splinecam.network.ops.registry import (
     Affine,
     Comparison,
     Maximum,

@@ -17,10 +17,8 @@ import torch
 from torch import Tensor, fx, nn
 
 from splinecam.errors import CaptureError, SplineCamError, UnsupportedOpError
-from splinecam.network import ops
 from splinecam.network.capture.models import EXCLUSIVE, Output, one_output
 from splinecam.network.capture.reading.graph_builder import (
-    Emitter,
     GraphBuilder,
     explained,
     filled,
@@ -45,9 +43,10 @@ from splinecam.network.freezing.held_values import (
     choose_held,
     shape_arguments,
 )
-from splinecam.network.ops import CREATORS, Affine, Call, rule_of, target_name
+from splinecam.network.ops.affine import CREATORS, STATISTICS, TRAINING
 from splinecam.network.ops.nonlinear import MIXES
 from splinecam.network.ops.register import rule_of_class
+from splinecam.network.ops.registry import Affine, Call, Emitter, rule_of, target_name
 from splinecam.network.values import Ref, Size, size_of
 
 _ATEN = torch.ops.aten
@@ -430,7 +429,7 @@ def _check(graph: FlatGraph, active: set[fx.Node], held: HeldValues) -> None:
         rule = rule_of(node.target)
         if isinstance(rule, Affine) and rule.check is not None:
             reason = rule.check(arguments_of(node))
-            if reason in (ops.TRAINING, ops.affine.STATISTICS):
+            if reason in (TRAINING, STATISTICS):
                 builder.reject(node, reason)
         if node in held.refused:
             builder.reject(node, GATES)

@@ -43,38 +43,43 @@ from splinecam.network.ops.registry import (
 )
 
 
-def _fixed(*levels: float, slopes: tuple[float, ...]) -> Any:
-    def knots(call: Call) -> Knots:
-        return Knots(levels, slopes)
-
-    return knots
-
-
-def _leaky_relu(call: Call) -> Knots:
-    return Knots((0.0,), (call.get("negative_slope", 0.01), 1.0))
-
-
 def _prelu(call: Call) -> Knots:
     z, weight = call["self"], call["weight"]
     if weight.numel() > 1 and z.dim() > 1 and weight.dim() == 1:
         weight = weight.view(1, -1, *([1] * (z.dim() - 2)))
-    return Knots((0.0,), (weight, 1.0))
+    return (0.0,), (weight, 1.0)
 
 
 def _rrelu(call: Call) -> Knots | str:
     if call.get("training"):
         return TRAINING
-    return Knots((0.0,), ((call.get("lower", 1 / 8) + call.get("upper", 1 / 3)) / 2, 1.0))
+    return (0.0,), ((call.get("lower", 1 / 8) + call.get("upper", 1 / 3)) / 2, 1.0)
 
 
-def _between(low: Any, high: Any, slope: float = 1.0) -> Knots:
+def _between(low: Any, high: Any) -> Knots:
     """The identity cut off below ``low`` and above ``high``; constant if they leave no room."""
-    middle: Any = slope
+    middle: Any = 1.0
     if isinstance(low, Tensor) or isinstance(high, Tensor):
-        middle = torch.where(torch.as_tensor(low < high), slope, 0.0).to(torch.float64)
+        middle = torch.where(torch.as_tensor(low < high), 1.0, 0.0).to(torch.float64)
     elif low >= high:
         middle = 0.0
-    return Knots((low, high), (0.0, middle, 0.0))
+    return (low, high), (0.0, middle, 0.0)
+
+
+def _leaky_relu(call: Call) -> Knots:
+    return (0.0,), (call.get("negative_slope", 0.01), 1.0)
+
+
+def _hardtanh(call: Call) -> Knots:
+    return _between(call.get("min_val", -1.0), call.get("max_val", 1.0))
+
+
+def _maximum(call: Call) -> Knots:
+    return (call["constant"],), (0.0, 1.0)
+
+
+def _minimum(call: Call) -> Knots:
+    return (call["constant"],), (1.0, 0.0)
 
 
 def _clamp(call: Call) -> Knots:
@@ -82,44 +87,15 @@ def _clamp(call: Call) -> Knots:
     return _between(-inf if low is None else low, inf if high is None else high)
 
 
-def _hardtanh(call: Call) -> Knots:
-    return _between(call.get("min_val", -1.0), call.get("max_val", 1.0))
-
-
 def _softshrink(call: Call) -> Knots:
     width = call.get("lambd", 0.5)
-    return Knots((-width, width), (1.0, 0.0, 1.0))
+    return (-width, width), (1.0, 0.0, 1.0)
 
 
 def _threshold(call: Call) -> Knots | str:
     if call["threshold"] != call["value"]:
         return "it jumps at its threshold: discontinuous unless threshold equals value"
-    return Knots((float(call["threshold"]),), (0.0, 1.0))
-
-
-def _maximum(call: Call) -> Knots:
-    return Knots((call["constant"],), (0.0, 1.0))
-
-
-def _minimum(call: Call) -> Knots:
-    return Knots((call["constant"],), (1.0, 0.0))
-
-
-register("relu", Piecewise(_fixed(0.0, slopes=(0.0, 1.0)), notes="knot 0"))
-register("relu6", Piecewise(_fixed(0.0, 6.0, slopes=(0.0, 1.0, 0.0)), notes="knots 0 and 6"))
-register("abs absolute", Piecewise(_fixed(0.0, slopes=(-1.0, 1.0)), notes="knot 0"))
-register("leaky_relu", Piecewise(_leaky_relu, exact=False, notes="knot 0"))
-register("prelu _prelu_kernel", Piecewise(_prelu, exact=False, notes="knot 0, slope per channel"))
-register("rrelu", Piecewise(_rrelu, exact=False, notes="knot 0; eval mode"))
-register("hardtanh", Piecewise(_hardtanh, notes="knots at both ends"))
-register(
-    "clamp clip clamp_min clamp_max",
-    Piecewise(
-        _clamp,
-        pairs=(("min", False), ("max", True)),
-        notes="knots at the given ends; or ends that are activations",
-    ),
-)
+    return (float(call["threshold"]),), (0.0, 1.0)
 
 
 def _hardsigmoid(x: Tensor) -> Tensor:
@@ -127,35 +103,35 @@ def _hardsigmoid(x: Tensor) -> Tensor:
     return (x + 3).clamp(0, 6) / 6
 
 
-register(
+def _piecewise(names: str, knots: Knots | Callable[[Call], Knots | str], **fields: Any) -> None:
+    register(names, Piecewise(knots, **fields))
+
+
+_piecewise("relu", ((0.0,), (0.0, 1.0)), notes="knot 0")
+_piecewise("relu6", ((0.0, 6.0), (0.0, 1.0, 0.0)), notes="knots 0 and 6")
+_piecewise("abs absolute", ((0.0,), (-1.0, 1.0)), notes="knot 0")
+_piecewise("leaky_relu", _leaky_relu, exact=False, notes="knot 0")
+_piecewise("prelu _prelu_kernel", _prelu, exact=False, notes="knot 0, slope per channel")
+_piecewise("rrelu", _rrelu, exact=False, notes="knot 0; eval mode")
+_piecewise("hardtanh", _hardtanh, notes="knots at both ends")
+_piecewise("softshrink", _softshrink, exact=False, notes="knots at plus and minus lambda")
+_piecewise("threshold", _threshold, notes="only where threshold equals value")
+_piecewise(
     "hardsigmoid",
-    Piecewise(
-        _fixed(-3.0, 3.0, slopes=(0.0, 1 / 6, 0.0)),
-        exact=False,
-        run=_hardsigmoid,
-        notes="knots -3 and 3",
-    ),
+    ((-3.0, 3.0), (0.0, 1 / 6, 0.0)),
+    exact=False,
+    run=_hardsigmoid,
+    notes="knots -3 and 3",
 )
-register("softshrink", Piecewise(_softshrink, exact=False, notes="knots at plus and minus lambda"))
-register("threshold", Piecewise(_threshold, notes="only where threshold equals value"))
-register(
-    "maximum fmax max.other",
-    Piecewise(
-        _maximum,
-        source=("self", "other"),
-        pairs=(("other", False),),
-        notes="with a constant, or of two activations",
-    ),
+_piecewise(
+    "clamp clip clamp_min clamp_max",
+    _clamp,
+    pairs=(("min", False), ("max", True)),
+    notes="knots at the given ends; or ends that are activations",
 )
-register(
-    "minimum fmin min.other",
-    Piecewise(
-        _minimum,
-        source=("self", "other"),
-        pairs=(("other", True),),
-        notes="with a constant, or of two activations",
-    ),
-)
+_OF_TWO: Any = {"source": ("self", "other"), "notes": "with a constant, or of two activations"}
+_piecewise("maximum fmax max.other", _maximum, pairs=(("other", False),), **_OF_TWO)
+_piecewise("minimum fmin min.other", _minimum, pairs=(("other", True),), **_OF_TWO)
 
 register("gt ge greater greater_equal", Comparison(("self", "other")))
 register("lt le less less_equal", Comparison(("other", "self")))
@@ -242,11 +218,7 @@ def _prefixes(call: Call, index: Tensor, shape: list[int]) -> Tensor:
 
 
 def _sorted(call: Call, index: Tensor) -> Tensor:
-    return index.movedim(call.get("dim", -1), -1)
-
-
-def _sorted_first(call: Call, index: Tensor) -> Tensor:
-    return index.movedim(0, -1)
+    return index.movedim(call.get("dim", 0), -1)  # msort takes no dimension
 
 
 for _dims in (1, 2, 3):
@@ -266,7 +238,7 @@ register("topk", Maximum(_largest_of_all, notes="the largest only, over features
 register("cummax", Maximum(_prefixes, notes="over features; the values only"))
 register("cummin", Maximum(_prefixes, smallest=True, notes="over features; the values only"))
 register("sort", Sort(_sorted, notes="over features; the values only"))
-register("msort", Sort(_sorted_first, notes="where the batch is not the first dimension"))
+register("msort", Sort(_sorted, notes="where the batch is not the first dimension"))
 register("scatter_reduce", Scatter("src", whole=False))
 register("index_reduce", Scatter("source", whole=True))
 
@@ -309,15 +281,12 @@ DATA = "its result depends on the data in a way that is not piecewise linear"
 register("softmax _softmax", Terminal("softmax", elementwise=False))
 register("log_softmax _log_softmax", Terminal("log_softmax", elementwise=False))
 _ALSO_SMOOTH = "stripped when it makes the output; elsewhere replaced with `smooth=`"
-register(
-    "sigmoid special_expit",
-    Terminal("sigmoid", True, lambda call: SIGMOID, notes=_ALSO_SMOOTH),
-)
-register(
-    "log_sigmoid log_sigmoid_forward",
-    Terminal("logsigmoid", True, lambda call: softplus(-1.0), notes=_ALSO_SMOOTH),
-)
-register("tanh", Terminal("tanh", True, lambda call: TANH, notes=_ALSO_SMOOTH))
+for _names, _label, _curve in (
+    ("sigmoid special_expit", "sigmoid", SIGMOID),
+    ("log_sigmoid log_sigmoid_forward", "logsigmoid", softplus(-1.0)),
+    ("tanh", "tanh", TANH),
+):
+    register(_names, Terminal(_label, True, _curve, notes=_ALSO_SMOOTH))
 
 register(
     "exp2 expm1 atan atan2 sinh cosh asinh erfc glu sinc special_log_softmax cosine_similarity",
@@ -384,8 +353,6 @@ SPELLINGS = {
 """What the user wrote where functionalisation left another name in the graph."""
 
 
-__all__: list[str] = []
-
 _LARGEST_JUMP = 1e-6  # of torch's softplus at its threshold, relative to its value
 _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
@@ -426,10 +393,6 @@ def _celu(call: Call) -> Curve | str:
     return _exponential_linear(alpha, rate, 1.0, "celu")
 
 
-def _selu(call: Call) -> Curve | str:
-    return _exponential_linear(_SELU_SCALE * _SELU_ALPHA, 1.0, _SELU_SCALE, "selu")
-
-
 def _power(call: Call) -> Curve | str:
     exponent = call["exponent"]
     if isinstance(exponent, (int, float)) and exponent >= 2 and exponent == int(exponent):
@@ -440,17 +403,24 @@ def _power(call: Call) -> Curve | str:
     )
 
 
-register("gelu", Smooth(_gelu, notes="exact, or by tanh"))
-register("silu", Smooth(lambda call: SILU))
-register("mish", Smooth(lambda call: MISH))
-register("softplus", Smooth(_softplus, notes="beta; with a threshold of at least 12"))
-register("elu", Smooth(_elu, notes="with a kink at 0, unless alpha is 1"))
-register("celu", Smooth(_celu))
-register("selu", Smooth(_selu, notes="with a kink at 0"))
-register("hardswish", Smooth(lambda call: HARDSWISH, QUADRATIC, notes="with kinks at -3 and 3"))
-register("erf special_erf", Smooth(lambda call: ERF))
-register("sin", Smooth(lambda call: SINE))
-register("cos", Smooth(lambda call: COSINE))
-register("exp", Smooth(lambda call: EXP, notes="where it is finite"))
-register("square", Smooth(lambda call: power(2), QUADRATIC))
-register("pow.Tensor_Scalar", Smooth(_power, POWER, notes="whole exponents of at least 2"))
+_SELU = exponential_linear(_SELU_SCALE * _SELU_ALPHA, 1.0, _SELU_SCALE, "selu")
+
+
+def _smooth(names: str, curve: Curve | Callable[[Call], Curve | str], **fields: str) -> None:
+    register(names, Smooth(curve, **fields))
+
+
+_smooth("gelu", _gelu, notes="exact, or by tanh")
+_smooth("silu", SILU)
+_smooth("mish", MISH)
+_smooth("softplus", _softplus, notes="beta; with a threshold of at least 12")
+_smooth("elu", _elu, notes="with a kink at 0, unless alpha is 1")
+_smooth("celu", _celu)
+_smooth("selu", _SELU, notes="with a kink at 0")
+_smooth("hardswish", HARDSWISH, reason=QUADRATIC, notes="with kinks at -3 and 3")
+_smooth("erf special_erf", ERF)
+_smooth("sin", SINE)
+_smooth("cos", COSINE)
+_smooth("exp", EXP, notes="where it is finite")
+_smooth("square", power(2), reason=QUADRATIC)
+_smooth("pow.Tensor_Scalar", _power, reason=POWER, notes="whole exponents of at least 2")

@@ -23,10 +23,10 @@ from splinecam.network.capture.tracing.opaque_modules import (
 )
 from splinecam.network.curves.registered import RegisteredCurve
 from splinecam.network.nonlinearities import CustomNonlinearity, PiecewiseScalar
-from splinecam.network.ops import OPTION, Affine, Bound, target_name
-from splinecam.network.ops.bounds import measured_bound
+from splinecam.network.ops.bounds import Bound, measured_bound
 from splinecam.network.ops.nonlinear import MIXES
 from splinecam.network.ops.register import CustomOp, Table, rule_of_operator
+from splinecam.network.ops.registry import OPTION, Affine, target_name
 from splinecam.network.program import Step
 from splinecam.network.values import Operation, Ref, resolve
 

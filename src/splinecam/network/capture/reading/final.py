@@ -19,8 +19,8 @@ from torch import Tensor, fx
 from splinecam.errors import CaptureError
 from splinecam.network.capture.reading.graph_builder import GraphBuilder, UnevenRows
 from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph, arguments_of
-from splinecam.network.ops import Affine, Terminal, rule_of, target_name
 from splinecam.network.ops.nonlinear import MIXES, SMOOTH
+from splinecam.network.ops.registry import Affine, Terminal, rule_of, target_name
 from splinecam.network.values import Ref, Rows, map_tensors, resolve
 
 _UNEQUAL = (

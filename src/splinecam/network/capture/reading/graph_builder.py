@@ -18,9 +18,9 @@ from splinecam.network.capture.tracing.diagnosis import first_line, quantised, u
 from splinecam.network.capture.tracing.flat_graph import Batch, FlatGraph
 from splinecam.network.capture.tracing.opaque_modules import opaque_module_of
 from splinecam.network.nonlinearities import Nonlinearity
-from splinecam.network.ops import Affine, rule_of, target_name
 from splinecam.network.ops.affine import STATISTICS, TRAINING
 from splinecam.network.ops.nonlinear import JUMP, MASK, SPELLINGS
+from splinecam.network.ops.registry import Affine, rule_of, target_name
 from splinecam.network.program import Step
 from splinecam.network.values import Operation, Ref, Rows, Size
 
@@ -445,31 +445,3 @@ def _location_of(node: fx.Node) -> str:
     """Where the call stands in the user's code: ``net.py:31``, or nothing."""
     stack = node.meta.get("stack_trace") or ""
     return user_line(re.findall(r'File "([^"]+)", line (\d+)', stack))
-
-
-class Emitter:
-    """Adds calls to a graph in front of a composite node that they stand for."""
-
-    def __init__(self, node: fx.Node) -> None:
-        self.node = node
-        self.nodes: list[fx.Node] = []  # those that were added, in order
-
-    def __call__(self, target: Any, *args: Any) -> fx.Node:
-        """The result of one more call."""
-        with self.node.graph.inserting_before(self.node):
-            new = self.node.graph.call_function(target, args)
-        meta = self.node.meta
-        new.meta = {key: meta[key] for key in ("nn_module_stack", "stack_trace") if key in meta}
-        # What this call stands for may itself stand for another.
-        new.meta["stands_for"] = meta.get("stands_for", self.node)
-        new.meta["val"] = target(*fx.node.map_arg(args, lambda node: node.meta["val"]))
-        self.nodes.append(new)
-        return new
-
-    def item(self, values: fx.Node, i: int) -> fx.Node:
-        """One of the results of a call that has several."""
-        return self(operator.getitem, values, i)
-
-    def shape(self, value: fx.Node) -> list[Any]:
-        """The shape of a value; a size that depends on the batch is no ``int``."""
-        return list(value.meta["val"].shape)

@@ -14,8 +14,9 @@ from splinecam.network.capture.reading.graph_builder import GraphBuilder, Mask, 
 from splinecam.network.capture.reading.scalar_functions import spread_knots
 from splinecam.network.capture.reading.stages import refs
 from splinecam.network.nonlinearities import ChoiceNonlinearity, PiecewiseScalar, choose
-from splinecam.network.ops import Affine, Bound, Knots, target_name
+from splinecam.network.ops.bounds import Bound
 from splinecam.network.ops.nonlinear import CHOICE, MASK, MIXES
+from splinecam.network.ops.registry import Affine, target_name
 from splinecam.network.program import Step
 from splinecam.network.values import Operation, Ref, Rows, resolve
 
@@ -352,7 +353,7 @@ def _add_choice(builder: GraphBuilder, node: fx.Node, choice: Choice) -> str | N
     alone = not isinstance(choice.false, (Ref, Tensor)) and choice.false == 0
     result = node.name if alone else f"{node.name}.slope_change"
     builder.add_value(result, node, node.meta["val"])
-    knots = Knots((0.0,), (0.0, rows.back(slope)))
+    knots = (0.0,), (0.0, rows.back(slope))
     levels, slopes = spread_knots(knots, shape, rows, builder.device)
     builder.add_layer(
         PiecewiseScalar,

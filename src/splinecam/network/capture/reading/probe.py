@@ -17,7 +17,7 @@ from splinecam.network.nonlinearities import (
     PiecewiseScalar,
     SortNonlinearity,
 )
-from splinecam.network.ops import Bound
+from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import Program, Stage
 from splinecam.network.values import Rows
 

@@ -10,13 +10,11 @@ import torch
 from torch import Tensor, fx
 
 from splinecam.errors import CaptureError, UnsupportedOpError
-from splinecam.network import ops
 from splinecam.network.capture.models import widened
 from splinecam.network.capture.reading.custom_ops import add_custom, custom_op_of
 from splinecam.network.capture.reading.final import Final, dependents, tail_of
 from splinecam.network.capture.reading.graph_builder import (
     EXACT,
-    Emitter,
     GraphBuilder,
     NodeCall,
     constant_call,
@@ -44,8 +42,11 @@ from splinecam.network.capture.tracing import flat_graph
 from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph, arguments_of
 from splinecam.network.curves.curve import Curve
 from splinecam.network.ops import nonlinear as rejected
-from splinecam.network.ops import target_name
+from splinecam.network.ops import registry as ops
+from splinecam.network.ops.affine import CREATORS
+from splinecam.network.ops.bounds import role_of
 from splinecam.network.ops.register import CustomOp
+from splinecam.network.ops.registry import target_name
 from splinecam.network.program import Program, Step
 from splinecam.network.values import Ref, resolve
 
@@ -142,7 +143,7 @@ class Reader:
             return
         if not builder.is_active((args, kwargs)):
             self._constant(node, args, kwargs)
-        elif target_name(node.target) in ops.CREATORS:
+        elif target_name(node.target) in CREATORS:
             self._filled(node)
         elif _takes_shape(node) and not builder.is_active(args[0]):
             builder.add_constant(node, builder.constants.add_like(node, args[0]))
@@ -264,7 +265,7 @@ class Reader:
 
     def _add_composite(self, node: fx.Node, rule: ops.Composite) -> str | None:
         """Add a node that is written out as several others."""
-        emit = Emitter(node)
+        emit = ops.Emitter(node)
         result = rule.write(emit, arguments_of(node))
         if isinstance(result, str):
             return result
@@ -297,8 +298,8 @@ class Reader:
             run = torch.reshape if rule.reshapes else torch.Tensor.expand
             args, kwargs, names = (args[0], shape), {}, (names[0], "size")
         roles = (
-            tuple(ops.role_of(rule, name) for name in names[: len(args)]),
-            {key: ops.role_of(rule, key) for key in kwargs},
+            tuple(role_of(rule, name) for name in names[: len(args)]),
+            {key: role_of(rule, key) for key in kwargs},
         )
         builder.add_results(node)
         builder.body.append(Step(node.name, run, args, kwargs, names, rule, roles))

@@ -32,8 +32,8 @@ from splinecam.network.nonlinearities import (
     SmoothScalar,
     apply_curve,
 )
-from splinecam.network.ops import Knots, target_name
 from splinecam.network.ops.nonlinear import MIXES
+from splinecam.network.ops.registry import Knots, target_name
 from splinecam.network.values import Operation, Ref, Rows
 
 
@@ -56,7 +56,9 @@ def add_function(builder: GraphBuilder, call: NodeCall) -> str | None:
     shape = builder.batch.shape_at(node.meta["val"], 1)
     z = torch.zeros(shape, dtype=torch.float64, device=builder.device)
     constant = next((named.get(name) for name in rule.source if name != source), None)
-    knots = rule.knots(named | {source: z, "constant": constant})
+    knots = rule.knots
+    if callable(knots):
+        knots = knots(named | {source: z, "constant": constant})
     if isinstance(knots, str):
         return knots
     ref = builder.expand(node, named[source])
@@ -104,15 +106,15 @@ def spread_knots(
     A knot is dropped where the slope does not change; where only some units drop it, theirs is
     moved to infinity.
     """
-    if _all_equal(knots):
-        return _repeated(knots.levels, shape, device), _repeated(knots.slopes, shape, device)
+    levels, slopes = knots
+    if _all_equal(levels, slopes):
+        return _repeated(levels, shape, device), _repeated(slopes, shape, device)
 
     def spread(value: float | Tensor) -> Tensor:
         wide = torch.as_tensor(value, dtype=torch.float64, device=device).expand(shape)
         return rows.out(wide).reshape(-1)
 
-    levels = [spread(level) for level in knots.levels]
-    slopes = [spread(slope) for slope in knots.slopes]
+    levels, slopes = [*map(spread, levels)], [*map(spread, slopes)]
     for k, level in enumerate(levels):
         # Nothing lies below minus infinity, above infinity, or between two equal levels.
         slopes[k] = torch.where(level == -inf, slopes[k + 1], slopes[k])
@@ -124,12 +126,12 @@ def spread_knots(
     return _without_idle(levels, slopes)
 
 
-def _all_equal(knots: Knots) -> bool:
+def _all_equal(levels: tuple[Any, ...], slopes: tuple[Any, ...]) -> bool:
     """Whether all units have the same knots, of which none is dropped or moved."""
-    if any(isinstance(value, Tensor) for value in (*knots.levels, *knots.slopes)):
+    if any(isinstance(value, Tensor) for value in (*levels, *slopes)):
         return False
-    ascending = all(low < high for low, high in pairwise((-inf, *knots.levels, inf)))
-    return ascending and all(before != after for before, after in pairwise(knots.slopes))
+    ascending = all(low < high for low, high in pairwise((-inf, *levels, inf)))
+    return ascending and all(before != after for before, after in pairwise(slopes))
 
 
 def _repeated(numbers: tuple[Any, ...], shape: list[int], device: torch.device) -> Tensor:
@@ -205,7 +207,9 @@ def add_smooth(builder: GraphBuilder, call: NodeCall) -> str | None:
     active = [name for name, item in call.named.items() if builder.is_active(item)]
     if len(active) > 1 or not isinstance(call.named[active[0]], Ref):
         return f"its {active[-1]} depends on the input"
-    curve = call.rule.curve(call.named)
+    curve = call.rule.curve
+    if not isinstance(curve, Curve):
+        curve = curve(call.named)
     if isinstance(curve, str):
         return curve
     return add_curve(builder, call.node, curve, call.named[active[0]])

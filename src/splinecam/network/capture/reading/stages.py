@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from splinecam.network.nonlinearities import Nonlinearity
-from splinecam.network.ops import Affine
+from splinecam.network.ops.registry import Affine
 from splinecam.network.program import Program, Stage, Step
 from splinecam.network.values import Ref, Rows
 

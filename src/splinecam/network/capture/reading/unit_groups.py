@@ -20,8 +20,8 @@ from splinecam.network.capture.reading.graph_builder import (
 from splinecam.network.capture.reading.scalar_functions import operation_of
 from splinecam.network.capture.reading.stages import refs
 from splinecam.network.nonlinearities import MaxNonlinearity, SortNonlinearity
-from splinecam.network.ops import Affine, Scatter, target_name
 from splinecam.network.ops.nonlinear import INDICES, MIXES, PRODUCT, UNPOOLED
+from splinecam.network.ops.registry import Affine, Scatter, target_name
 from splinecam.network.program import Step
 from splinecam.network.values import Operation, Ref, Rows, resolve
 

@@ -31,7 +31,7 @@ from splinecam.network.capture.tracing.diagnosis import (
     unknown_cause,
 )
 from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, Batch, FlatGraph, arguments_of
-from splinecam.network.ops import Affine, Maximum, Piecewise, Sort, rule_of, target_name
+from splinecam.network.ops.registry import Affine, Maximum, Piecewise, Sort, rule_of, target_name
 
 # Functions whose results leave torch: Python numbers, lists and arrays.
 _READS = frozenset(

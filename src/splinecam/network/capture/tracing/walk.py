@@ -16,8 +16,8 @@ from torch.nn.modules.module import _has_any_global_hook
 from splinecam.network.capture.models import Output, any_mode, selected
 from splinecam.network.capture.tracing.flat_graph import FirstDimension, FlatGraph
 from splinecam.network.layer_graph import Call, LayerGraph, call_result
-from splinecam.network.ops import target_name
 from splinecam.network.ops.register import rule_of_class
+from splinecam.network.ops.registry import target_name
 
 aten = torch.ops.aten
 
