@@ -23,7 +23,7 @@ from splinecam.errors import LimitError
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels import Kernel
-from splinecam.network.capture.pairs import Chains, Pair, Stacked
+from splinecam.network.capture.pairs import Pair, Units, chains_of, stacked
 from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import Program
 
@@ -284,12 +284,12 @@ class _Computation:
 
     def result(self, *, overlaid: bool) -> Together:
         """The outcome, in the fastest of the ways that are possible."""
-        pair, chains = self.pair, Chains.of(self.pair)
+        pair, chains = self.pair, chains_of(self.pair)
         overlaid = overlaid and overlaying_kernel(self.plan(pair.a)) is not None
         if overlaid:  # edges of units that both networks have lie on each other
             overlaid = not pair.shared and not lines_coincide((pair.a, pair.b), self.domain)
         if chains is not None and not overlaid:
-            return self._run_stacked(chains.stacked())
+            return self._run_stacked(*stacked(pair.a, chains))
         first = self._run(pair.a)
         if pair.equal:
             return Together(_repeated(first), torch.ones_like(first.error, dtype=torch.bool))
@@ -297,7 +297,7 @@ class _Computation:
         if overlaid:
             found, later = self._overlay(first), self._again
         if found is None and chains is not None:
-            return later._run_stacked(chains.stacked())
+            return later._run_stacked(*stacked(pair.a, chains))
         if found is None:
             given = self.plan(pair.b_after_a), self.max_regions, later.report
             found = run_over(first, pair, self.domain, *given)
@@ -317,9 +317,9 @@ class _Computation:
             plan=self.plan(program),
         )
 
-    def _run_stacked(self, stack: Stacked) -> Together:
-        """Run both networks as one."""
-        return _separated(self._run(stack.program), stack, self.pair)
+    def _run_stacked(self, program: Program, units: Units) -> Together:
+        """Run both networks as one; units: the places of their units in the program."""
+        return _separated(self._run(program), program, units, self.pair)
 
     def _overlay(self, first: Outcome) -> Outcome | None:
         """Run the second network and lay its partition over that of the first, if that can be."""
@@ -344,11 +344,11 @@ def _repeated(found: Outcome) -> Outcome:
     return replace(found, output=both, error=torch.cat([found.error, found.error]))
 
 
-def _separated(found: Outcome, stack: Stacked, pair: Pair) -> Together:
+def _separated(found: Outcome, program: Program, units: Units, pair: Pair) -> Together:
     """The outcome of stacked networks in terms of the units of each."""
     device, mesh, shared = found.mesh.uv.device, found.mesh, pair.shared
-    units = [(a.to(device), b.to(device)) for a, b in stack.units]
-    sizes = [prod(layer.shape) for layer in stack.program.layers]
+    units = [(a.to(device), b.to(device)) for a, b in units]
+    sizes = [prod(layer.shape) for layer in program.layers]
     layers, numbers, errors = [], [], {}
     for i, ((a, b), size) in enumerate(zip(units, sizes, strict=False)):
         layer, number = (torch.full((size,), -1, device=device) for _ in range(2))
@@ -358,7 +358,7 @@ def _separated(found: Outcome, stack: Stacked, pair: Pair) -> Together:
             number[places] = torch.arange(places.shape[0], device=device)
         layers.append(layer)
         numbers.append(number)
-        error = found.layer_errors[stack.program.layers[i].name].to(device)
+        error = found.layer_errors[program.layers[i].name].to(device)
         errors[pair.a.layers[i].name] = error[a]
         if i >= shared:
             errors[pair.b.layers[i].name] = error[b]

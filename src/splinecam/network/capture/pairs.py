@@ -32,66 +32,49 @@ _ROLES = tuple(role_of(_RULE, name) for name in _ARGUMENTS)
 _FLATTEN = Affine(reshapes=True)
 
 
-@dataclass(frozen=True)
-class Stacked:
-    """The program of two chains together.
+_Dense = tuple[Tensor, Tensor, PiecewiseScalar | None]
+"""A dense stage: weight (m, n), bias (m,), and the layer after it."""
 
-    units: for each layer, and last for the outputs, the places of the units of both networks among
-    the stacked ones, (n,) each.
+Units = list[tuple[Tensor, Tensor]]
+"""For each layer of a stacked chain, and last for its outputs, the places of the units of both
+networks among the stacked ones, (n,) each.
+"""
+
+
+def chains_of(pair: Pair) -> tuple[list[_Dense], list[_Dense]] | None:
+    """Two networks as chains of dense layers with the same functions of one variable between them.
+
+    None if they are no such chains, or have different numbers of layers or other functions.
     """
-
-    program: Program
-    units: list[tuple[Tensor, Tensor]]
-
-
-@dataclass(frozen=True)
-class _Dense:
-    """A dense stage: weight (m, n), bias (m,), and the layer after it."""
-
-    weight: Tensor
-    bias: Tensor
-    layer: PiecewiseScalar | None
+    first, second = (_chain(program) for program in (pair.a, pair.b))
+    if first is None or second is None or len(first) != len(second):
+        return None
+    if not all(_alike(a, b) for (_, _, a), (_, _, b) in zip(first, second, strict=True)):
+        return None
+    return first, second
 
 
-@dataclass(frozen=True)
-class Chains:
-    """Two chains of dense layers with the same functions of one variable between them."""
-
-    pair: Pair
-    first: list[_Dense]
-    second: list[_Dense]
-
-    @classmethod
-    def of(cls, pair: Pair) -> Chains | None:
-        """The chains of two networks.
-
-        None if they are no such chains, or have different numbers of layers or other functions.
-        """
-        first, second = (_chain(program) for program in (pair.a, pair.b))
-        if first is None or second is None or len(first) != len(second):
-            return None
-        if not all(_alike(a.layer, b.layer) for a, b in zip(first, second, strict=True)):
-            return None
-        return cls(pair, first, second)
-
-    def stacked(self) -> Stacked:
-        """Both chains as one."""
-        program = self.pair.a
-        every = torch.arange(prod(program.input_shape), device=program.device)
-        places, size, stages, units = (every, every), every.shape[0], [], []
-        source = program.input_name
-        for number, (a, b) in enumerate(zip(self.first, self.second, strict=True)):
-            weight, bias, places = _stack(a, b, places, size)
-            size = weight.shape[0]
-            units.append(places)
-            stages.append(_stage(number, source, a, b, weight, bias, places))
-            layer = stages[-1].layer
-            source = "" if layer is None else layer.result
-        if len(program.input_shape) > 1:
-            stages[0] = _flattened(stages[0], program.input_name)
-        name = stages[-1].live_out[0]
-        program = replace(program, stages=tuple(stages), output_name=name, output_shape=(size,))
-        return Stacked(replace(program, final=None, stripped=None), units)
+def stacked(program: Program, chains: tuple[list[_Dense], list[_Dense]]) -> tuple[Program, Units]:
+    """Both chains as one program, and the places of their units; program: of the first network."""
+    every = torch.arange(prod(program.input_shape), device=program.device)
+    places, size, stages, units = (every, every), every.shape[0], [], []
+    source = program.input_name
+    for number, (a, b) in enumerate(zip(*chains, strict=True)):
+        weight, bias, places = _stack(a, b, places, size)
+        size = weight.shape[0]
+        units.append(places)
+        stages.append(_stage(number, source, (a[2], b[2]), weight, bias, places))
+        layer = stages[-1].layer
+        source = "" if layer is None else layer.result
+    if len(program.input_shape) > 1:
+        (step,) = stages[0].steps
+        name = program.input_name
+        flat = Step("flat", _flat, (Ref(name),), {}, ("self",), _FLATTEN, (("add",), {}), (name,))
+        linear = replace(step, args=(Ref("flat"), *step.args[1:]), frees=("flat",))
+        stages[0] = replace(stages[0], steps=(flat, linear))
+    name = stages[-1].live_out[0]
+    program = replace(program, stages=tuple(stages), output_name=name, output_shape=(size,))
+    return replace(program, final=None, stripped=None), units
 
 
 def _chain(program: Program) -> list[_Dense] | None:
@@ -115,7 +98,7 @@ def _chain(program: Program) -> list[_Dense] | None:
             source = layer.result
         size = weight.shape[0]
         offset = weight.new_zeros(size) if given is None else given
-        found.append(_Dense(weight, offset, layer))
+        found.append((weight, offset, layer))
     return found
 
 
@@ -135,13 +118,13 @@ def _stack(
     places, size: of the units before, among so many stacked ones.
     """
     rows = []
-    for dense, before in ((a, places[0]), (b, places[1])):
-        wide = dense.weight.new_zeros((dense.weight.shape[0], size + 1))
-        wide.index_add_(1, before, dense.weight)
-        wide[:, size] = dense.bias
+    for (weight, bias, _), before in ((a, places[0]), (b, places[1])):
+        wide = weight.new_zeros((weight.shape[0], size + 1))
+        wide.index_add_(1, before, weight)
+        wide[:, size] = bias
         rows.append(wide)
     everything = torch.cat(rows) + 0.0  # which makes zeros equal
-    first, m = _first_equal_rows(everything), a.weight.shape[0]
+    first, m = _first_equal_rows(everything), a[0].shape[0]
     number = torch.arange(everything.shape[0], device=first.device)
     # All units of the first network stay, so that they keep their numbers.
     kept = (number < m) | (first == number)
@@ -177,8 +160,7 @@ def _first_of_kind(kind: Tensor) -> Tensor:
 def _stage(
     number: int,
     source: str,
-    a: _Dense,
-    b: _Dense,
+    layers: tuple[PiecewiseScalar | None, PiecewiseScalar | None],
     weight: Tensor,
     bias: Tensor,
     places: tuple[Tensor, Tensor],
@@ -187,15 +169,15 @@ def _stage(
     name = f"stacked.{number}"
     args = (Ref(source), weight, bias)
     step = Step(name, _LINEAR, args, {}, _ARGUMENTS, _RULE, (_ROLES, {}), (source,))
-    layer = a.layer
-    if layer is not None and b.layer is not None:
+    layer, other = layers
+    if layer is not None and other is not None:
         levels, slopes = (
             _columns(x, y, places, weight.shape[0])
-            for x, y in ((layer.levels, b.layer.levels), (layer.slopes, b.layer.slopes))
+            for x, y in ((layer.levels, other.levels), (layer.slopes, other.slopes))
         )
         layer = replace(
             layer,
-            name=layer.name if layer.name == b.layer.name else f"{layer.name}, {b.layer.name}",
+            name=layer.name if layer.name == other.name else f"{layer.name}, {other.name}",
             source=name,
             argument=name,
             result=f"{name}.result",
@@ -212,14 +194,6 @@ def _columns(x: Tensor, y: Tensor, places: tuple[Tensor, Tensor], size: int) -> 
     out[:, places[1]] = y
     out[:, places[0]] = x
     return out
-
-
-def _flattened(stage: Stage, name: str) -> Stage:
-    """The first stage with an input of several dimensions."""
-    (step,) = stage.steps
-    flat = Step("flat", _flat, (Ref(name),), {}, ("self",), _FLATTEN, (("add",), {}), (name,))
-    linear = replace(step, args=(Ref("flat"), *step.args[1:]), frees=("flat",))
-    return replace(stage, steps=(flat, linear))
 
 
 def _flat(x: Tensor) -> Tensor:
