@@ -210,14 +210,23 @@ class Program:
 
         They may be views of ``live``. Those that are in ``out`` are put there.
         """
+        batch = live[self.stages[i].live_in[0]].shape[0]
+
+        def make(step: Step, env: Mapping[str, Any]) -> Any:
+            if out is not None and step.name in out:
+                return step.fill(env, batch, self.device, out[step.name])
+            return step.call(env, batch, self.device)
+
+        return self._through(i, live, make)
+
+    def _through(
+        self, i: int, live: Mapping[str, Any], make: Callable[[Step, Mapping[str, Any]], Any]
+    ) -> dict[str, Any]:
+        """What ``make`` makes of the steps of stage i and the values before them, one by one."""
         stage = self.stages[i]
         env: dict[str, Any] = {name: live[name] for name in stage.live_in}
-        batch = next(iter(env.values())).shape[0]
         for step in stage.steps:
-            if out is not None and step.name in out:
-                env[step.name] = step.fill(env, batch, self.device, out[step.name])
-            else:
-                env[step.name] = step.call(env, batch, self.device)
+            env[step.name] = make(step, env)
             for name in step.frees:
                 del env[name]
         return {name: env[name] for name in stage.live_out}
@@ -295,14 +304,9 @@ class Program:
 
     def bounds(self, i: int, live: Mapping[str, Bound]) -> dict[str, Bound]:
         """Bounds on the magnitudes and the rounding errors of stage i's results, (R, ...) each."""
-        stage = self.stages[i]
-        env: dict[str, Any] = {name: live[name] for name in stage.live_in}
-        rows = max((bound.error.shape[0] for bound in env.values()), default=1)
-        for step in stage.steps:
-            env[step.name] = step.bound(env, self.device, rows)
-            for name in step.frees:
-                del env[name]
-        return {name: env[name] for name in stage.live_out}
+        taken = (live[name].error.shape[0] for name in self.stages[i].live_in)
+        rows = max(taken, default=1)
+        return self._through(i, live, lambda step, env: step.bound(env, self.device, rows))
 
     def moduli(self, i: int, live: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Stage i on values (B, ...) that are not negative, with the moduli of its coefficients.
@@ -310,14 +314,8 @@ class Program:
         With coefficients W and offsets b the results are ``|W| m + |b|``, (B, ...) each; what a
         normalisation subtracts and adds counts by its parts.
         """
-        stage = self.stages[i]
-        env: dict[str, Any] = {name: live[name] for name in stage.live_in}
-        batch = next(iter(env.values())).shape[0]
-        for step in stage.steps:
-            env[step.name] = step.modulus(env, batch, self.device)
-            for name in step.frees:
-                del env[name]
-        return {name: env[name] for name in stage.live_out}
+        batch = live[self.stages[i].live_in[0]].shape[0]
+        return self._through(i, live, lambda step, env: step.modulus(env, batch, self.device))
 
     def dense_moduli(self, i: int) -> dict[str, dict[str, Tensor]] | None:
         """The moduli (n, m) of the coefficients of stage i, by result and by live value.

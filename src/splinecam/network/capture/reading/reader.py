@@ -38,8 +38,13 @@ from splinecam.network.capture.reading.unit_groups import (
     add_sort,
     uses_places,
 )
-from splinecam.network.capture.tracing import flat_graph
-from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph, arguments_of
+from splinecam.network.capture.tracing.flat_graph import (
+    SYMBOLIC,
+    FlatGraph,
+    arguments_of,
+    named_arguments,
+    parameters_of,
+)
 from splinecam.network.curves.curve import Curve
 from splinecam.network.ops import nonlinear as rejected
 from splinecam.network.ops import registry as ops
@@ -125,7 +130,9 @@ class Reader:
     def _node(self, node: fx.Node) -> None:
         builder, value = self.builder, node.meta.get("val")
         if type(value) in SYMBOLIC:
-            builder.values[node] = self._number(node, value)
+            source: Any = node.args[0] if node.args else None
+            builder.batch.learn(value, builder.values.get(source))
+            builder.values[node] = builder.batch.size(value)
             return
         if isinstance(value, (int, float, bool)):
             builder.values[node] = value
@@ -149,14 +156,6 @@ class Reader:
             builder.add_constant(node, builder.constants.add_like(node, args[0]))
         else:
             self._active(node, args, kwargs)
-
-    def _number(self, node: fx.Node, value: Any) -> Any:
-        """A number that depends on the batch or, like ``weight.max().item()``, on constants."""
-        batch, source = self.builder.batch, node.args[0] if node.args else None
-        tensor = self.builder.values.get(source)  # type: ignore[arg-type]
-        if batch.unknown(value) and isinstance(tensor, Tensor) and tensor.numel() == 1:
-            batch.set_known(value.node.expr, tensor.item())
-        return batch.size(value)
 
     def _argument(self, item: Any) -> Any:
         """An argument of a node as it is written in a step."""
@@ -202,7 +201,7 @@ class Reader:
 
     def _active(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         builder, rule = self.builder, custom_op_of(node) or ops.rule_of(node.target)
-        named = flat_graph.named_arguments(node, args, kwargs)
+        named = named_arguments(node, args, kwargs)
         call = NodeCall(node, rule, args, kwargs, named)
         if "indices" in named:
             self._count_masked(node, named["indices"])
@@ -282,13 +281,8 @@ class Reader:
         return None
 
     def _add_affine(self, call: NodeCall, rule: ops.Affine) -> None:
-        node, args, kwargs, names = (
-            call.node,
-            call.args,
-            call.kwargs,
-            flat_graph.argument_names(call.node),
-        )
-        builder = self.builder
+        node, args, kwargs, builder = call.node, call.args, call.kwargs, self.builder
+        names, _ = parameters_of(node.target)
         if rule.identity:
             builder.values[node] = args[0]
             return
