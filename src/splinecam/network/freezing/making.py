@@ -22,6 +22,7 @@ from splinecam.network.capture.reading.graph_builder import (
     GraphBuilder,
     explained,
     filled,
+    is_floating,
     module_of,
     name_of,
 )
@@ -36,10 +37,10 @@ from splinecam.network.freezing.frozen_graph import (
     weighted,
 )
 from splinecam.network.freezing.held_values import (
-    Anchor,
     HeldValues,
     Kind,
     active_nodes,
+    anchor_values,
     choose_held,
     shape_arguments,
 )
@@ -96,10 +97,6 @@ def _scaled(emit: Emitter, x: Any, weight: Any, bias: Any, shape: list[int] | No
 
 
 def _layer_norm(emit: Emitter, call: Call) -> Any:
-    return _native_layer_norm(emit, call)[0]
-
-
-def _native_layer_norm(emit: Emitter, call: Call) -> Any:
     dims = list(range(-len(call["normalized_shape"]), 0))
     x, mean, scale = _normalised(emit, call["input"], dims, call["eps"])
     return _scaled(emit, x, call["weight"], call["bias"]), mean, scale
@@ -121,14 +118,6 @@ def _grouped(emit: Emitter, call: Call, groups: int) -> Any:
     x = emit(_ATEN.flatten.using_ints, x, 1, 2)
     per_channel = [shape[1], *([1] * (len(shape) - 2))]
     return _scaled(emit, x, call["weight"], call["bias"], per_channel), mean, scale
-
-
-def _group_norm(emit: Emitter, call: Call) -> Any:
-    return _grouped(emit, call, call["num_groups"])[0]
-
-
-def _native_group_norm(emit: Emitter, call: Call) -> Any:
-    return _grouped(emit, call, call["group"])
 
 
 def _instance_norm(emit: Emitter, call: Call) -> Any:
@@ -165,10 +154,6 @@ def _attention(emit: Emitter, call: Call) -> Any:
     return emit(_ATEN.matmul.default, weights, v)
 
 
-def _first_of_attention(emit: Emitter, call: Call) -> Any:
-    return (_attention(emit, call),)
-
-
 def _glu(emit: Emitter, call: Call) -> Any:
     x, dim = call["self"], call["dim"]
     half = emit.shape(x)[dim] // 2
@@ -178,16 +163,16 @@ def _glu(emit: Emitter, call: Call) -> Any:
 
 
 _WRITTEN_OUT: dict[str, Write] = {
-    "aten.layer_norm": _layer_norm,
-    "aten.native_layer_norm": _native_layer_norm,
+    "aten.layer_norm": lambda emit, call: _layer_norm(emit, call)[0],
+    "aten.native_layer_norm": _layer_norm,
     "aten.rms_norm": lambda emit, call: _rms_norm(emit, call)[0],
     "aten._fused_rms_norm": _rms_norm,
-    "aten.group_norm": _group_norm,
-    "aten.native_group_norm": _native_group_norm,
+    "aten.group_norm": lambda emit, call: _grouped(emit, call, call["num_groups"])[0],
+    "aten.native_group_norm": lambda emit, call: _grouped(emit, call, call["group"]),
     "aten.instance_norm": _instance_norm,
     "aten.scaled_dot_product_attention": _attention,
-    "aten._scaled_dot_product_flash_attention_for_cpu": _first_of_attention,
-    "aten._scaled_dot_product_attention_math": _first_of_attention,
+    "aten._scaled_dot_product_flash_attention_for_cpu": lambda *given: (_attention(*given),),
+    "aten._scaled_dot_product_attention_math": lambda *given: (_attention(*given),),
     "aten.glu": _glu,
 }
 
@@ -244,7 +229,7 @@ class _Maker:
             raise CaptureError("the model's output does not depend on its input")
         self.held = choose_held(graph, self.active, gates)
         _check(graph, self.active, self.held)
-        self.anchor = Anchor(graph, at)
+        self.anchor, self.device = anchor_values(graph, at), at.device
         self.sized = self._sized_nodes()
         layers = frozenset(path for path, layer in map(module_of, self.held.live) if layer)
         self.module = FrozenGraph(tuple(at.shape), graph.x.name, layers)
@@ -276,7 +261,7 @@ class _Maker:
     def _add(self, node: fx.Node) -> None:
         """Add the step of a node, or say which value its result is."""
         rule = rule_of(node.target)
-        if isinstance(rule, Affine) and rule.identity and _floating(node, node.all_input_nodes[0]):
+        if isinstance(rule, Affine) and rule.identity and self._keeps_type(node):
             self.aliases[node] = self._value(node.all_input_nodes[0])
         elif target_name(node.target) in CREATORS:
             self._step(node, filled, self._fill(node), {})
@@ -289,6 +274,11 @@ class _Maker:
             run = node.target  # type: ignore[assignment]
             args = tuple(self._value(item) for item in node.args)
             self._step(node, run, args, {k: self._value(v) for k, v in node.kwargs.items()})
+
+    def _keeps_type(self, node: fx.Node) -> bool:
+        """Whether a node and the value that it converts are real numbers."""
+        both = (node, node.all_input_nodes[0])
+        return all(is_floating(each.meta.get("val")) for each in both)
 
     def _add_held(self, node: fx.Node) -> None:
         """Add a step that reads held values."""
@@ -360,7 +350,7 @@ class _Maker:
             return Ref(node.name)
         if node in self.graph.constants and isinstance(self.graph.constants[node][1], Tensor):
             return self._weight(node)
-        value = self.anchor.values[node]
+        value = self.anchor[node]
         return self._constant(node.name, value) if isinstance(value, Tensor) else value
 
     def _shape(self, node: fx.Node) -> list[Any]:
@@ -370,7 +360,7 @@ class _Maker:
         """The arguments of ``filled`` for a constant in the shape of an activation."""
         arguments, name = arguments_of(node), target_name(node.target)
         fill = arguments.get("fill_value", arguments.get("value", 1 if "ones" in name else 0))
-        return self._shape(node), self._value(fill), node.meta["val"].dtype, self.anchor.device
+        return self._shape(node), self._value(fill), node.meta["val"].dtype, self.device
 
     def _weight(self, node: fx.Node) -> Ref:
         """A parameter or buffer of the model, under its own name."""
@@ -392,8 +382,10 @@ class _Maker:
         return Ref(f"{_HELD}.{name}")
 
     def _row(self, node: fx.Node) -> Tensor:
-        row = self.anchor.row(node)
-        assert row is not None  # it was checked
+        """The held value of one point, without its batch."""
+        rows = self.graph.batch.rows(node.meta["val"])
+        assert rows is not None  # it was checked
+        row: Tensor = rows.out(self.anchor[node])[0]
         return row
 
     def _sized_nodes(self) -> set[fx.Node]:
@@ -438,11 +430,6 @@ def _check(graph: FlatGraph, active: set[fx.Node], held: HeldValues) -> None:
     if builder.offending:
         settled = [replace(op, settled=op.reason == GATES) for op in builder.offending]
         raise UnsupportedOpError(settled)
-
-
-def _floating(*nodes: fx.Node) -> bool:
-    values = [node.meta.get("val") for node in nodes]
-    return all(isinstance(value, Tensor) and value.is_floating_point() for value in values)
 
 
 def _number(size: Any) -> Any:

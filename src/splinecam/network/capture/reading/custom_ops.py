@@ -354,7 +354,7 @@ def add_custom(builder: GraphBuilder, call: NodeCall) -> str | None:
     return None
 
 
-_HERE = object()  # stands for the activation in an operator's arguments
+_HERE = ...  # stands for the activation in an operator's arguments, also once it is pickled
 
 
 def _operator_call(builder: GraphBuilder, call: NodeCall) -> _Call | None:

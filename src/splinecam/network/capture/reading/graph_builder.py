@@ -209,14 +209,15 @@ def constant_call(target: Any, *args: Any, **kwargs: Any) -> Any:
     """A call without activations, its result in float64; what is left empty is zero."""
     value = target(*args, **kwargs)
     empty = target_name(target) in ("aten.empty", "aten.new_empty", "aten.empty_strided")
-    return _in_float64(torch.zeros_like(value) if empty else value)
+    return in_float64(torch.zeros_like(value) if empty else value)
 
 
-def _in_float64(value: Any) -> Any:
+def in_float64(value: Any) -> Any:
+    """Nested results with floating-point tensors in float64."""
     if isinstance(value, Tensor):
         return value.to(torch.float64) if value.is_floating_point() else value
     if isinstance(value, (list, tuple)):
-        return tuple(_in_float64(item) for item in value)
+        return tuple(in_float64(item) for item in value)
     return value
 
 
