@@ -13,7 +13,7 @@ from torch import Tensor
 
 from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity
 from splinecam.network.ops.bounds import Bound, affine_bound, affine_modulus, measured_modulus
-from splinecam.network.ops.registry import Affine
+from splinecam.network.ops.registry import AffineRule
 from splinecam.network.values import Ref, map_tensors, resolve
 
 _LINEAR = torch.ops.aten.linear.default
@@ -36,7 +36,7 @@ class Step:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     arg_names: tuple[str, ...]
-    rule: Affine | None
+    rule: AffineRule | None
     roles: tuple[tuple[str, ...], dict[str, str]]
     frees: tuple[str, ...] = ()
 

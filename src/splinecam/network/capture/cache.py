@@ -1,4 +1,4 @@
-"""All that a model's forward may depend on, except for the values of its weights.
+"""Captures of models that are used again, and the fingerprints that say whether they still hold.
 
 Two fingerprints of a model are equal only if ``torch.export`` would give the same graph. A
 fingerprint holds the structure of the model, the shapes and types of its tensors, the code of
@@ -33,12 +33,12 @@ from splinecam.network.capture.tracing.flat_graph import FlatGraph
 from splinecam.network.layer_graph import Weight
 from splinecam.network.ops.register import registrations
 from splinecam.network.ops.registry import (
-    Affine,
-    Maximum,
-    Piecewise,
-    Smooth,
-    Sort,
-    Terminal,
+    AffineRule,
+    MaximumRule,
+    PiecewiseRule,
+    SmoothRule,
+    SortRule,
+    TerminalRule,
     rule_of,
 )
 from splinecam.network.program import Program, Stage, Step
@@ -370,7 +370,7 @@ def _names_of(code: types.CodeType) -> tuple[str, ...]:
 
 _MOST_CAPTURES = 4  # of one model: input shapes, devices and outputs
 _MOST_BYTES = 1 << 26  # that a template may hold, most of them in the tables of maxima
-_RULES = (Affine, Piecewise, Maximum, Sort, Smooth, Terminal)
+_RULES = (AffineRule, PiecewiseRule, MaximumRule, SortRule, SmoothRule, TerminalRule)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Two chains of dense layers as one chain, in which units that both have are computed once.
+"""Two networks of one input as one: chains of dense layers are stacked, others are joined.
 
 A layer of the stacked chain has the units of the first network, and those of the second that differ
 from all of them. Two units are the same if they multiply the same units before them with the same
@@ -21,15 +21,15 @@ from torch import Tensor
 from splinecam.network.capture.reading.stages import make_stages
 from splinecam.network.nonlinearities import Nonlinearity, PiecewiseScalar
 from splinecam.network.ops.bounds import role_of
-from splinecam.network.ops.registry import Affine, rule_of
+from splinecam.network.ops.registry import AffineRule, rule_of
 from splinecam.network.program import Program, Stage, Step
 from splinecam.network.values import Operation, Ref, Rows, map_tensors
 
 _LINEAR = torch.ops.aten.linear.default
-_RULE = cast(Affine, rule_of(_LINEAR))
+_RULE = cast(AffineRule, rule_of(_LINEAR))
 _ARGUMENTS = ("input", "weight", "bias")
 _ROLES = tuple(role_of(_RULE, name) for name in _ARGUMENTS)
-_FLATTEN = Affine(reshapes=True)
+_FLATTEN = AffineRule(reshapes=True)
 
 
 _Dense = tuple[Tensor, Tensor, PiecewiseScalar | None]
@@ -205,8 +205,8 @@ Shown = Literal["both", "a", "b", "difference"]
 """
 
 _INPUT = "x"
-_JOIN = Affine(exact=True)
-_SUBTRACT = Affine(absolute=torch.add)
+_JOIN = AffineRule(exact=True)
+_SUBTRACT = AffineRule(absolute=torch.add)
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,7 @@ class Pair:
         return final if any(p.final is not None for p in finals) else None
 
 
-def _step(name: str, run: Callable[..., Tensor], args: tuple[Ref, ...], rule: Affine) -> Step:
+def _step(name: str, run: Callable[..., Tensor], args: tuple[Ref, ...], rule: AffineRule) -> Step:
     return Step(name, run, args, {}, (), rule, (("add",) * len(args), {}))
 
 

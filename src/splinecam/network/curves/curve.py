@@ -176,7 +176,7 @@ class Curve(ABC):
 
 
 @dataclass(frozen=True)
-class Formula(Curve):
+class FormulaCurve(Curve):
     """A function that is given with its derivatives, and with the levels where these are extreme.
 
     functions: of tensors and the parameters: the value, the slope and the curvature.

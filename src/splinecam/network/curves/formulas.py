@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from splinecam._util.tolerances import EPS
-from splinecam.network.curves.curve import Curve, Formula, Shape, extremes
+from splinecam.network.curves.curve import Curve, FormulaCurve, Shape, extremes
 
 _FAR = 100.0  # beyond this all gates are open or closed, and their derivatives zero, in float64
 _THIRD = atanh(sqrt(1 / 3))  # where the curvature of tanh is largest
@@ -23,7 +23,7 @@ _THIRD = atanh(sqrt(1 / 3))  # where the curvature of tanh is largest
 
 # -- exponential -----------------------------------------------------------------------------------
 
-EXP = Formula("exp", (torch.exp, torch.exp, torch.exp))
+EXP = FormulaCurve("exp", (torch.exp, torch.exp, torch.exp))
 """The exponential function, which is infinite in float64 beyond 709.78."""
 
 
@@ -41,7 +41,7 @@ def exponential_linear(
     )
     functions = (_elu_value, _elu_slope, _elu_curvature)
     kinks = ((0.0, jump),) if abs(jump) > 4 * EPS * abs(above) else ()
-    return Formula(kind, functions, shape, (below, rate, above), kinks=kinks)
+    return FormulaCurve(kind, functions, shape, (below, rate, above), kinks=kinks)
 
 
 def _elu_value(z: Tensor, below: float, rate: float, above: float) -> Tensor:
@@ -73,7 +73,7 @@ def _tanh_curvature(z: Tensor) -> Tensor:
     return -2 * torch.tanh(z) * _tanh_slope(z)
 
 
-TANH = Formula(
+TANH = FormulaCurve(
     "tanh",
     (torch.tanh, _tanh_slope, _tanh_curvature),
     Shape(inflections=(0.0,), curvature_extrema=(-_THIRD, _THIRD)),
@@ -89,7 +89,7 @@ def _sigmoid_curvature(z: Tensor) -> Tensor:
     return -torch.tanh(z / 2) * _sigmoid_slope(z)
 
 
-SIGMOID = Formula(
+SIGMOID = FormulaCurve(
     "sigmoid",
     (torch.sigmoid, _sigmoid_slope, _sigmoid_curvature),
     Shape(inflections=(0.0,), curvature_extrema=(-2 * _THIRD, 2 * _THIRD)),
@@ -105,7 +105,7 @@ def _erf_curvature(z: Tensor) -> Tensor:
     return -2 * z * _erf_slope(z)
 
 
-ERF = Formula(
+ERF = FormulaCurve(
     "erf",
     (torch.erf, _erf_slope, _erf_curvature),
     Shape(inflections=(0.0,), curvature_extrema=(-sqrt(0.5), sqrt(0.5))),
@@ -117,7 +117,7 @@ def softplus(beta: float = 1.0, threshold: float | None = None) -> Curve:
 
     threshold: of ``beta z``, beyond which torch computes the identity, and jumps.
     """
-    return Formula(
+    return FormulaCurve(
         "logsigmoid" if beta == -1 else "softplus",
         (_softplus_value, _softplus_slope, _softplus_curvature),
         Shape((1 if beta > 0 else -1,), curvature_extrema=(0.0,)),
@@ -157,7 +157,7 @@ def _softsign_curvature(z: Tensor) -> Tensor:
     return -2 * z.sign() * (1 / (1 + z.abs())).pow(3)
 
 
-SOFTSIGN = Formula(
+SOFTSIGN = FormulaCurve(
     "softsign",
     (_softsign_value, _softsign_slope, _softsign_curvature),
     Shape(inflections=(0.0,), curvature_limits=((0.0, 2.0), (0.0, -2.0))),
@@ -187,7 +187,7 @@ def _normal_density(z: Tensor) -> Tensor:
     return torch.exp(z * z / -2) / sqrt(2 * pi)
 
 
-GELU = Formula(
+GELU = FormulaCurve(
     "gelu",
     (_gelu_value, _gelu_slope, _gelu_curvature),
     Shape((-0.7517915246935644574579,), (-sqrt(2), sqrt(2)), (-2.0, 0.0, 2.0)),
@@ -226,7 +226,7 @@ def _inner_derivatives(z: Tensor, cubic: float) -> tuple[Tensor | float, Tensor 
     return sqrt(8 / pi) * (1 + 3 * cubic * z * z), sqrt(8 / pi) * 6 * cubic * z
 
 
-GELU_TANH = Formula(
+GELU_TANH = FormulaCurve(
     "gelu (tanh)",
     (_logistic_value, _logistic_slope, _logistic_curvature),
     Shape(
@@ -240,7 +240,7 @@ GELU_TANH = Formula(
 )
 """The approximation of GELU by ``z (1 + tanh(sqrt(2 / pi) (z + 0.044715 z^3))) / 2``."""
 
-SILU = Formula(
+SILU = FormulaCurve(
     "silu",
     (_logistic_value, _logistic_slope, _logistic_curvature),
     Shape(
@@ -280,7 +280,7 @@ def _mish_gate(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return gate, 4 * root * root * opening, opening
 
 
-MISH = Formula(
+MISH = FormulaCurve(
     "mish",
     (_mish_value, _mish_slope, _mish_curvature),
     Shape(
@@ -305,7 +305,7 @@ def _hardswish_curvature(z: Tensor) -> Tensor:
     return (z.abs() < 3).to(z.dtype) / 3
 
 
-HARDSWISH = Formula(
+HARDSWISH = FormulaCurve(
     "hardswish",
     (_hardswish_value, _hardswish_slope, _hardswish_curvature),
     Shape(
@@ -322,7 +322,7 @@ HARDSWISH = Formula(
 
 
 @dataclass(frozen=True)
-class Wave(Formula):
+class Wave(FormulaCurve):
     """A wave of period 2 pi between -1 and 1.
 
     peak: where its value is largest; its slope is largest a quarter of the period before.
@@ -370,7 +370,7 @@ COSINE = Wave("cos", (torch.cos, _minus_sine, _minus_cosine), peak=0.0)
 
 def power(exponent: int) -> Curve:
     """``z^exponent`` for a whole number of at least 2."""
-    return Formula(
+    return FormulaCurve(
         "square" if exponent == 2 else f"power {exponent}",
         (torch.pow, _power_slope, _power_curvature),
         Shape((0.0,), () if exponent % 2 == 0 else (0.0,), (0.0,)),

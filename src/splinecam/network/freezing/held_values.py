@@ -1,4 +1,4 @@
-"""All values of a graph at one input, in float64."""
+"""Which values of a graph are held, and what all values are at one input, in float64."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from splinecam.network.capture.reading.graph_builder import in_float64
 from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph, arguments_of
 from splinecam.network.ops.affine import CREATORS
 from splinecam.network.ops.registry import (
-    Affine,
-    Comparison,
-    Maximum,
-    Piecewise,
-    Rejected,
-    Sort,
-    Terminal,
+    AffineRule,
+    ComparisonRule,
+    MaximumRule,
+    PiecewiseRule,
+    RejectedRule,
+    SortRule,
+    TerminalRule,
     rule_of,
     target_name,
 )
@@ -69,7 +69,7 @@ def _computed(
     args = [argument(item) for item in node.args]
     kwargs = {key: argument(item) for key, item in node.kwargs.items()}
     target, rule = node.target, rule_of(node.target)
-    if isinstance(rule, Affine) and rule.reshapes:  # a view may not fit what lies elsewhere
+    if isinstance(rule, AffineRule) and rule.reshapes:  # a view may not fit what lies elsewhere
         return args[0].reshape(graph.batch.shape_at(value, POINTS))
     assert callable(target)
     return in_float64(target(*args, **kwargs))
@@ -129,7 +129,7 @@ def active_nodes(graph: FlatGraph) -> set[fx.Node]:
 def shape_arguments(node: fx.Node) -> set[fx.Node]:
     """The arguments of which a node reads the shape alone."""
     rule = rule_of(node.target)
-    if not isinstance(rule, Affine) or not rule.shape_only:
+    if not isinstance(rule, AffineRule) or not rule.shape_only:
         return set()
     named = arguments_of(node)
     read = {part for key in named if key not in rule.shape_only for part in nodes_in(named[key])}
@@ -168,7 +168,7 @@ def choose_held(graph: FlatGraph, active: set[fx.Node], gates: bool) -> HeldValu
 def _hold(held: HeldValues, node: fx.Node, origins: _Origins, gates: bool) -> None:
     """Choose the arguments of a node that are held."""
     rule = rule_of(node.target)
-    if not isinstance(rule, Affine):
+    if not isinstance(rule, AffineRule):
         return
     chosen: dict[fx.Node, Kind] = {}
     for divisor in origins.among(node, rule.factor):
@@ -223,7 +223,7 @@ class _Origins:
         inputs = [n for n in inputs if n not in shape_arguments(node)]
         label = self.labels[node] = self._label(node, inputs)
         keeps = inputs and label is not None and self.labels[inputs[0]] == label
-        moves = isinstance(rule_of(node.target), Affine) or label != "function"
+        moves = isinstance(rule_of(node.target), AffineRule) or label != "function"
         self.named[node] = self.named[inputs[0]] if keeps and moves else node
         self.sources[node] = self._source(node, inputs)
 
@@ -231,18 +231,18 @@ class _Origins:
         name, rule = target_name(node.target), rule_of(node.target)
         if not inputs:
             return None
-        if not _is_floating(node) or isinstance(rule, Comparison) or name in _SIGNS:
+        if not _is_floating(node) or isinstance(rule, ComparisonRule) or name in _SIGNS:
             return "mask"
         if name in _PATTERNS:
             return "attention pattern"
         if name in _INVERSES or (name in _POWERS and _is_negative(node.args[1])):
             return "denominator"
-        if not isinstance(rule, Affine) and node.target is not operator.getitem:
+        if not isinstance(rule, AffineRule) and node.target is not operator.getitem:
             before = self.labels[inputs[0]]
             if before in ("attention pattern", "denominator"):
                 return before
             return "gate" if name in _SQUASHES else "function"
-        if isinstance(rule, Affine):
+        if isinstance(rule, AffineRule):
             divisors = self.among(node, rule.factor)
             if divisors and _is_sum_of(divisors[0], inputs[0]):
                 return "attention pattern"
@@ -256,12 +256,12 @@ class _Origins:
         """The one value of which a node is a function entry by entry; itself, if there is none."""
         sources = {self.sources[n] for n in inputs}
         rule = rule_of(node.target)
-        function = isinstance(rule, (Piecewise, Rejected)) or (
-            isinstance(rule, Terminal) and rule.elementwise
+        function = isinstance(rule, (PiecewiseRule, RejectedRule)) or (
+            isinstance(rule, TerminalRule) and rule.elementwise
         )
-        conversion = isinstance(rule, Affine) and rule.identity
+        conversion = isinstance(rule, AffineRule) and rule.identity
         entrywise = function or conversion or target_name(node.target) in _ENTRYWISE
-        if len(sources) != 1 or not entrywise or isinstance(rule, (Maximum, Sort)):
+        if len(sources) != 1 or not entrywise or isinstance(rule, (MaximumRule, SortRule)):
             return node
         (source,) = sources
         return source if _shape(source) == _shape(node) else node
@@ -275,7 +275,7 @@ def _is_sum_of(divisor: fx.Node, value: fx.Node) -> bool:
             return value in divisor.all_input_nodes
         follows = name in ("aten.add", "aten.clamp", "aten.clamp_min", "aten.expand_as")
         rule = rule_of(divisor.target)
-        follows = follows or (isinstance(rule, Affine) and (rule.exact or rule.reshapes))
+        follows = follows or (isinstance(rule, AffineRule) and (rule.exact or rule.reshapes))
         if not follows or not divisor.all_input_nodes:
             return False
         divisor = divisor.all_input_nodes[0]

@@ -1,7 +1,8 @@
-"""Normalisations, attention and gated units, written out as products and quotients.
+"""From a model to the module in which attention patterns and denominators are held.
 
-Each function takes ``emit``, which adds a call to the graph and returns its result, and the
-arguments of the operation. It returns what stands for the results of the operation, or None for a
+Normalisations, attention and gated units are first written out as products and quotients. The
+functions that do so take ``emit``, which adds a call to the graph and returns its result, and the
+arguments of the operation. They return what stands for the results of the operation, or None for a
 call that stays as it is.
 """
 
@@ -47,7 +48,7 @@ from splinecam.network.freezing.held_values import (
 from splinecam.network.ops.affine import CREATORS, STATISTICS, TRAINING
 from splinecam.network.ops.nonlinear import MIXES
 from splinecam.network.ops.register import rule_of_class
-from splinecam.network.ops.registry import Affine, Call, Emitter, rule_of, target_name
+from splinecam.network.ops.registry import AffineRule, Call, Emitter, rule_of, target_name
 from splinecam.network.values import Ref, Size, size_of
 
 _ATEN = torch.ops.aten
@@ -261,11 +262,11 @@ class _Maker:
     def _add(self, node: fx.Node) -> None:
         """Add the step of a node, or say which value its result is."""
         rule = rule_of(node.target)
-        if isinstance(rule, Affine) and rule.identity and self._keeps_type(node):
+        if isinstance(rule, AffineRule) and rule.identity and self._keeps_type(node):
             self.aliases[node] = self._value(node.all_input_nodes[0])
         elif target_name(node.target) in CREATORS:
             self._step(node, filled, self._fill(node), {})
-        elif isinstance(rule, Affine) and (rule.reshapes or rule.shape_only):
+        elif isinstance(rule, AffineRule) and (rule.reshapes or rule.shape_only):
             run = torch.reshape if rule.reshapes else torch.Tensor.expand
             self._step(node, run, (self._value(node.args[0]), self._shape(node)), {})
         elif node in self.held.uses:
@@ -419,7 +420,7 @@ def _check(graph: FlatGraph, active: set[fx.Node], held: HeldValues) -> None:
     builder = GraphBuilder(graph.x, graph.batch, torch.device("cpu"))
     for node in (node for node in graph.nodes if node in active and node is not graph.x):
         rule = rule_of(node.target)
-        if isinstance(rule, Affine) and rule.check is not None:
+        if isinstance(rule, AffineRule) and rule.check is not None:
             reason = rule.check(arguments_of(node))
             if reason in (TRAINING, STATISTICS):
                 builder.reject(node, reason)

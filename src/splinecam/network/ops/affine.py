@@ -1,4 +1,4 @@
-"""Convolutions in float64, by the method that is fastest on a device.
+"""The affine operations, among them convolutions by the method that is fastest on a device.
 
 On a CPU torch copies the windows of a whole batch before it multiplies, far more numbers than the
 cache holds: a few images at a time are up to twice as fast. On CUDA its convolutions do not use the

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from splinecam._util.tolerances import EPS
-from splinecam.network.ops.registry import Affine
+from splinecam.network.ops.registry import AffineRule
 
 # Between these the sum of squares of errors is as precise as other numbers.
 _LEAST_SQUARE, _LARGEST_SQUARE = 2.0**-900, 2.0**1000
@@ -34,7 +34,7 @@ class Bound(NamedTuple):
     error: Tensor
 
 
-def role_of(rule: Affine, name: str) -> str:
+def role_of(rule: AffineRule, name: str) -> str:
     """The role of an argument in an affine operation: add, multiply, offset or plain."""
     if name in rule.product or name in rule.factor:
         return "multiply"
@@ -84,7 +84,7 @@ def _has_factor(value: Any, role: str) -> bool:
 
 
 def affine_bound(
-    rule: Affine,
+    rule: AffineRule,
     run: Callable[..., Any],
     args: list[Any],
     kwargs: dict[str, Any],
@@ -129,7 +129,7 @@ def root_of_squares(squares: Tensor, total: Callable[[], Tensor]) -> Tensor:
 
 
 def affine_modulus(
-    rule: Affine,
+    rule: AffineRule,
     run: Callable[..., Any],
     args: list[Any],
     kwargs: dict[str, Any],
@@ -162,7 +162,7 @@ def measured_modulus(run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     return found.view(-1, *offset.shape[1:])
 
 
-def _bound(rule: Affine, magnitude: Tensor, error: Tensor) -> Bound:
+def _bound(rule: AffineRule, magnitude: Tensor, error: Tensor) -> Bound:
     magnitude, error = magnitude.clamp_min(0), error.clamp_min(0)
     return Bound(magnitude, error if rule.exact or rule.reshapes else error + EPS * magnitude)
 

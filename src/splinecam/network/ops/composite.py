@@ -15,7 +15,7 @@ import torch
 
 from splinecam.network.ops.affine import TRAINING
 from splinecam.network.ops.nonlinear import JUMP, LENGTH, MIXES
-from splinecam.network.ops.registry import Call, Composite, Emitter, register
+from splinecam.network.ops.registry import Call, CompositeRule, Emitter, register
 
 _ATEN = torch.ops.aten
 _MEAN, _SUM = 1, 2  # how torch numbers the reductions of a loss
@@ -129,15 +129,15 @@ def _masked_select(emit: Emitter, call: Call) -> Any:
     return emit(_ATEN.reshape.default, picked, [-1])
 
 
-register("rnn_relu_cell", Composite(_cell, notes="linear and relu"))
+register("rnn_relu_cell", CompositeRule(_cell, notes="linear and relu"))
 register(
     "rnn_relu.input",
-    Composite(_layers, notes="linear and relu, for every time step; eval mode"),
+    CompositeRule(_layers, notes="linear and relu, for every time step; eval mode"),
 )
 _WHICH = "of order 1, or infinite"
-register("linalg_vector_norm norm", Composite(_vector_norm, notes=f"{_WHICH}; over features"))
-register("linalg_norm", Composite(_matrix_norm, notes=f"of vectors, {_WHICH}; over features"))
-register("pairwise_distance", Composite(_pairwise_distance, notes=_WHICH))
-register("cdist", Composite(_cdist, notes=_WHICH))
-register("l1_loss", Composite(_l1_loss, notes="for each point of the batch on its own"))
-register("masked_select", Composite(_masked_select, constants=("mask",), notes="constant mask"))
+register("linalg_vector_norm norm", CompositeRule(_vector_norm, notes=f"{_WHICH}; over features"))
+register("linalg_norm", CompositeRule(_matrix_norm, notes=f"of vectors, {_WHICH}; over features"))
+register("pairwise_distance", CompositeRule(_pairwise_distance, notes=_WHICH))
+register("cdist", CompositeRule(_cdist, notes=_WHICH))
+register("l1_loss", CompositeRule(_l1_loss, notes="for each point of the batch on its own"))
+register("masked_select", CompositeRule(_masked_select, constants=("mask",), notes="constant mask"))

@@ -30,15 +30,15 @@ from splinecam.network.curves.formulas import (
 from splinecam.network.ops.affine import NORM, STATISTICS, TRAINING
 from splinecam.network.ops.registry import (
     Call,
-    Comparison,
+    ComparisonRule,
     Knots,
-    Maximum,
-    Piecewise,
-    Rejected,
-    Scatter,
-    Smooth,
-    Sort,
-    Terminal,
+    MaximumRule,
+    PiecewiseRule,
+    RejectedRule,
+    ScatterRule,
+    SmoothRule,
+    SortRule,
+    TerminalRule,
     register,
 )
 
@@ -104,7 +104,7 @@ def _hardsigmoid(x: Tensor) -> Tensor:
 
 
 def _piecewise(names: str, knots: Knots | Callable[[Call], Knots | str], **fields: Any) -> None:
-    register(names, Piecewise(knots, **fields))
+    register(names, PiecewiseRule(knots, **fields))
 
 
 _piecewise("relu", ((0.0,), (0.0, 1.0)), notes="knot 0")
@@ -133,17 +133,18 @@ _OF_TWO: Any = {"source": ("self", "other"), "notes": "with a constant, or of tw
 _piecewise("maximum fmax max.other", _maximum, pairs=(("other", False),), **_OF_TWO)
 _piecewise("minimum fmin min.other", _minimum, pairs=(("other", True),), **_OF_TWO)
 
-register("gt ge greater greater_equal", Comparison(("self", "other")))
-register("lt le less less_equal", Comparison(("other", "self")))
-register("logical_not bitwise_not", Comparison(None, notes="of a mask"))
+register("gt ge greater greater_equal", ComparisonRule(("self", "other")))
+register("lt le less less_equal", ComparisonRule(("other", "self")))
+register("logical_not bitwise_not", ComparisonRule(None, notes="of a mask"))
 register(
     "sign sgn",
-    Comparison(None, signed=True, notes="times a value that is zero where the sign changes"),
+    ComparisonRule(None, signed=True, notes="times a value that is zero where the sign changes"),
 )
 
 
 SELECTS = "it picks units by their rank: sort them, and pick from the result"
 
+Members = Callable[[Call, Tensor, list[int]], Tensor | str]
 Windows = Callable[[Call, int, int, int], Tensor]
 """A function of a call, a dimension, its size and its number of windows O.
 
@@ -173,7 +174,7 @@ def _adaptive_windows(call: Call, i: int, size: int, count: int) -> Tensor:
     return torch.where(places < end[:, None], places, -1)
 
 
-def _pool(windows: Windows, dims: int) -> Callable[[Call, Tensor, list[int]], Tensor | str]:
+def _pool(windows: Windows, dims: int) -> Members:
     """The groups of a pooling: windows over the last dimensions, each a product of places."""
 
     def members(call: Call, index: Tensor, shape: list[int]) -> Tensor | str:
@@ -221,26 +222,28 @@ def _sorted(call: Call, index: Tensor) -> Tensor:
     return index.movedim(call.get("dim", 0), -1)  # msort takes no dimension
 
 
+def _maxima(names: str, members: Members, *, smallest: bool = False, notes: str) -> None:
+    register(names, MaximumRule(members, smallest, notes))
+
+
 for _dims in (1, 2, 3):
-    register(
+    _maxima(
         f"max_pool{_dims}d max_pool{_dims}d_with_indices",
-        Maximum(_pool(_fixed_windows, _dims), notes="strided, padded, dilated; the values only"),
+        _pool(_fixed_windows, _dims),
+        notes="strided, padded, dilated; the values only",
     )
-    register(
-        f"adaptive_max_pool{_dims}d",
-        Maximum(_pool(_adaptive_windows, _dims), notes="the values only"),
-    )
-register("amax", Maximum(_reduced, notes="over features"))
-register("amin", Maximum(_reduced, smallest=True, notes="over features"))
-register("max.dim", Maximum(_reduced, notes="over features; the values only"))
-register("min.dim", Maximum(_reduced, smallest=True, notes="over features; the values only"))
-register("topk", Maximum(_largest_of_all, notes="the largest only, over features; its value only"))
-register("cummax", Maximum(_prefixes, notes="over features; the values only"))
-register("cummin", Maximum(_prefixes, smallest=True, notes="over features; the values only"))
-register("sort", Sort(_sorted, notes="over features; the values only"))
-register("msort", Sort(_sorted, notes="where the batch is not the first dimension"))
-register("scatter_reduce", Scatter("src", whole=False))
-register("index_reduce", Scatter("source", whole=True))
+    _maxima(f"adaptive_max_pool{_dims}d", _pool(_adaptive_windows, _dims), notes="the values only")
+_maxima("amax", _reduced, notes="over features")
+_maxima("amin", _reduced, smallest=True, notes="over features")
+_maxima("max.dim", _reduced, notes="over features; the values only")
+_maxima("min.dim", _reduced, smallest=True, notes="over features; the values only")
+_maxima("topk", _largest_of_all, notes="the largest only, over features; its value only")
+_maxima("cummax", _prefixes, notes="over features; the values only")
+_maxima("cummin", _prefixes, smallest=True, notes="over features; the values only")
+register("sort", SortRule(_sorted, notes="over features; the values only"))
+register("msort", SortRule(_sorted, notes="where the batch is not the first dimension"))
+register("scatter_reduce", ScatterRule("src", whole=False))
+register("index_reduce", ScatterRule("source", whole=True))
 
 
 SMOOTH = "it is not piecewise linear"
@@ -278,73 +281,75 @@ QUADRATIC = "it is piecewise quadratic, not piecewise linear"
 UNKNOWN = "there is no rule for this operation; splinecam.register_op adds one"
 DATA = "its result depends on the data in a way that is not piecewise linear"
 
-register("softmax _softmax", Terminal("softmax", elementwise=False))
-register("log_softmax _log_softmax", Terminal("log_softmax", elementwise=False))
+register("softmax _softmax", TerminalRule("softmax", elementwise=False))
+register("log_softmax _log_softmax", TerminalRule("log_softmax", elementwise=False))
 _ALSO_SMOOTH = "stripped when it makes the output; elsewhere replaced with `smooth=`"
 for _names, _label, _curve in (
     ("sigmoid special_expit", "sigmoid", SIGMOID),
     ("log_sigmoid log_sigmoid_forward", "logsigmoid", softplus(-1.0)),
     ("tanh", "tanh", TANH),
 ):
-    register(_names, Terminal(_label, True, _curve, notes=_ALSO_SMOOTH))
+    register(_names, TerminalRule(_label, True, _curve, notes=_ALSO_SMOOTH))
 
-register(
+
+def _reject(names: str, reason: str) -> None:
+    register(names, RejectedRule(reason))
+
+
+_reject(
     "exp2 expm1 atan atan2 sinh cosh asinh erfc glu sinc special_log_softmax cosine_similarity",
-    Rejected(SMOOTH),
+    SMOOTH,
 )
-register(
+_reject(
     "log log2 log10 log1p sqrt rsqrt reciprocal tan asin acos acosh atanh logit",
-    Rejected(f"{SMOOTH}, and its second derivative has no bound"),
+    f"{SMOOTH}, and its second derivative has no bound",
 )
-register("logsumexp logaddexp", Rejected(SOFT))
-register("smooth_l1_loss huber_loss mse_loss", Rejected(QUADRATIC))
-register("std var var_mean std_mean prod cumprod", Rejected(SMOOTH))
-register(
-    "layer_norm native_layer_norm group_norm native_group_norm rms_norm",
-    Rejected(NORM),
-)
-register("_native_batch_norm_legit_functional _native_batch_norm_legit", Rejected(STATISTICS))
-register("native_dropout", Rejected(TRAINING))
-register("pow float_power", Rejected(POWER))
-register("det linalg_det linalg_inv inverse", Rejected(PRODUCT))
-register(
+_reject("logsumexp logaddexp", SOFT)
+_reject("smooth_l1_loss huber_loss mse_loss", QUADRATIC)
+_reject("std var var_mean std_mean prod cumprod", SMOOTH)
+_reject("layer_norm native_layer_norm group_norm native_group_norm rms_norm", NORM)
+_reject("_native_batch_norm_legit_functional _native_batch_norm_legit", STATISTICS)
+_reject("native_dropout", TRAINING)
+_reject("pow float_power", POWER)
+_reject("det linalg_det linalg_inv inverse", PRODUCT)
+_reject(
     "scaled_dot_product_attention _native_multi_head_attention _transformer_encoder_layer_fwd "
     "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_efficient_attention",
-    Rejected(ATTENTION),
+    ATTENTION,
 )
-register(
+_reject(
     "floor ceil round trunc fix frac fmod remainder floor_divide hardshrink heaviside "
     "bucketize searchsorted",
-    Rejected(JUMP),
+    JUMP,
 )
-register(
+_reject(
     "fake_quantize_per_tensor_affine fake_quantize_per_channel_affine quantize_per_tensor "
     "fake_quantize_per_tensor_affine_cachemask fake_quantize_per_channel_affine_cachemask "
     "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams "
     "fused_moving_avg_obs_fake_quant _fused_moving_avg_obs_fq_helper "
     "_fused_moving_avg_obs_fq_helper_functional quantize_per_channel quantize_per_tensor_dynamic",
-    Rejected(ROUNDED),
+    ROUNDED,
 )
-register(
+_reject(
     "eq ne not_equal logical_and logical_or logical_xor isnan isinf isfinite signbit bitwise_and "
     "bitwise_or any all isclose",
-    Rejected(MASK),
+    MASK,
 )
-register("argmax argmin argsort mode", Rejected(WINNER))
-register(
+_reject("argmax argmin argsort mode", WINNER)
+_reject(
     "fft_fft fft_fft2 fft_fftn fft_ifft fft_ifft2 fft_ifftn fft_rfft fft_rfft2 fft_rfftn "
     "view_as_complex complex polar stft istft",
-    Rejected(COMPLEX),
+    COMPLEX,
 )
-register("max.default min.default", Rejected(MIXES))
-register("aminmax", Rejected("it has two results: use amin and amax"))
-register("kthvalue median nanmedian quantile nanquantile", Rejected(SELECTS))
-register("fractional_max_pool2d fractional_max_pool3d", Rejected(RANDOM))
-register("max_unpool2d max_unpool3d", Rejected(PLACES))
-register("bernoulli rand_like randn_like randint_like multinomial normal poisson", Rejected(RANDOM))
-register("nonzero item _local_scalar_dense _unique2 bincount", Rejected(DATA))
-register("lstm gru rnn_tanh lstm_cell gru_cell rnn_tanh_cell", Rejected(SMOOTH))
-register("rnn_relu.data", Rejected("it takes packed sequences: give it a tensor"))
+_reject("max.default min.default", MIXES)
+_reject("aminmax", "it has two results: use amin and amax")
+_reject("kthvalue median nanmedian quantile nanquantile", SELECTS)
+_reject("fractional_max_pool2d fractional_max_pool3d", RANDOM)
+_reject("max_unpool2d max_unpool3d", PLACES)
+_reject("bernoulli rand_like randn_like randint_like multinomial normal poisson", RANDOM)
+_reject("nonzero item _local_scalar_dense _unique2 bincount", DATA)
+_reject("lstm gru rnn_tanh lstm_cell gru_cell rnn_tanh_cell", SMOOTH)
+_reject("rnn_relu.data", "it takes packed sequences: give it a tensor")
 
 SPELLINGS = {
     "aten._native_batch_norm_legit_functional": "aten.batch_norm",
@@ -407,7 +412,7 @@ _SELU = exponential_linear(_SELU_SCALE * _SELU_ALPHA, 1.0, _SELU_SCALE, "selu")
 
 
 def _smooth(names: str, curve: Curve | Callable[[Call], Curve | str], **fields: str) -> None:
-    register(names, Smooth(curve, **fields))
+    register(names, SmoothRule(curve, **fields))
 
 
 _smooth("gelu", _gelu, notes="exact, or by tanh")

@@ -23,7 +23,7 @@ Every entry is a number or a tensor that broadcasts against the operation's resu
 
 
 @dataclass(frozen=True)
-class Affine:
+class AffineRule:
     """An operation that is affine in its activations; the fields name arguments by their role.
 
     ``data``: may be activations, added to each other. ``product``: multiplied with each other, so
@@ -49,7 +49,7 @@ class Affine:
 
 
 @dataclass(frozen=True)
-class Piecewise:
+class PiecewiseRule:
     """A continuous piecewise-linear function of one variable, applied to every unit.
 
     ``knots``: of all calls, or a function that returns those of one, or the reason why it is not
@@ -67,7 +67,7 @@ class Piecewise:
 
 
 @dataclass(frozen=True)
-class Maximum:
+class MaximumRule:
     """The largest, or the smallest, unit of each group; a second result are discontinuous places.
 
     ``members(call, index, shape)`` returns the units of each group, ``(*shape, R)``, or the reason
@@ -81,7 +81,7 @@ class Maximum:
 
 
 @dataclass(frozen=True)
-class Sort:
+class SortRule:
     """Groups of units in order; a second result are discontinuous places.
 
     ``members(call, index)`` returns the units of each group, ``(..., R)``, in the result's order.
@@ -92,7 +92,7 @@ class Sort:
 
 
 @dataclass(frozen=True)
-class Scatter:
+class ScatterRule:
     """Values that are added, averaged or compared with each other at constant places.
 
     ``source``: the argument that is scattered; ``whole``: whether the index has one entry for each
@@ -129,7 +129,7 @@ class Emitter:
 
 
 @dataclass(frozen=True)
-class Composite:
+class CompositeRule:
     """An operation that is written out as others.
 
     ``write(emit, call)`` adds their calls by an ``Emitter`` and returns the result or the results,
@@ -142,7 +142,7 @@ class Composite:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparisonRule:
     """A mask, which may choose between two values that agree where it changes.
 
     ``above``: the argument that exceeds, and the one that is exceeded, where the mask is true;
@@ -156,7 +156,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Rejected:
+class RejectedRule:
     """An operation that cannot be in a piecewise-linear network, and why."""
 
     reason: str
@@ -168,7 +168,7 @@ OPTION = "smooth=1e-3 replaces it"
 
 
 @dataclass(frozen=True)
-class Smooth:
+class SmoothRule:
     """A smooth function of one variable, applied to every unit, which is replaced by pieces.
 
     ``curve``: the function, or what returns that of one call, or the reason why its derivatives
@@ -181,10 +181,10 @@ class Smooth:
 
 
 @dataclass(frozen=True)
-class Terminal:
+class TerminalRule:
     """An operation that is stripped at the very end of a network.
 
-    Elsewhere it is rejected or, if it has a ``curve``, as for :class:`Smooth`, it may be replaced.
+    Elsewhere it is rejected or, if it has a ``curve``, it may be replaced as a smooth function.
     """
 
     label: str
@@ -197,16 +197,16 @@ class Terminal:
 
 
 Rule = (
-    Affine
-    | Piecewise
-    | Maximum
-    | Sort
-    | Scatter
-    | Composite
-    | Comparison
-    | Smooth
-    | Rejected
-    | Terminal
+    AffineRule
+    | PiecewiseRule
+    | MaximumRule
+    | SortRule
+    | ScatterRule
+    | CompositeRule
+    | ComparisonRule
+    | SmoothRule
+    | RejectedRule
+    | TerminalRule
 )
 
 _RULES: dict[str, Rule] = {}
@@ -222,8 +222,8 @@ def register(names: str, rule: Rule) -> None:
 
 
 def affine(names: str, **fields: Any) -> None:
-    """Register affine operations; the fields are those of :class:`Affine`."""
-    register(names, Affine(**fields))
+    """Register affine operations; the fields are those of :class:`AffineRule`."""
+    register(names, AffineRule(**fields))
 
 
 @cache
@@ -260,8 +260,8 @@ def op_table() -> tuple[OpRow, ...]:
     """Every operation that SplineCam knows: its name, its kind, and what to know about it."""
     rows = []
     for name, rule in _RULES.items():
-        notes = rule.reason if isinstance(rule, Rejected) else rule.notes
-        rows.append(OpRow(name, type(rule).__name__.lower(), notes))
+        notes = rule.reason if isinstance(rule, RejectedRule) else rule.notes
+        rows.append(OpRow(name, type(rule).__name__.removesuffix("Rule").lower(), notes))
     order = list(TITLES)
     return tuple(sorted(rows, key=lambda row: (order.index(row.kind), row.op)))
 

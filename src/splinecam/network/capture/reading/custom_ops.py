@@ -1,4 +1,4 @@
-"""The check of a registered smooth function: its values, slopes and bounds at many points."""
+"""Registered modules and operators as steps and layers, once it is checked that they hold."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from splinecam.network.nonlinearities import CustomNonlinearity, PiecewiseScalar
 from splinecam.network.ops.bounds import Bound, measured_bound
 from splinecam.network.ops.nonlinear import MIXES
 from splinecam.network.ops.register import CustomOp, Table, rule_of_operator
-from splinecam.network.ops.registry import OPTION, Affine, target_name
+from splinecam.network.ops.registry import OPTION, AffineRule, target_name
 from splinecam.network.program import Step
 from splinecam.network.values import Operation, Ref, resolve
 
@@ -306,7 +306,7 @@ class _Call:
 
     def step(self, name: str, run: Function) -> Step:
         """An affine function of x as a step; its coefficients are not known, but measured."""
-        rule = Affine(data=("input",), bound=partial(_measured, run), measured=True)
+        rule = AffineRule(data=("input",), bound=partial(_measured, run), measured=True)
         names = ("input", "constants")
         return Step(name, run, (self.x, self.constants), {}, names, rule, (("add", "plain"), {}))
 

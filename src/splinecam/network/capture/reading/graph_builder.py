@@ -1,4 +1,4 @@
-"""Why the graph of a model cannot be used: weights that are not finite, layers in training."""
+"""A program in the making: values, constants, steps and layers, and what is wrong with a graph."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from splinecam.network.capture.tracing.opaque_modules import opaque_module_of
 from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops.affine import STATISTICS, TRAINING
 from splinecam.network.ops.nonlinear import JUMP, MASK, SPELLINGS
-from splinecam.network.ops.registry import Affine, rule_of, target_name
+from splinecam.network.ops.registry import AffineRule, rule_of, target_name
 from splinecam.network.program import Step
 from splinecam.network.values import Operation, Ref, Rows, Size
 
@@ -151,7 +151,7 @@ class BatchConstants:
     def add_like(self, node: fx.Node, constant: Any) -> Any:
         """Record a constant in an activation's shape or type, like ``mask.expand_as(x)``."""
         value, rule = node.meta["val"], rule_of(node.target)
-        if not isinstance(rule, Affine) or rule.identity:
+        if not isinstance(rule, AffineRule) or rule.identity:
             return self.add(node, torch.Tensor.to, (constant, value.dtype), {})
         run = torch.reshape if rule.reshapes else torch.Tensor.expand
         return self.add(node, run, (constant, self.batch.shape(value)), {})
@@ -183,7 +183,7 @@ def result_refs(node: fx.Node) -> Any:
     return tuple(Ref(f"{node.name}.{i}") for i in range(len(value)))
 
 
-def part_of(ref: Ref, node: fx.Node, i: int, rule: Affine | None) -> Step:
+def part_of(ref: Ref, node: fx.Node, i: int, rule: AffineRule | None) -> Step:
     """The step that takes one of the results of a node that has several."""
     roles: tuple[tuple[str, ...], dict[str, str]] = (("plain", "plain"), {})
     return Step(ref.name, operator.getitem, (Ref(node.name), i), {}, (), rule, roles)
@@ -221,7 +221,7 @@ def in_float64(value: Any) -> Any:
     return value
 
 
-EXACT = Affine(exact=True)
+EXACT = AffineRule(exact=True)
 _OWN = (  # modules of one operation
     "torch.nn.modules.",
     "splinecam.network.layer_graph.Call",
@@ -339,7 +339,7 @@ class GraphBuilder:
         args: tuple[Any, ...],
         *,
         plain: int = 0,
-        rule: Affine = EXACT,
+        rule: AffineRule = EXACT,
     ) -> Ref:
         """Add an affine step; the last ``plain`` arguments are neither added nor multiplied."""
         roles = ("add",) * (len(args) - plain) + ("plain",) * plain
@@ -349,7 +349,7 @@ class GraphBuilder:
     def add_negated(self, name: str, node: fx.Node, value: Ref) -> Ref:
         """Add a value with the other sign."""
         self.add_value(name, node, self.example_of(value))
-        rule = Affine(exact=True, absolute=torch.Tensor.clone)
+        rule = AffineRule(exact=True, absolute=torch.Tensor.clone)
         return self.add_step(name, torch.neg, (value,), rule=rule)
 
     def add_layer(

@@ -16,7 +16,7 @@ from splinecam.network.capture.reading.stages import refs
 from splinecam.network.nonlinearities import ChoiceNonlinearity, PiecewiseScalar, choose
 from splinecam.network.ops.bounds import Bound
 from splinecam.network.ops.nonlinear import CHOICE, MASK, MIXES
-from splinecam.network.ops.registry import Affine, target_name
+from splinecam.network.ops.registry import AffineRule, target_name
 from splinecam.network.program import Step
 from splinecam.network.values import Operation, Ref, Rows, resolve
 
@@ -282,7 +282,7 @@ def add_comparison(builder: GraphBuilder, call: NodeCall) -> str | None:
 def add_masked(builder: GraphBuilder, call: NodeCall, used: list[str]) -> str | None:
     """Add a node that uses masks: it must be a choice."""
     node, rule = call.node, call.rule
-    if isinstance(rule, Affine) and rule.identity and builder.mask_of(call.named.get("self")):
+    if isinstance(rule, AffineRule) and rule.identity and builder.mask_of(call.named.get("self")):
         builder.values[node] = call.named["self"]  # as numbers, a mask is still one
         return None
     choice = _choice(builder, call)
@@ -363,7 +363,7 @@ def _add_choice(builder: GraphBuilder, node: fx.Node, choice: Choice) -> str | N
     )
     builder.add_results(node)
     if not alone:
-        builder.add_step(node.name, operator.add, (choice.false, Ref(result)), rule=Affine())
+        builder.add_step(node.name, operator.add, (choice.false, Ref(result)), rule=AffineRule())
     return None
 
 
@@ -413,7 +413,7 @@ def _difference(builder: GraphBuilder, node: fx.Node, choice: Choice) -> Ref:
     name = f"{node.name}.difference"
     builder.add_value(name, node, node.meta["val"])
     args = (first, second, builder.batch.shape(node.meta["val"]))
-    return builder.add_step(name, _subtract, args, plain=1, rule=Affine(absolute=_add))
+    return builder.add_step(name, _subtract, args, plain=1, rule=AffineRule(absolute=_add))
 
 
 def _subtract(first: Any, second: Any, shape: list[int]) -> Any:

@@ -205,11 +205,11 @@ class Reader:
         call = NodeCall(node, rule, args, kwargs, named)
         if "indices" in named:
             self._count_masked(node, named["indices"])
-        unread = rule.shape_only if isinstance(rule, ops.Affine) else ()
+        unread = rule.shape_only if isinstance(rule, ops.AffineRule) else ()
         read = [ref.name for key, item in named.items() if key not in unread for ref in refs(item)]
         masks = [name for name in dict.fromkeys(read) if name in builder.masks]
         invalid = any(name in builder.invalid for name in read)
-        if isinstance(rule, ops.Comparison):
+        if isinstance(rule, ops.ComparisonRule):
             reason = rejected.MASK if invalid else add_comparison(builder, call)
         elif masks and not invalid:
             reason = add_masked(builder, call, masks)
@@ -229,20 +229,20 @@ class Reader:
     def _add(self, call: NodeCall) -> str | None:
         """Add a node to the program; the result is the reason why it cannot be added, or None."""
         rule, builder = call.rule, self.builder
-        if isinstance(rule, ops.Affine):
+        if isinstance(rule, ops.AffineRule):
             self._add_affine(call, rule)
             return None
         if isinstance(rule, CustomOp):
             return add_custom(builder, call)
-        if isinstance(rule, ops.Composite):
+        if isinstance(rule, ops.CompositeRule):
             return self._add_composite(call.node, rule)
-        if isinstance(rule, (ops.Smooth, ops.Terminal)):
+        if isinstance(rule, (ops.SmoothRule, ops.TerminalRule)):
             return add_smooth(builder, call)
-        if isinstance(rule, ops.Scatter):
+        if isinstance(rule, ops.ScatterRule):
             return add_scattered(builder, call)
-        if isinstance(rule, ops.Maximum):
+        if isinstance(rule, ops.MaximumRule):
             return add_maxima(builder, call)
-        if isinstance(rule, ops.Sort):
+        if isinstance(rule, ops.SortRule):
             return add_sort(builder, call)
         active = [name for name, item in call.named.items() if builder.is_active(item)]
         if len(active) > 1 or active[0] not in rule.source:
@@ -262,7 +262,7 @@ class Reader:
         if reason is not None:
             builder.reject(node, None if source.name in builder.invalid else reason)
 
-    def _add_composite(self, node: fx.Node, rule: ops.Composite) -> str | None:
+    def _add_composite(self, node: fx.Node, rule: ops.CompositeRule) -> str | None:
         """Add a node that is written out as several others."""
         emit = ops.Emitter(node)
         result = rule.write(emit, arguments_of(node))
@@ -280,7 +280,7 @@ class Reader:
             builder.batch.equate(node.meta["val"], result.meta["val"])
         return None
 
-    def _add_affine(self, call: NodeCall, rule: ops.Affine) -> None:
+    def _add_affine(self, call: NodeCall, rule: ops.AffineRule) -> None:
         node, args, kwargs, builder = call.node, call.args, call.kwargs, self.builder
         names, _ = parameters_of(node.target)
         if rule.identity:
@@ -312,22 +312,22 @@ class Reader:
             if not isinstance(node.target, torch._ops.OpOverload):
                 return "control flow that depends on the input is not supported"
             return rejected.RANDOM if _is_random(node.target) else rejected.UNKNOWN
-        if isinstance(rule, ops.Smooth) or (isinstance(rule, ops.Terminal) and rule.curve):
+        if isinstance(rule, ops.SmoothRule) or (isinstance(rule, ops.TerminalRule) and rule.curve):
             return None if self.smooth else f"{rule.reason}: {ops.OPTION}"
-        if isinstance(rule, (ops.Rejected, ops.Terminal)):
+        if isinstance(rule, (ops.RejectedRule, ops.TerminalRule)):
             constant = rule.reason == rejected.PLACES and not self.builder.is_active(
                 named["indices"]
             )
             return rejected.CONSTANT_PLACES if constant else rule.reason
-        if isinstance(rule, ops.Affine):
+        if isinstance(rule, ops.AffineRule):
             return self._against_affine(call, rule)
-        if isinstance(rule, ops.Composite):
+        if isinstance(rule, ops.CompositeRule):
             return self._depends({name: named[name] for name in rule.constants})
-        if isinstance(rule, (ops.Maximum, ops.Sort)):
+        if isinstance(rule, (ops.MaximumRule, ops.SortRule)):
             return uses_places(node, self.needed)
-        if isinstance(rule, ops.Scatter):
+        if isinstance(rule, ops.ScatterRule):
             return self._depends(named, ("self", rule.source))
-        if isinstance(rule, ops.Piecewise):
+        if isinstance(rule, ops.PiecewiseRule):
             return self._depends(named, (*rule.source, *(name for name, _ in rule.pairs)))
         return None
 
@@ -342,7 +342,7 @@ class Reader:
                 return f"its {name} depends on the input"
         return None
 
-    def _against_affine(self, call: NodeCall, rule: ops.Affine) -> str | None:
+    def _against_affine(self, call: NodeCall, rule: ops.AffineRule) -> str | None:
         node, named, rows = call.node, call.named, self.builder.rows
         allowed = (*rule.data, *rule.product, *rule.shape_only)
         reason = self._depends(named, allowed, rule.factor)
@@ -356,7 +356,9 @@ class Reader:
         reason = rule.check(named) if rule.check else None
         return reason or self._mixes_points(node, rule, named)
 
-    def _mixes_points(self, node: fx.Node, rule: ops.Affine, named: dict[str, Any]) -> str | None:
+    def _mixes_points(
+        self, node: fx.Node, rule: ops.AffineRule, named: dict[str, Any]
+    ) -> str | None:
         """The reason against an affine node that mixes the points of the batch, by its shapes."""
         builder = self.builder
         first = next(n for n in node.all_input_nodes if builder.is_active(builder.values[n]))
@@ -383,4 +385,4 @@ def _is_random(target: Any) -> bool:
 def _takes_shape(node: fx.Node) -> bool:
     """Whether a node gives its first argument the shape or the type of another one."""
     rule = ops.rule_of(node.target)
-    return isinstance(rule, ops.Affine) and rule.shape_only != ()
+    return isinstance(rule, ops.AffineRule) and rule.shape_only != ()

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 from splinecam.network.nonlinearities import Nonlinearity
-from splinecam.network.ops.registry import Affine
+from splinecam.network.ops.registry import AffineRule
 from splinecam.network.program import Program, Stage, Step
 from splinecam.network.values import Ref, Rows
 
-_MOVE = Affine(exact=True)
+_MOVE = AffineRule(exact=True)
 
 
 def refs(item: Any) -> Iterator[Ref]:

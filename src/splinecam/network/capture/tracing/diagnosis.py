@@ -1,10 +1,10 @@
-"""Models that read the size of their batch as a plain number, as in ``view(len(x), -1)``.
+"""Why a model cannot be exported, and a way for models that read the size of their batch.
 
 Python's ``len`` and ``int`` give plain numbers, of which ``torch.export`` can no longer say that
-they depend on the batch. Such a model is exported for two sizes of the batch. The two graphs must
-be the same call by call, except for whole numbers that are in proportion to the size of the batch.
-These numbers, and the shapes of all values, are then written with the symbol of a batch of any
-size. What the numbers are used for is checked later, as for any other graph.
+they depend on the batch. A model with ``view(len(x), -1)`` is exported for two sizes of the batch.
+The two graphs must be the same call by call, except for whole numbers that are in proportion to the
+size of the batch. These numbers, and the shapes of all values, are then written with the symbol of
+a batch of any size. What the numbers are used for is checked later, as for any other graph.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values of parameters and buffers for code that reads them while ``torch.export`` follows it."""
+"""The graph of a model by ``torch.export``, also of one that reads the values of its weights."""
 
 from __future__ import annotations
 
@@ -31,7 +31,14 @@ from splinecam.network.capture.tracing.diagnosis import (
     unknown_cause,
 )
 from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, Batch, FlatGraph, arguments_of
-from splinecam.network.ops.registry import Affine, Maximum, Piecewise, Sort, rule_of, target_name
+from splinecam.network.ops.registry import (
+    AffineRule,
+    MaximumRule,
+    PiecewiseRule,
+    SortRule,
+    rule_of,
+    target_name,
+)
 
 # Functions whose results leave torch: Python numbers, lists and arrays.
 _READS = frozenset(
@@ -405,9 +412,9 @@ def _is_fresh(node: Any) -> bool:
     name, rule = target_name(node.target), rule_of(node.target)
     if name in _MAY_BE_VIEWS:
         return False
-    if isinstance(rule, Affine):
+    if isinstance(rule, AffineRule):
         return name in _FRESH or not (rule.exact or rule.reshapes or rule.identity)
-    return name in _FRESH or isinstance(rule, (Piecewise, Maximum, Sort))
+    return name in _FRESH or isinstance(rule, (PiecewiseRule, MaximumRule, SortRule))
 
 
 def _drop_dropout(graph: fx.Graph) -> None:

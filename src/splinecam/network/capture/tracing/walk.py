@@ -1,4 +1,4 @@
-"""Layers of torch that are one operation, whose result has the shape of its input."""
+"""The graph of a chain, a tree or a graph of torch's own layers, without ``torch.export``."""
 
 from __future__ import annotations
 
