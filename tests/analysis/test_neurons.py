@@ -14,7 +14,7 @@ import splinecam as sc
 from splinecam._util.backend import using
 from splinecam._util.tolerances import SAFETY
 from splinecam.network.nonlinearities import MaxNonlinearity, SortNonlinearity
-from splinecam.network.ops.registry import register
+from splinecam.network.ops import register
 from splinecam.nn import GroupSort, Maxout, PiecewiseLinear
 from splinecam.questions import neurons as module
 from splinecam.questions.neurons import NeuronCurves
