@@ -81,10 +81,7 @@ class FrozenGraph(nn.Module):
     def finish(
         self, steps: Iterable[FrozenStep], places: dict[str, tuple[str, str]], result: str
     ) -> None:
-        """Take over the calls in order, and where the tensors are that they read.
-
-        places: the path of a module and a name in it for each tensor; result: the output's name.
-        """
+        """Take over the calls, the path and the name of each tensor, and the name of the output."""
         self._steps, self._places, self._result = tuple(steps), places, result
 
     def scope(self, path: str) -> nn.Module:
@@ -105,8 +102,11 @@ class FrozenGraph(nn.Module):
                 f"the model was frozen at an input of shape {self._input_shape}, but is given "
                 f"{tuple(x.shape[1:])} after the batch"
             )
-        env = {name: _cast(self._tensor(*place), x) for name, place in self._places.items()}
-        env[self._source] = x
+        env = {self._source: x}
+        for key, (path, name) in self._places.items():
+            tensor: Tensor = getattr(self.get_submodule(path), name)
+            keeps = not tensor.is_floating_point() or tensor.dtype == x.dtype
+            env[key] = tensor if keeps else tensor.to(x.dtype)
         for step in self._steps:
             given = env, x.shape[0], x.device, x.dtype
             args = [resolve(item, *given) for item in step.args]
@@ -120,17 +120,6 @@ class FrozenGraph(nn.Module):
             for name in step.frees:
                 del env[name]
         return env[self._result]
-
-    def _tensor(self, path: str, name: str) -> Tensor:
-        module = self.get_submodule(path) if path else self
-        tensor: Tensor = getattr(module, name)
-        return tensor
-
-
-def _cast(tensor: Tensor, x: Tensor) -> Tensor:
-    """A weight in the type of the input; whole numbers keep theirs."""
-    keeps = not tensor.is_floating_point() or tensor.dtype == x.dtype
-    return tensor if keeps else tensor.to(x.dtype)
 
 
 # -- held values in calls --------------------------------------------------------------------------

@@ -174,8 +174,11 @@ def _hold(held: HeldValues, node: fx.Node, origins: _Origins, gates: bool) -> No
     for divisor in origins.among(node, rule.factor):
         chosen[divisor] = "denominator"
     factors = list(dict.fromkeys(origins.among(node, rule.product)))
-    labels = [origins.labels[factor] for factor in factors]
-    if len(factors) > 1 and "mask" not in labels and not origins.one_variable(node, factors):
+    masked = any(origins.labels[factor] == "mask" for factor in factors)
+    entrywise = target_name(node.target) in _ENTRYWISE
+    # A product as x * f(x) is a function of one variable.
+    alone = entrywise and len({origins.sources[factor] for factor in factors}) == 1
+    if len(factors) > 1 and not masked and not alone:
         factors.sort(key=lambda factor: _ORDER.index(origins.labels[factor]))
         for factor in factors[:-1]:
             label = origins.labels[factor]
@@ -212,11 +215,6 @@ class _Origins:
         found = [part for name in names for part in nodes_in(named.get(name))]
         return [part for part in found if part in self.active]
 
-    def one_variable(self, node: fx.Node, factors: list[fx.Node]) -> bool:
-        """Whether a product is a function of one variable, entry by entry, as ``x * f(x)`` is."""
-        entrywise = target_name(node.target) in _ENTRYWISE
-        return entrywise and len({self.sources[factor] for factor in factors}) == 1
-
     def add(self, node: fx.Node) -> None:
         """Record one more node; those that it reads have been recorded."""
         inputs = [n for n in node.all_input_nodes if n in self.active]
@@ -231,11 +229,14 @@ class _Origins:
         name, rule = target_name(node.target), rule_of(node.target)
         if not inputs:
             return None
-        if not _is_floating(node) or isinstance(rule, ComparisonRule) or name in _SIGNS:
+        value = node.meta.get("val")
+        masks = isinstance(value, Tensor) and not value.is_floating_point()
+        if masks or isinstance(rule, ComparisonRule) or name in _SIGNS:
             return "mask"
         if name in _PATTERNS:
             return "attention pattern"
-        if name in _INVERSES or (name in _POWERS and _is_negative(node.args[1])):
+        exponent = node.args[1] if name in _POWERS else None
+        if name in _INVERSES or (isinstance(exponent, (int, float)) and exponent < 0):
             return "denominator"
         if not isinstance(rule, AffineRule) and node.target is not operator.getitem:
             before = self.labels[inputs[0]]
@@ -291,12 +292,3 @@ def _has_tensors(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return any(map(_has_tensors, value))
     return isinstance(value, Tensor)
-
-
-def _is_floating(node: fx.Node) -> bool:
-    value = node.meta.get("val")
-    return not isinstance(value, Tensor) or value.is_floating_point()
-
-
-def _is_negative(exponent: Any) -> bool:
-    return isinstance(exponent, (int, float)) and exponent < 0

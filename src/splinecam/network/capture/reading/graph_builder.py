@@ -30,12 +30,13 @@ _LISTED = 5  # tensors that an error names
 def explained(
     error: Exception, model: nn.Module, graph: FlatGraph, used: set[fx.Node]
 ) -> SplineCamError:
-    """The exception for an error that a graph led to, with the true reason.
-
-    used: the nodes that the output depends on.
-    """
+    """The exception for an error that a graph led to; used: what the output depends on."""
     constants = [(name, tensor) for node, (name, tensor) in graph.constants.items() if node in used]
-    wrong = {name: tensor.detach() for name, tensor in constants if _has_infinite(tensor)}
+    wrong = {
+        name: value.detach()
+        for name, value in constants
+        if is_floating(value) and not bool(value.isfinite().all())
+    }
     undefined = any(bool(tensor.isnan().any()) for tensor in wrong.values())
     if undefined or (wrong and isinstance(error, NotFiniteError)):
         return CaptureError(_weights(wrong))
@@ -49,12 +50,6 @@ def explained(
 
 
 # -- weights ---------------------------------------------------------------------------------------
-
-
-def _has_infinite(value: object) -> bool:
-    if not isinstance(value, Tensor) or not value.is_floating_point():
-        return False
-    return not bool(value.isfinite().all())
 
 
 def _weights(wrong: dict[str, Tensor]) -> str:
@@ -317,10 +312,6 @@ class GraphBuilder:
         """The mask that an argument stands for."""
         return self.masks.get(item.name) if isinstance(item, Ref) else None
 
-    def example_of(self, ref: Ref) -> Any:
-        """Something that has the shape of a value in the graph."""
-        return self._examples[ref.name]
-
     def shape_of(self, ref: Ref, batch: int) -> list[int]:
         """The shape of a value for so many points."""
         return self.batch.shape_at(self._examples[ref.name], batch)
@@ -348,7 +339,7 @@ class GraphBuilder:
 
     def add_negated(self, name: str, node: fx.Node, value: Ref) -> Ref:
         """Add a value with the other sign."""
-        self.add_value(name, node, self.example_of(value))
+        self.add_value(name, node, self._examples[value.name])
         rule = AffineRule(exact=True, absolute=torch.Tensor.clone)
         return self.add_step(name, torch.neg, (value,), rule=rule)
 
@@ -398,7 +389,8 @@ class GraphBuilder:
         opaque, target = opaque_module_of(node), target_name(node.target)
         target = SPELLINGS.get(target, target) if opaque is None else opaque.kind
         target = node.meta.get("kind", target)
-        return OffendingOp(name_of(node)[0], target, _location_of(node), reason)
+        frames = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+        return OffendingOp(name_of(node)[0], target, user_line(frames), reason)
 
     def reject(self, node: fx.Node, reason: str | None) -> None:
         """Record an offending node and go on as if it were allowed, to find the others too."""
@@ -440,9 +432,3 @@ def module_of(node: fx.Node) -> tuple[str, bool]:
                 kind = f"{kind.__module__}.{kind.__qualname__}"
     path = re.sub(r"@\d+", "", path) if "@" in path else path
     return path, path != "" and kind.startswith(_OWN) and ".container." not in kind
-
-
-def _location_of(node: fx.Node) -> str:
-    """Where the call stands in the user's code: ``net.py:31``, or nothing."""
-    stack = node.meta.get("stack_trace") or ""
-    return user_line(re.findall(r'File "([^"]+)", line (\d+)', stack))

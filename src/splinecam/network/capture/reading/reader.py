@@ -148,11 +148,14 @@ class Reader:
         elif node.target is operator.getitem and isinstance(args[0], tuple):
             builder.values[node] = args[0][args[1]]
             return
+        rule = ops.rule_of(node.target)
         if not builder.is_active((args, kwargs)):
             self._constant(node, args, kwargs)
         elif target_name(node.target) in CREATORS:
             self._filled(node)
-        elif _takes_shape(node) and not builder.is_active(args[0]):
+        elif (
+            isinstance(rule, ops.AffineRule) and rule.shape_only and not builder.is_active(args[0])
+        ):
             builder.add_constant(node, builder.constants.add_like(node, args[0]))
         else:
             self._active(node, args, kwargs)
@@ -315,9 +318,8 @@ class Reader:
         if isinstance(rule, ops.SmoothRule) or (isinstance(rule, ops.TerminalRule) and rule.curve):
             return None if self.smooth else f"{rule.reason}: {ops.OPTION}"
         if isinstance(rule, (ops.RejectedRule, ops.TerminalRule)):
-            constant = rule.reason == rejected.PLACES and not self.builder.is_active(
-                named["indices"]
-            )
+            places = rule.reason == rejected.PLACES
+            constant = places and not self.builder.is_active(named["indices"])
             return rejected.CONSTANT_PLACES if constant else rule.reason
         if isinstance(rule, ops.AffineRule):
             return self._against_affine(call, rule)
@@ -380,9 +382,3 @@ class Reader:
 
 def _is_random(target: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
-
-
-def _takes_shape(node: fx.Node) -> bool:
-    """Whether a node gives its first argument the shape or the type of another one."""
-    rule = ops.rule_of(node.target)
-    return isinstance(rule, ops.AffineRule) and rule.shape_only != ()

@@ -329,21 +329,23 @@ class _Matcher:
             return SILU, source, []
         if name == "hardsigmoid":
             return HARDSWISH, source, []
-        if name == "tanh" and _op(source) == "softplus" and _plain(source):
-            return MISH, _first(source), [source]
+        if name == "tanh" and _op(source) == "softplus":
+            given = arguments_of(source)
+            plain = given["beta"] == 1 and given["threshold"] >= 20
+            return (MISH, given["self"], [source]) if plain else None
         if name in ("relu6", "hardtanh", "clamp"):
             shifted = self._plus(source, 3.0)
             return (scaled(HARDSWISH, 6.0), shifted, [source]) if shifted and _six(gate) else None
         raised = self._plus(gate, 1.0)
         if raised is not None and _op(raised) in ("erf", "special_erf"):
-            return scaled(GELU, sqrt(2), sqrt(2)), _first(raised), [raised]
+            return scaled(GELU, sqrt(2), sqrt(2)), raised.args[0], [raised]
         if raised is not None and _op(raised) == "tanh":
             return self._gelu_tanh(raised)
         return None
 
     def _gelu_tanh(self, tanh: fx.Node) -> _Match | None:
         """``x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))``."""
-        for total, rate, way in self._multiples(_first(tanh)):
+        for total, rate, way in self._multiples(tanh.args[0]):
             if _op(total) != "add" or not isclose(rate, sqrt(2 / pi), rel_tol=4 * EPS):
                 continue
             first, second = _two(total)
@@ -420,18 +422,9 @@ def _op(node: Any) -> str:
     return target_name(node.target).removeprefix("aten.") if is_call else ""
 
 
-def _first(node: fx.Node) -> Any:
-    return node.args[0]
-
-
 def _two(node: fx.Node) -> tuple[Any, Any]:
     first, second = node.args[:2]
     return first, second
-
-
-def _plain(softplus: fx.Node) -> bool:
-    arguments = arguments_of(softplus)
-    return bool(arguments["beta"] == 1 and arguments["threshold"] >= 20)
 
 
 def _six(gate: fx.Node) -> bool:

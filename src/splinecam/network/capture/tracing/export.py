@@ -229,7 +229,12 @@ def _exported(model: nn.Module, x: Tensor) -> tuple[Any, bool]:
             raise CaptureError(cause) from None
         raise CaptureError(unknown_cause(error, input_shape)) from error
     exported = _functional(exported)
-    return exported, not read_values and _depends_on_weights_alone(exported)
+    # The graph may be used again if it has no constants but weights, and changes none of them.
+    signature = exported.graph_signature
+    inputs = {spec.kind.name for spec in signature.input_specs}
+    outputs = {spec.kind.name for spec in signature.output_specs}
+    plain = inputs <= {"USER_INPUT", "PARAMETER", "BUFFER"} and outputs == {"USER_OUTPUT"}
+    return exported, not read_values and plain
 
 
 def _example(model: nn.Module, input_shape: tuple[int, ...]) -> Tensor:
@@ -240,14 +245,6 @@ def _example(model: nn.Module, input_shape: tuple[int, ...]) -> Tensor:
     device = torch.device("cpu") if own is None else own.device
     values = torch.linspace(-1, 1, 2 * prod(input_shape), dtype=torch.float64)
     return values.view(2, *input_shape).to(device=device, dtype=dtype)
-
-
-def _depends_on_weights_alone(exported: Any) -> bool:
-    """Whether a program has no constants but weights, and changes none of them."""
-    signature = exported.graph_signature
-    inputs = {spec.kind.name for spec in signature.input_specs}
-    outputs = {spec.kind.name for spec in signature.output_specs}
-    return inputs <= {"USER_INPUT", "PARAMETER", "BUFFER"} and outputs == {"USER_OUTPUT"}
 
 
 @contextlib.contextmanager
@@ -367,8 +364,8 @@ def _inline(module: fx.GraphModule) -> None:
     for node in list(graph.nodes):
         if getattr(node.target, "__name__", "") not in _BLOCKS:
             continue
-        at = next(i for i, item in enumerate(node.args) if _is_graph(module, item))
-        inner: fx.GraphModule = getattr(module, node.args[at].target)
+        graphs = [(i, x) for i, x in enumerate(node.args) if getattr(x, "op", "") == "get_attr"]
+        at, inner = next((i, getattr(module, x.target)) for i, x in graphs)
         _inline(inner)
         inputs, copies = iter(node.args[at + 1 :]), {}
         with graph.inserting_before(node):
@@ -383,11 +380,6 @@ def _inline(module: fx.GraphModule) -> None:
             user.replace_all_uses_with(results[user.args[1]])
             graph.erase_node(user)
         graph.erase_node(node)
-
-
-def _is_graph(module: fx.GraphModule, item: Any) -> bool:
-    found = isinstance(item, fx.Node) and item.op == "get_attr"
-    return found and isinstance(getattr(module, str(item.target), None), fx.GraphModule)
 
 
 def _make_functional(graph: fx.Graph) -> bool:

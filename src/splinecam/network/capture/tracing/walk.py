@@ -67,7 +67,8 @@ def walk(model: nn.Module, input_shape: tuple[int, ...], output: Output = None) 
     try:
         result = _follow(recorder, model, "", recorder.x)
         if isinstance(result, dict):
-            result = _selected(result, output)
+            chosen = selected({name: node.meta["val"] for name, node in result.items()}, output)
+            result = next(node for node in result.values() if node.meta["val"] is chosen)
         elif output is not None:
             return None
     except Exception:  # torch.export finds out what is wrong, and where
@@ -76,12 +77,6 @@ def walk(model: nn.Module, input_shape: tuple[int, ...], output: Output = None) 
     if len(recorder.nodes) == 1 or not _uniform(tensors):
         return None
     return FlatGraph(recorder.nodes, recorder.x, result, recorder.constants, FirstDimension())
-
-
-def _selected(results: dict[str, fx.Node], output: Output) -> fx.Node:
-    """The one of several outputs that ``output`` selects."""
-    chosen = selected({name: node.meta["val"] for name, node in results.items()}, output)
-    return next(node for node in results.values() if node.meta["val"] is chosen)
 
 
 def _uniform(tensors: list[Tensor]) -> bool:
