@@ -149,13 +149,12 @@ class Reader:
             builder.values[node] = args[0][args[1]]
             return
         rule = ops.rule_of(node.target)
+        takes_shape = isinstance(rule, ops.AffineRule) and rule.shape_only != ()
         if not builder.is_active((args, kwargs)):
             self._constant(node, args, kwargs)
         elif target_name(node.target) in CREATORS:
             self._filled(node)
-        elif (
-            isinstance(rule, ops.AffineRule) and rule.shape_only and not builder.is_active(args[0])
-        ):
+        elif takes_shape and not builder.is_active(args[0]):
             builder.add_constant(node, builder.constants.add_like(node, args[0]))
         else:
             self._active(node, args, kwargs)
