@@ -83,12 +83,28 @@ def _has_factor(value: Any, role: str) -> bool:
     return isinstance(value, Tensor)
 
 
+Roles = tuple[tuple[str, ...], dict[str, str]]
+
+
+def _run_changed(
+    run: Callable[..., Any],
+    args: list[Any],
+    kwargs: dict[str, Any],
+    roles: Roles,
+    change: Callable[[Any, str], Any],
+) -> Any:
+    """The result of an operation whose arguments are changed according to their roles."""
+    positional, named = roles
+    new = [_map(a, role, change) for a, role in zip(args, positional, strict=True)]
+    return run(*new, **{key: _map(a, named[key], change) for key, a in kwargs.items()})
+
+
 def affine_bound(
     rule: AffineRule,
     run: Callable[..., Any],
     args: list[Any],
     kwargs: dict[str, Any],
-    roles: tuple[tuple[str, ...], dict[str, str]],
+    roles: Roles,
 ) -> Any:
     """The bounds of an affine operation's result from those of its arguments.
 
@@ -98,24 +114,15 @@ def affine_bound(
     positional, named = roles
     squared = any(_has_factor(a, r) for a, r in zip(args, positional, strict=True))
     squared = squared or any(_has_factor(a, named[k]) for k, a in kwargs.items())
-    run = rule.absolute or run
-
-    def on(change: Callable[[Any, str], Any]) -> Any:
-        new = [_map(a, role, change) for a, role in zip(args, positional, strict=True)]
-        return run(*new, **{key: _map(a, named[key], change) for key, a in kwargs.items()})
-
+    on = partial(_run_changed, rule.absolute or run, args, kwargs, roles)
     magnitude = on(_modulus)
     error = on(lambda value, role: _spread(value, role, squared))
     total = partial(on, lambda value, role: _spread(value, role, False))
     if isinstance(magnitude, Tensor):
         return _bound(rule, magnitude, root_of_squares(error, total) if squared else error)
     if squared:
-        error = [root_of_squares(e, partial(_entry, total, k)) for k, e in enumerate(error)]
+        error = [root_of_squares(e, lambda k=k: total()[k]) for k, e in enumerate(error)]
     return tuple(_bound(rule, m, e) for m, e in zip(magnitude, error, strict=True))
-
-
-def _entry(total: Callable[[], Any], k: int) -> Any:
-    return total()[k]
 
 
 def root_of_squares(squares: Tensor, total: Callable[[], Tensor]) -> Tensor:
@@ -133,13 +140,10 @@ def affine_modulus(
     run: Callable[..., Any],
     args: list[Any],
     kwargs: dict[str, Any],
-    roles: tuple[tuple[str, ...], dict[str, str]],
+    roles: Roles,
 ) -> Any:
     """An affine operation with the modulus of every coefficient, offset and argument."""
-    positional, named = roles
-    new = [_map(a, role, _modulus) for a, role in zip(args, positional, strict=True)]
-    others = {key: _map(a, named[key], _modulus) for key, a in kwargs.items()}
-    found = (rule.absolute or run)(*new, **others)
+    found = _run_changed(rule.absolute or run, args, kwargs, roles, _modulus)
     if isinstance(found, Tensor):
         return found.clamp_min(0)
     return tuple(part.clamp_min(0) for part in found)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -35,6 +36,19 @@ _POINTS = 2048  # on each scale
 _ROUNDING = 2.0**10 * EPS  # of a value, relative to the values around it
 
 
+class Problem(Exception):
+    """The reason why a registration does not hold."""
+
+
+@contextmanager
+def _explaining(what: str) -> Iterator[None]:
+    """Within this context, any error is a Problem; what: it says before the error's message."""
+    try:
+        yield
+    except Exception as error:
+        raise Problem(f"{what}: {first_line(error)}") from error
+
+
 def check_curve(
     curve: RegisteredCurve,
     run: Callable[[Tensor], Tensor],
@@ -44,9 +58,14 @@ def check_curve(
     """Raise a Problem unless ``run``, on (B, *shape), applies the curve, and its bound holds."""
     _check_entries(curve, run, shape, device)
     z = _points(device)
-    value, slope = _evaluated(curve, z)
+    with _explaining("registered with curvature=, it needs a derivative by autograd"):
+        value, slope = curve.value(z), curve.slope(z)
     low, high = z[:-1], z[1:]
-    limit = _limit(curve, low, high)
+    what = "its curvature= cannot be computed for tensors of the ends of intervals"
+    with _explaining(f"{what}, {tuple(low.shape)} each"):
+        limit = curve.curvature_bound(low, high)
+    if bool((limit < 0).any()):
+        raise Problem("its curvature= is negative: give a bound on the modulus")
     width = high - low
     finite = value.isfinite() & slope.isfinite()
     known = finite[1:] & finite[:-1] & limit.isfinite()
@@ -87,13 +106,9 @@ def _check_entries(
     """Raise a Problem unless every entry of a result is the same function of its own entry."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(3, *shape, generator=generator, dtype=torch.float64).to(device)
-    try:
+    what = "registered with curvature=, it is run on tensors of any shape in float64, which fails"
+    with _explaining(what):
         whole, alone = run(x), curve.value(x)
-    except Exception as error:
-        raise Problem(
-            "registered with curvature=, it is run on tensors of any shape in float64, which "
-            f"fails: {first_line(error)}"
-        ) from error
     if whole.shape != x.shape or bool(((whole - alone).abs() > SLACK * alone.abs().max()).any()):
         raise Problem(
             "registered with curvature=, it must apply the same function of one variable to every "
@@ -113,28 +128,6 @@ def _points(device: torch.device) -> Tensor:
     return points.to(device)
 
 
-def _evaluated(curve: RegisteredCurve, z: Tensor) -> tuple[Tensor, Tensor]:
-    try:
-        return curve.value(z), curve.slope(z)
-    except Exception as error:
-        raise Problem(
-            f"registered with curvature=, it needs a derivative by autograd: {first_line(error)}"
-        ) from error
-
-
-def _limit(curve: RegisteredCurve, low: Tensor, high: Tensor) -> Tensor:
-    try:
-        limit = curve.curvature_bound(low, high)
-    except Exception as error:
-        raise Problem(
-            "its curvature= cannot be computed for tensors of the ends of intervals, "
-            f"{tuple(low.shape)} each: {first_line(error)}"
-        ) from error
-    if bool((limit < 0).any()):
-        raise Problem("its curvature= is negative: give a bound on the modulus")
-    return limit
-
-
 TensorFunction = Callable[[Tensor], Tensor]
 
 _SCALES = (0.125, 1.0, 1.0, 8.0, 64.0)  # how far from zero the ends of the lines are
@@ -152,10 +145,6 @@ _WITH_BORDERS = (
     "not affine between the zeros of its cuts function",
     "Add the missing borders to cuts; if it is smooth, it has no linear regions",
 )
-
-
-class Problem(Exception):
-    """The reason why a registration does not hold."""
 
 
 def _at(line: Tensor, t: Tensor) -> Tensor:
@@ -195,11 +184,8 @@ def check_custom_op(
 def _check_rows(what: str, run: TensorFunction, line: Tensor) -> Tensor:
     """The values at the ends and between them, if every point has its own, and always the same."""
     x = _at(line, line.new_tensor([0, WEIGHT, 1]))
-    try:
+    with _explaining(f"{what} cannot be run on a tensor {tuple(x.shape)} of float64"):
         values = run(x)
-    except Exception as error:
-        shape, reason = tuple(x.shape), first_line(error)
-        raise Problem(f"{what} cannot be run on a tensor {shape} of float64: {reason}") from error
     if not isinstance(values, Tensor) or values.dim() == 0 or values.shape[0] != x.shape[0]:
         raise Problem(f"{what} must give one tensor, with the batch in its first dimension")
     if not values.is_floating_point():
