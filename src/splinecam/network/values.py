@@ -106,10 +106,7 @@ _PLAIN = Rows()
 
 @dataclass(frozen=True)
 class Operation:
-    """A call with one variable; its argument and its result have the batch in front.
-
-    part: which of the call's results is meant, if it has several.
-    """
+    """A call of one variable, with the batch in front; part: which of several results is meant."""
 
     run: Callable[..., Any]
     args: tuple[Any, ...]

@@ -113,10 +113,7 @@ def _alike(a: PiecewiseScalar | None, b: PiecewiseScalar | None) -> bool:
 def _stack(
     a: _Dense, b: _Dense, places: tuple[Tensor, Tensor], size: int
 ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
-    """The stacked weight and bias, and the places of both networks' units among the rows.
-
-    places, size: of the units before, among so many stacked ones.
-    """
+    """The stacked weight and bias, and the places of both networks' units among their rows."""
     rows = []
     for (weight, bias, _), before in ((a, places[0]), (b, places[1])):
         wide = weight.new_zeros((weight.shape[0], size + 1))
@@ -135,11 +132,7 @@ def _stack(
 
 
 def _first_equal_rows(rows: Tensor) -> Tensor:
-    """The first row that is the same as each row of a table (N, n) without negative zeros, (N,).
-
-    Rows are compared with those of the same random sum of their bits, and sorted only if others
-    have it, too.
-    """
+    """The first row of a table (N, n) without negative zeros that is the same as each row, (N,)."""
     bits = rows.view(torch.int64)
     generator = torch.Generator().manual_seed(0)
     factors = torch.randint(-(2**62), 2**62, (rows.shape[1],), generator=generator) | 1
@@ -365,10 +358,7 @@ def _with_refs(item: Any, rename: Callable[[str], str]) -> Any:
 
 
 def _correspondence(a: Stage, b: Stage, names: Mapping[str, str]) -> dict[str, str] | None:
-    """The names in ``a`` of the values that two equal stages make, by their names in ``b``.
-
-    None if the stages differ. names: the same for the values of earlier stages.
-    """
+    """The names in ``a`` of the values of two equal stages by those in ``b``, or None."""
     made: dict[str, str] = {}
     if len(a.steps) != len(b.steps) or type(a.layer) is not type(b.layer):
         return None

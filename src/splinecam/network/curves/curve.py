@@ -236,10 +236,7 @@ class FormulaCurve(Curve):
 def extremes(
     function: Callable[[Tensor], Tensor], points: Iterable[Point], low: Tensor, high: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The least and the largest number of a function that is monotone but at some points.
-
-    points: levels with what the function is there. Infinite ends count as very large ones.
-    """
+    """The least and the largest number of a function that is monotone between given points."""
     low, high = (end.clamp(-_LARGEST, _LARGEST) for end in (low, high))
     first, last = function(low), function(high)
     least, most = torch.minimum(first, last), torch.maximum(first, last)

@@ -62,11 +62,7 @@ class LayerScope(Scope):
 
 
 class FrozenGraph(nn.Module):
-    """Runs the calls of a network on inputs (B, ...), in the floating-point type of the input.
-
-    input_shape: of one input; source: the name of the input; layers: the paths of torch's own
-    layers.
-    """
+    """Runs a network in the type of its input; layers: the paths of torch's own layers."""
 
     def __init__(
         self, input_shape: tuple[int, ...], source: str, layers: frozenset[str] = frozenset()

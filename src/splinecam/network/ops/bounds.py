@@ -126,10 +126,7 @@ def affine_bound(
 
 
 def root_of_squares(squares: Tensor, total: Callable[[], Tensor]) -> Tensor:
-    """The roots of sums of squares of errors.
-
-    Where squares overflow or vanish, it is the total of the errors, which is larger.
-    """
+    """The roots of sums of squares of errors; where these overflow or vanish, the larger total."""
     normal = (squares > _LEAST_SQUARE) & (squares < _LARGEST_SQUARE)
     root = squares.clamp_min(0).sqrt()
     return root if bool(normal.all()) else torch.where(normal, root, total())
@@ -150,10 +147,7 @@ def affine_modulus(
 
 
 def measured_modulus(run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """An affine operation with the modulus of every coefficient, which is run to find these.
-
-    x: (B, ...), not negative.
-    """
+    """An operation at x >= 0, (B, ...), with the moduli of coefficients that are found by runs."""
     units = x[0].numel()
     offset = run(torch.zeros_like(x[:1]))
     found = offset.abs().expand(x.shape[0], *offset.shape[1:]).flatten(1).clone()

@@ -237,10 +237,7 @@ class NodeCall:
 
 @dataclass(frozen=True)
 class Mask:
-    """True where ``first`` exceeds ``second``; either may be a number or a constant.
-
-    signed: it is 1 there and -1 elsewhere, as ``sign(x)``, not 1 and 0.
-    """
+    """True where ``first`` exceeds ``second``; signed: 1 there and -1 elsewhere, as ``sign(x)``."""
 
     first: Any
     second: Any

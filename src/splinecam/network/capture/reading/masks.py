@@ -77,10 +77,7 @@ class _OnBorder:
 
 
 def steepness_of(builder: GraphBuilder, node: fx.Node, choice: Choice, rows: Rows) -> Tensor | None:
-    """How fast the two values move apart at most where the choice changes, (n,), or None.
-
-    None means that they are not known to agree there.
-    """
+    """How fast two values move apart at most, (n,); None unless they are known to agree first."""
     layers = _functions(builder, node, list(choice), rows)
     wanted: list[Any] = list(choice)
     for layer in layers:

@@ -38,10 +38,7 @@ from splinecam.network.values import Operation, Ref, Rows
 
 
 def add_function(builder: GraphBuilder, call: NodeCall) -> str | None:
-    """Add a function of one variable, with breakpoints at its knots.
-
-    The result is the reason why it cannot be added, or None.
-    """
+    """Add a function of one variable with its knots, or say why it cannot be added."""
     node, rule, constants = call.node, call.rule, builder.constants
     source = next(name for name in rule.source if builder.is_active(call.named.get(name)))
     try:

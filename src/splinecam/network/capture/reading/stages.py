@@ -131,10 +131,7 @@ def _with_frees(steps: list[Step], live_out: tuple[str, ...]) -> tuple[Step, ...
 
 
 def first_layers(program: Program, count: int) -> Program:
-    """The program up to and including so many layers, whose output is that of the last of them.
-
-    Without any layer, the output is the input. What only later layers need is left out.
-    """
+    """The program up to so many layers, with the output of the last of them, or with the input."""
     kept = program.stages[:count]
     body = [item for stage in kept for item in (*stage.steps, stage.layer) if item is not None]
     name = program.layers[count - 1].result if count else program.input_name

@@ -271,10 +271,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _export_known(model: nn.Module, x: Tensor) -> tuple[Any, bool]:
-    """Export a model; one that reads values is given those of its parameters and buffers.
-
-    The second result says whether it may have read any.
-    """
+    """Export a model, and say whether it may have read values of its parameters and buffers."""
     try:
         exported = _export(model, x)
         if not any(str(symbol).startswith("u") for symbol in exported.range_constraints):

@@ -81,10 +81,7 @@ def _evaluate(expression: Any, symbol: Any, kind: type, batch: int) -> Any:
 
 
 class Batch:
-    """The symbol that stands for the size of the batch in the shapes of a graph.
-
-    known: other symbols, whose values are constants of the model.
-    """
+    """The symbol for the size of the batch in a graph; known: other symbols that are constants."""
 
     def __init__(self, x: fx.Node) -> None:
         size = x.meta["val"].shape[0]

@@ -80,10 +80,7 @@ def walk(model: nn.Module, input_shape: tuple[int, ...], output: Output = None) 
 
 
 def _uniform(tensors: list[Tensor]) -> bool:
-    """Whether all weights are ordinary tensors of one floating-point type on one device.
-
-    Constants of other types, such as indices, are all that ``Call`` may have besides.
-    """
+    """Whether all weights are tensors of one floating-point type, or of indices, on one device."""
     first = next((tensor for tensor in tensors if tensor.is_floating_point()), None)
     return first is None or all(
         type(tensor) in (Tensor, nn.Parameter)
