@@ -103,15 +103,14 @@ def spread_knots(
     A knot is dropped where the slope does not change; where only some units drop it, theirs is
     moved to infinity.
     """
-    levels, slopes = knots
-    if _all_equal(levels, slopes):
-        return _repeated(levels, shape, device), _repeated(slopes, shape, device)
+    if _all_equal(*knots):
+        return _repeated(knots[0], shape, device), _repeated(knots[1], shape, device)
 
     def spread(value: float | Tensor) -> Tensor:
         wide = torch.as_tensor(value, dtype=torch.float64, device=device).expand(shape)
         return rows.out(wide).reshape(-1)
 
-    levels, slopes = [*map(spread, levels)], [*map(spread, slopes)]
+    levels, slopes = ([spread(value) for value in values] for values in knots)
     for k, level in enumerate(levels):
         # Nothing lies below minus infinity, above infinity, or between two equal levels.
         slopes[k] = torch.where(level == -inf, slopes[k + 1], slopes[k])
