@@ -22,6 +22,7 @@ from splinecam.network.capture.models import EXCLUSIVE, Output, one_output
 from splinecam.network.capture.reading.graph_builder import (
     GraphBuilder,
     explained,
+    fill_of,
     filled,
     is_floating,
     module_of,
@@ -265,7 +266,8 @@ class _Maker:
         if isinstance(rule, AffineRule) and rule.identity and self._keeps_type(node):
             self.aliases[node] = self._value(node.all_input_nodes[0])
         elif target_name(node.target) in CREATORS:
-            self._step(node, filled, self._fill(node), {})
+            fill, dtype = self._value(fill_of(node)), node.meta["val"].dtype
+            self._step(node, filled, (self._shape(node), fill, dtype, self.device), {})
         elif isinstance(rule, AffineRule) and (rule.reshapes or rule.shape_only):
             run = torch.reshape if rule.reshapes else torch.Tensor.expand
             self._step(node, run, (self._value(node.args[0]), self._shape(node)), {})
@@ -356,12 +358,6 @@ class _Maker:
 
     def _shape(self, node: fx.Node) -> list[Any]:
         return [_number(size) for size in self.graph.batch.shape(node.meta["val"])]
-
-    def _fill(self, node: fx.Node) -> tuple[Any, ...]:
-        """The arguments of ``filled`` for a constant in the shape of an activation."""
-        arguments, name = arguments_of(node), target_name(node.target)
-        fill = arguments.get("fill_value", arguments.get("value", 1 if "ones" in name else 0))
-        return self._shape(node), self._value(fill), node.meta["val"].dtype, self.device
 
     def _weight(self, node: fx.Node) -> Ref:
         """A parameter or buffer of the model, under its own name."""

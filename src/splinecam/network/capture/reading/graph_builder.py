@@ -15,7 +15,7 @@ from splinecam.errors import CaptureError, OffendingOp, SplineCamError, Unsuppor
 from splinecam.network.capture.reading.probe import NotFiniteError
 from splinecam.network.capture.reading.stages import refs
 from splinecam.network.capture.tracing.diagnosis import first_line, quantised, user_line
-from splinecam.network.capture.tracing.flat_graph import Batch, FlatGraph
+from splinecam.network.capture.tracing.flat_graph import Batch, FlatGraph, arguments_of
 from splinecam.network.capture.tracing.opaque_modules import opaque_module_of
 from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops.affine import STATISTICS, TRAINING
@@ -191,6 +191,12 @@ def has_size(item: Any) -> bool:
     if isinstance(item, (list, tuple)):
         return any(has_size(part) for part in item)
     return isinstance(item, Size)
+
+
+def fill_of(node: fx.Node) -> Any:
+    """The value of all entries of a constant, such as ``zeros_like(x)``."""
+    arguments, ones = arguments_of(node), "ones" in target_name(node.target)
+    return arguments.get("fill_value", arguments.get("value", 1 if ones else 0))
 
 
 def filled(

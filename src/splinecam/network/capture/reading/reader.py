@@ -18,6 +18,7 @@ from splinecam.network.capture.reading.graph_builder import (
     GraphBuilder,
     NodeCall,
     constant_call,
+    fill_of,
     filled,
     has_size,
     part_of,
@@ -193,10 +194,8 @@ class Reader:
 
     def _filled(self, node: fx.Node) -> None:
         """Add a constant in the shape of an activation, such as ``zeros_like(x)``."""
-        arguments, value = arguments_of(node), node.meta["val"]
-        name = target_name(node.target)
-        fill = arguments.get("fill_value", arguments.get("value", 1 if "ones" in name else 0))
-        args = (self.builder.batch.shape(value), self._argument(fill), value.dtype, self.device)
+        shape, fill = self.builder.batch.shape(node.meta["val"]), self._argument(fill_of(node))
+        args = (shape, fill, node.meta["val"].dtype, self.device)
         self.builder.add_constant(node, self.builder.constants.add(node, filled, args, {}))
 
     # -- activations

@@ -19,20 +19,11 @@ _MOVE = AffineRule(exact=True)
 
 def refs(item: Any) -> Iterator[Ref]:
     """Every Ref in nested lists, tuples and dictionaries."""
-    found: list[Ref] = []
-    _collect(item, found)
-    return iter(found)
-
-
-def _collect(item: Any, found: list[Ref]) -> None:
     if type(item) is Ref:
-        found.append(item)
-    elif isinstance(item, (list, tuple)):
-        for part in item:
-            _collect(part, found)
-    elif isinstance(item, dict):
-        for part in item.values():
-            _collect(part, found)
+        yield item
+    elif isinstance(item, (list, tuple, dict)):
+        for part in item.values() if isinstance(item, dict) else item:
+            yield from refs(part)
 
 
 def _names_read(step: Step) -> list[str]:
