@@ -121,8 +121,12 @@ def affine_bound(
     if isinstance(magnitude, Tensor):
         return _bound(rule, magnitude, root_of_squares(error, total) if squared else error)
     if squared:
-        error = [root_of_squares(e, lambda k=k: total()[k]) for k, e in enumerate(error)]
+        error = [root_of_squares(e, partial(_entry, total, k)) for k, e in enumerate(error)]
     return tuple(_bound(rule, m, e) for m, e in zip(magnitude, error, strict=True))
+
+
+def _entry(total: Callable[[], Any], k: int) -> Any:
+    return total()[k]
 
 
 def root_of_squares(squares: Tensor, total: Callable[[], Tensor]) -> Tensor:
