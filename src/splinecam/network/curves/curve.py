@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import torch
@@ -84,30 +84,24 @@ class Curve(ABC):
     single_noise: float | None = field(default=None, kw_only=True)
 
     @abstractmethod
+    def derivative(self, order: int, z: Tensor) -> Tensor:
+        """The function (order 0), its first or second derivative; at a jump that on one side."""
+
+    @abstractmethod
+    def extent(self, order: int, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """The least and the largest derivative on each interval [low, high], up to rounding."""
+
     def value(self, z: Tensor) -> Tensor:
         """The function."""
+        return self.derivative(0, z)
 
-    @abstractmethod
     def slope(self, z: Tensor) -> Tensor:
         """The first derivative; at a kink that on one of its sides."""
+        return self.derivative(1, z)
 
-    @abstractmethod
     def curvature(self, z: Tensor) -> Tensor:
         """The second derivative; where it jumps that on one of the sides."""
-
-    # -- the least and the largest number on each interval [low, high], up to rounding
-
-    @abstractmethod
-    def value_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        """The least and the largest value."""
-
-    @abstractmethod
-    def slope_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        """The least and the largest slope."""
-
-    @abstractmethod
-    def curvature_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        """The least and the largest second derivative."""
+        return self.derivative(2, z)
 
     @property
     def _noise(self) -> tuple[float, float]:
@@ -122,18 +116,18 @@ class Curve(ABC):
 
     def value_bound(self, low: Tensor, high: Tensor) -> Tensor:
         """At least the largest modulus of the function."""
-        least, most = self.value_range(low, high)
+        least, most = self.extent(0, low, high)
         noise = self.noise * EPS * torch.maximum(low.abs(), high.abs())
         return torch.maximum(-least, most) * _UPWARDS + noise
 
     def slope_bound(self, low: Tensor, high: Tensor) -> Tensor:
         """At least the largest modulus of the slope."""
-        least, most = self.slope_range(low, high)
+        least, most = self.extent(1, low, high)
         return torch.maximum(-least, most) * _UPWARDS + self._noise[0]
 
     def curvature_bound(self, low: Tensor, high: Tensor) -> Tensor:
         """At least the largest modulus of the second derivative, away from kinks."""
-        least, most = self.curvature_range(low, high)
+        least, most = self.extent(2, low, high)
         return torch.maximum(-least, most) * _UPWARDS + self._noise[1]
 
     def slope_rounding(self, slope: Tensor) -> Tensor:
@@ -146,7 +140,7 @@ class Curve(ABC):
         Slopes at the ends are only asked for where the second derivative says little about them.
         """
         slope = self.slope(at)
-        least, most = self.curvature_range(low, high)
+        least, most = self.extent(2, low, high)
         curvature = least.clamp(min=-_LARGEST) / 2 + most.clamp(max=_LARGEST) / 2
         size = torch.maximum(-least, most)
         largest = size * _UPWARDS + self._noise[1]
@@ -169,7 +163,7 @@ class Curve(ABC):
 
     def _wide_slopes(self, low: Tensor, high: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
         """The largest modulus of slopes on intervals, and how far they are from one of them."""
-        least, most = self.slope_range(low, high)
+        least, most = self.extent(1, low, high)
         size = torch.maximum(-least, most)
         variation = torch.maximum(most - slope, slope - least) * _UPWARDS
         return size * _UPWARDS + self._noise[0], variation + _NOISE * size + self._noise[0]
@@ -186,37 +180,25 @@ class FormulaCurve(Curve):
     shape: Shape = Shape()
     parameters: tuple[float, ...] = ()
 
-    def value(self, z: Tensor) -> Tensor:
-        return self.functions[0](z, *self.parameters)
+    def derivative(self, order: int, z: Tensor) -> Tensor:
+        return self.functions[order](z, *self.parameters)
 
-    def slope(self, z: Tensor) -> Tensor:
-        return self.functions[1](z, *self.parameters)
-
-    def curvature(self, z: Tensor) -> Tensor:
-        return self.functions[2](z, *self.parameters)
-
-    def value_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        return extremes(self.value, self._points[0], low, high)
-
-    def slope_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        return extremes(self.slope, self._points[1], low, high)
-
-    def curvature_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        return extremes(self.curvature, self._points[2], low, high)
+    def extent(self, order: int, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        return extremes(partial(self.derivative, order), self._points[order], low, high)
 
     @cached_property
     def _points(self) -> tuple[tuple[Point, ...], ...]:
         """What values, slopes and curvatures are at the levels that matter."""
         shape = self.shape
 
-        def at(function: Callable[[Tensor], Tensor], levels: Iterable[float]) -> tuple[Point, ...]:
+        def at(order: int, levels: Iterable[float]) -> tuple[Point, ...]:
             z = torch.tensor([*levels], dtype=torch.float64)
-            return tuple(zip(z.tolist(), function(z).tolist(), strict=True))
+            return tuple(zip(z.tolist(), self.derivative(order, z).tolist(), strict=True))
 
         return (
-            at(self.value, (*shape.extrema, *(level for level, _ in self.kinks))),
-            at(self.slope, shape.inflections) + shape.slope_limits,
-            at(self.curvature, shape.curvature_extrema) + shape.curvature_limits,
+            at(0, (*shape.extrema, *(level for level, _ in self.kinks))),
+            at(1, shape.inflections) + shape.slope_limits,
+            at(2, shape.curvature_extrema) + shape.curvature_limits,
         )
 
     @cached_property

@@ -7,8 +7,8 @@ as roots of the derivatives; ``tests/network/test_curves.py`` checks them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import atanh, exp, log1p, pi, sqrt
 
 import torch
@@ -330,23 +330,11 @@ class Wave(FormulaCurve):
 
     peak: float = 0.0
 
-    def value_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        return _wave_range(self.value, self.peak, low, high)
-
-    def slope_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        return _wave_range(self.slope, self.peak - pi / 2, low, high)
-
-    def curvature_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        return _wave_range(self.curvature, self.peak - pi, low, high)
-
-
-def _wave_range(
-    function: Callable[[Tensor], Tensor], peak: float, low: Tensor, high: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The least and the largest number of a wave between -1 and 1 that is 1 at a peak."""
-    least, most = extremes(function, (), low, high)
-    most = torch.where(_reaches(peak, low, high), 1.0, most)
-    return torch.where(_reaches(peak + pi, low, high), -1.0, least), most
+    def extent(self, order: int, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        least, most = extremes(partial(self.derivative, order), (), low, high)
+        peak = self.peak - order * (pi / 2)
+        most = torch.where(_reaches(peak, low, high), 1.0, most)
+        return torch.where(_reaches(peak + pi, low, high), -1.0, least), most
 
 
 def _reaches(level: float, low: Tensor, high: Tensor) -> Tensor:

@@ -25,24 +25,20 @@ class Scaled(Curve):
     def to(self, device: torch.device) -> Curve:
         return scaled(self.base.to(device), self.factor, self.rate)
 
-    def value(self, z: Tensor) -> Tensor:
-        return self.factor * self.base.value(self._inner(z))
+    def derivative(self, order: int, z: Tensor) -> Tensor:
+        return self._factors[order] * self.base.derivative(order, self._inner(z))
 
-    def slope(self, z: Tensor) -> Tensor:
-        return self.factor * self.rate * self.base.slope(self._inner(z))
+    def extent(self, order: int, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        first, last = self._inner(low), self._inner(high)
+        ends = (first, last) if self.rate > 0 else (last, first)
+        factor = self._factors[order]
+        least, most = (factor * end for end in self.base.extent(order, *ends))
+        return (least, most) if factor > 0 else (most, least)
 
-    def curvature(self, z: Tensor) -> Tensor:
-        return self.factor * self.rate * self.rate * self.base.curvature(self._inner(z))
-
-    def value_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        return _times(self.factor, self.base.value_range(*self._ends(low, high)))
-
-    def slope_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        return _times(self.factor * self.rate, self.base.slope_range(*self._ends(low, high)))
-
-    def curvature_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        found = self.base.curvature_range(*self._ends(low, high))
-        return _times(self.factor * self.rate * self.rate, found)
+    @property
+    def _factors(self) -> tuple[float, float, float]:
+        """What the derivatives of the base are multiplied by."""
+        return self.factor, self.factor * self.rate, self.factor * self.rate * self.rate
 
     @property
     def _noise(self) -> tuple[float, float]:
@@ -54,11 +50,6 @@ class Scaled(Curve):
         """The base's argument, which stays finite."""
         largest = torch.finfo(z.dtype).max
         return (self.rate * z).clamp(-largest, largest)
-
-    def _ends(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        """The interval of the base's argument."""
-        first, last = self._inner(low), self._inner(high)
-        return (first, last) if self.rate > 0 else (last, first)
 
 
 def scaled(base: Curve, factor: float = 1.0, rate: float = 1.0) -> Curve:
@@ -76,12 +67,6 @@ def scaled(base: Curve, factor: float = 1.0, rate: float = 1.0) -> Curve:
         noise=steepness * base.noise,
         single_noise=None if single is None else steepness * (single + 1),
     )
-
-
-def _times(factor: float, ends: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """The ends of intervals that are multiplied by a number."""
-    low, high = factor * ends[0], factor * ends[1]
-    return (low, high) if factor > 0 else (high, low)
 
 
 _ROUNDING = 256.0  # nothing is known of how a function of the user rounds
@@ -106,22 +91,20 @@ class RegisteredCurve(Curve):
         moved = map_tensors(self.constants, lambda constant: constant.to(device))
         return replace(self, constants=moved)
 
-    def value(self, z: Tensor) -> Tensor:
-        return self.run(z.reshape(-1, 1), self.constants).reshape(z.shape)
-
-    def slope(self, z: Tensor) -> Tensor:
-        return self._derivative(z, 1)
-
-    def curvature(self, z: Tensor) -> Tensor:
-        """The second derivative by autograd; where there is none, its bound."""
+    def derivative(self, order: int, z: Tensor) -> Tensor:
+        """By autograd; where there is no second derivative, its bound."""
+        if order == 0:
+            return self.run(z.reshape(-1, 1), self.constants).reshape(z.shape)
+        if order == 1:
+            return self._by_autograd(1, z)
         limit = self.curvature_bound(z, z)
         try:
-            found = self._derivative(z, 2)
+            found = self._by_autograd(2, z)
         except RuntimeError:
             return limit
         return torch.where(found.abs() <= limit, found, limit)
 
-    def _derivative(self, z: Tensor, order: int) -> Tensor:
+    def _by_autograd(self, order: int, z: Tensor) -> Tensor:
         with torch.inference_mode(False), torch.enable_grad():
             x = z.detach().clone().reshape(-1, 1).requires_grad_()
             found = self.run(x, self.constants)
@@ -133,27 +116,16 @@ class RegisteredCurve(Curve):
         found = torch.as_tensor(self.limit(low, high, self.constants)).to(low)
         return found.expand(low.shape) * _UPWARDS
 
-    def curvature_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        limit = self.curvature_bound(low, high)
-        return -limit, limit
-
     def slope_rounding(self, slope: Tensor) -> Tensor:
         return _ROUNDING * EPS * slope.abs()
 
-    def slope_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        middle, reach = _around(low, high)
-        slope = self.slope(middle)
-        off = self.curvature_bound(low, high) * reach + _ROUNDING * EPS * slope.abs()
-        return slope - off, slope + off
-
-    def value_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        middle, reach = _around(low, high)
-        value = self.value(middle)
-        off = self.slope_bound(low, high) * reach + _ROUNDING * EPS * value.abs()
-        return value - off, value + off
-
-
-def _around(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """The middle of intervals, and how far they reach from it."""
-    middle = low + (high - low) / 2
-    return middle, torch.maximum(high - middle, middle - low) * _UPWARDS
+    def extent(self, order: int, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        if order == 2:
+            limit = self.curvature_bound(low, high)
+            return -limit, limit
+        middle = low + (high - low) / 2
+        reach = torch.maximum(high - middle, middle - low) * _UPWARDS
+        steepest = self.slope_bound(low, high) if order == 0 else self.curvature_bound(low, high)
+        found = self.derivative(order, middle)
+        off = steepest * reach + _ROUNDING * EPS * found.abs()
+        return found - off, found + off
