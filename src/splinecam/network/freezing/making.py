@@ -28,6 +28,7 @@ from splinecam.network.capture.reading.graph_builder import (
     module_of,
     name_of,
 )
+from splinecam.network.capture.reading.stages import with_frees
 from splinecam.network.capture.tracing.diagnosis import refuse
 from splinecam.network.capture.tracing.export import export_graph
 from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph, arguments_of
@@ -251,7 +252,8 @@ class _Maker:
             elif node in self.active or node in self.sized:
                 self._add(node)
         result: Any = self._value(self.graph.output)
-        self.module.finish(_freeing(self.steps, self.places, result.name), self.places, result.name)
+        steps = with_frees(self.steps, (result.name, *self.places))  # weights are not freed
+        self.module.finish(steps, self.places, result.name)
         held = [
             Held(name_of(self.held.origins[node])[0], kind, tuple(self._row(node).shape))
             for node, kind in self.held.kinds.items()
@@ -440,21 +442,3 @@ def _number(size: Any) -> Any:
             "a number in the model depends on the size of its batch, and not in proportion to it"
         )
     return size_of(each, once - each)
-
-
-def _freeing(
-    steps: list[FrozenStep], places: dict[str, tuple[str, str]], result: str
-) -> list[FrozenStep]:
-    """The steps, each with the values that no later step reads; weights are not freed."""
-    seen, done = {result, *places}, []
-    for step in reversed(steps):
-        read = set(_names((step.args, *step.kwargs.values())))
-        done.append(replace(step, frees=tuple(sorted(read - seen))))
-        seen |= read
-    return done[::-1]
-
-
-def _names(item: Any) -> list[str]:
-    if isinstance(item, (list, tuple)):
-        return [name for part in item for name in _names(part)]
-    return [item.name] if isinstance(item, Ref) else []

@@ -26,7 +26,7 @@ def refs(item: Any) -> Iterator[Ref]:
             yield from refs(part)
 
 
-def _names_read(step: Step) -> list[str]:
+def _names_read(step: Any) -> list[str]:
     return [ref.name for ref in refs((step.args, step.kwargs))]
 
 
@@ -99,7 +99,7 @@ def _stage(
     own = {step.name for step in steps}
     live_in = dict.fromkeys(_border_name(name, rows) for name in outside)
     live_in |= dict.fromkeys(name for name in live_out if name not in own)
-    return Stage(tuple(live_in), live_out, layer, _with_frees(steps, live_out))
+    return Stage(tuple(live_in), live_out, layer, with_frees(steps, live_out))
 
 
 def _move(result: str, source: str, name: str, rows: dict[str, Rows]) -> Step | None:
@@ -110,10 +110,9 @@ def _move(result: str, source: str, name: str, rows: dict[str, Rows]) -> Step | 
     return Step(result, run, (Ref(source),), {}, ("self",), _MOVE, (("add",), {}))
 
 
-def _with_frees(steps: list[Step], live_out: tuple[str, ...]) -> tuple[Step, ...]:
-    """The steps, each of which frees the values that it is the last to use."""
-    used = set(live_out)
-    freeing: list[Step] = []
+def with_frees(steps: list[Any], kept: tuple[str, ...]) -> tuple[Any, ...]:
+    """Steps, each of which frees the values that it is the last to use, but for those kept."""
+    used, freeing = set(kept), []
     for step in reversed(steps):
         names = dict.fromkeys([step.name, *_names_read(step)])
         freeing.append(replace(step, frees=tuple(name for name in names if name not in used)))
