@@ -94,7 +94,7 @@ bench: $(STAMP)  ## time the workloads against plain forward passes; options: BE
 	$(BIN)/python benchmarks/bench.py $(BENCH_FLAGS)
 
 docs: $(DOCS)  ## build the documentation into out/docs, and the table of operations anew
-	$(BIN)/python -c 'from splinecam.network.ops import op_table_markdown; print(op_table_markdown(), end="")' > docs/ops.md
+	$(BIN)/python -c 'from splinecam.network.ops.registry import op_table_markdown; print(op_table_markdown(), end="")' > docs/ops.md
 	$(BIN)/python -m sphinx -q -n -W --keep-going -d out/doctrees docs out/docs
 	@echo "The documentation is in out/docs/index.html"
 

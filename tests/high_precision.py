@@ -34,7 +34,7 @@ class Call(nn.Module):
 
 
 class Snake(nn.Module):
-    """``x + sin(x)^2``, which is taught with a bound of 2 on its second derivative."""
+    """``x + sin(x)^2``, which is registered with a bound of 2 on its second derivative."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x + torch.sin(x) ** 2
@@ -100,7 +100,7 @@ SMOOTH: dict[str, tuple[Callable[[], nn.Module], Function]] = {
     "exp": (lambda: Call("exp", torch.exp), mpmath.exp),
     "square": (lambda: Call("square", lambda x: x**2), lambda z: z * z),
     "cube": (lambda: Call("cube", lambda x: x**3), lambda z: z**3),
-    "taught": (Snake, lambda z: z + mpmath.sin(z) ** 2),
+    "registered": (Snake, lambda z: z + mpmath.sin(z) ** 2),
 }
 """Smooth functions by name: how a module of it is made, and the function in high precision."""
 

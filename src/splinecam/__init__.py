@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from splinecam.jobs.difference import difference
     from splinecam.jobs.partitioning import along, partition
     from splinecam.jobs.sweep import sweep
-    from splinecam.network.ops import op_table
     from splinecam.network.ops.register import register_op, unregister_op
+    from splinecam.network.ops.registry import op_table
     from splinecam.partitions.captured import capture
     from splinecam.partitions.frozen import freeze
     from splinecam.partitions.partition import Partition, load
@@ -101,7 +101,7 @@ _MODULES = {
     "tiles.spreading": ("atlas",),
     "partitions.request": ("Smooth",),
     "jobs.sweep": ("sweep",),
-    "network.ops": ("op_table",),
+    "network.ops.registry": ("op_table",),
     "network.ops.register": ("register_op", "unregister_op"),
     "partitions.captured": ("capture",),
     "partitions.frozen": ("freeze",),

@@ -13,7 +13,7 @@ import splinecam as sc
 from splinecam.errors import UnsupportedOpError
 from splinecam.network.capture import capture
 from splinecam.network.nonlinearities import ChoiceNonlinearity
-from splinecam.network.ops import Bound
+from splinecam.network.ops.bounds import Bound
 
 where = torch.where
 

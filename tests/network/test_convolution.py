@@ -13,9 +13,9 @@ import splinecam as sc
 from splinecam._util.backend import using
 from splinecam._util.tolerances import EPS
 from splinecam.network.capture import capture
-from splinecam.network.ops import Bound
 from splinecam.network.ops import affine as convolution
 from splinecam.network.ops.affine import as_product
+from splinecam.network.ops.bounds import Bound
 from splinecam.testing import assert_same_cells, exact_partition
 
 ATOL = 1e-9  # of coordinates, for comparing cells

@@ -36,18 +36,18 @@ from splinecam.network.nonlinearities import (
     SmoothScalar,
     SortNonlinearity,
 )
-from splinecam.network.ops import (
-    Affine,
-    Bound,
-    Comparison,
-    Composite,
-    Maximum,
-    Piecewise,
-    Rejected,
-    Scatter,
-    Smooth,
-    Sort,
-    Terminal,
+from splinecam.network.ops.bounds import Bound
+from splinecam.network.ops.registry import (
+    AffineRule,
+    ComparisonRule,
+    CompositeRule,
+    MaximumRule,
+    PiecewiseRule,
+    RejectedRule,
+    ScatterRule,
+    SmoothRule,
+    SortRule,
+    TerminalRule,
     op_table,
     op_table_markdown,
     registered_ops,
@@ -137,16 +137,16 @@ def check_bounds(program: Program, case: Case, x: Tensor) -> None:
 
 
 def test_every_supported_op_has_a_case() -> None:
-    assert sorted(names_of(Affine)) == sorted(AFFINE)
-    assert sorted(names_of(Piecewise)) == sorted(PIECEWISE)
-    pairs = [name for name in names_of(Piecewise) if RULES[f"aten.{name}"].pairs]
-    assert sorted(names_of(Maximum) + pairs) == sorted(MAXIMUM)
-    assert sorted(names_of(Sort)) == sorted(SORT)
-    assert sorted(names_of(Scatter)) == sorted(SCATTER)
-    assert sorted(names_of(Composite)) == sorted(COMPOSITE)
-    assert sorted(names_of(Comparison)) == sorted(COMPARISON)
-    assert sorted(names_of(Smooth)) == sorted(SMOOTH)
-    assert sorted(names_of(Terminal)) == sorted(TERMINAL)
+    assert sorted(names_of(AffineRule)) == sorted(AFFINE)
+    assert sorted(names_of(PiecewiseRule)) == sorted(PIECEWISE)
+    pairs = [name for name in names_of(PiecewiseRule) if RULES[f"aten.{name}"].pairs]
+    assert sorted(names_of(MaximumRule) + pairs) == sorted(MAXIMUM)
+    assert sorted(names_of(SortRule)) == sorted(SORT)
+    assert sorted(names_of(ScatterRule)) == sorted(SCATTER)
+    assert sorted(names_of(CompositeRule)) == sorted(COMPOSITE)
+    assert sorted(names_of(ComparisonRule)) == sorted(COMPARISON)
+    assert sorted(names_of(SmoothRule)) == sorted(SMOOTH)
+    assert sorted(names_of(TerminalRule)) == sorted(TERMINAL)
 
 
 @pytest.mark.parametrize(
@@ -392,11 +392,11 @@ def call_with(op: Callable[..., Any], count: int, x: Tensor, constants: object) 
     return op(*[x] * count)
 
 
-@pytest.mark.parametrize("name", names_of(Rejected))
+@pytest.mark.parametrize("name", names_of(RejectedRule))
 def test_rejected(name: str) -> None:
     case = simple_call(name)
     rule = RULES[f"aten.{name}"]
-    assert isinstance(rule, Rejected)
+    assert isinstance(rule, RejectedRule)
     assert rule.reason
     if case is not None:
         with pytest.raises(CaptureError) as caught:

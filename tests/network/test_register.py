@@ -13,8 +13,8 @@ from torch import Tensor, nn
 import splinecam as sc
 from splinecam._util.tolerances import EPS
 from splinecam.network.capture import capture
-from splinecam.network.ops import Bound, register
-from splinecam.network.ops.bounds import measured_bound
+from splinecam.network.ops import register
+from splinecam.network.ops.bounds import Bound, measured_bound
 from splinecam.nn import PiecewiseLinear
 from splinecam.partitions.partition import Partition
 

@@ -14,17 +14,17 @@ from torch import Tensor, nn
 from splinecam._util.tolerances import EPS
 from splinecam.errors import UnsupportedOpError
 from splinecam.network.capture import Both, FirstLayers, capture
-from splinecam.network.curves import (
-    Gelu,
-    GeluTanh,
-    Hardswish,
-    Mish,
-    Power,
-    Scaled,
-    Silu,
-    Softsign,
-    Tanh,
+from splinecam.network.curves.formulas import (
+    GELU,
+    GELU_TANH,
+    HARDSWISH,
+    MISH,
+    SILU,
+    SOFTSIGN,
+    TANH,
+    power,
 )
+from splinecam.network.curves.registered import scaled
 from splinecam.network.nonlinearities import PiecewiseScalar, SmoothScalar
 from splinecam.network.program import Program
 from splinecam.parallel.flat import join, load, parts_of
@@ -56,22 +56,22 @@ def check_equal(program: Program, model: nn.Module, x: Tensor) -> None:
 
 
 WRITTEN_OUT = {
-    "x * x": (lambda x: x * x, Power(2)),
-    "silu": (lambda x: x * torch.sigmoid(x), Silu()),
-    "silu, the other way round": (lambda x: torch.sigmoid(x) * x, Silu()),
-    "hardswish": (lambda x: x * F.hardsigmoid(x), Hardswish()),
-    "mish": (lambda x: x * torch.tanh(F.softplus(x)), Mish()),
-    "softsign": (F.softsign, Softsign()),
-    "quick gelu": (lambda x: x * torch.sigmoid(1.702 * x), Scaled(Silu(), 1 / 1.702, 1.702)),
-    "gelu": (lambda x: 0.5 * x * (1 + torch.erf(x / 2**0.5)), Gelu()),
+    "x * x": (lambda x: x * x, power(2)),
+    "silu": (lambda x: x * torch.sigmoid(x), SILU),
+    "silu, the other way round": (lambda x: torch.sigmoid(x) * x, SILU),
+    "hardswish": (lambda x: x * F.hardsigmoid(x), HARDSWISH),
+    "mish": (lambda x: x * torch.tanh(F.softplus(x)), MISH),
+    "softsign": (F.softsign, SOFTSIGN),
+    "quick gelu": (lambda x: x * torch.sigmoid(1.702 * x), scaled(SILU, 1 / 1.702, 1.702)),
+    "gelu": (lambda x: 0.5 * x * (1 + torch.erf(x / 2**0.5)), GELU),
     "gelu, the other way round": (lambda x: (torch.erf(x * 0.5**0.5) + 1) * x / 2, None),
     "gelu by tanh": (
         lambda x: 0.5 * x * (1 + torch.tanh((2 / pi) ** 0.5 * (x + 0.044715 * x**3))),
-        GeluTanh(),
+        GELU_TANH,
     ),
     "hardswish by hand": (lambda x: x * F.relu6(x + 3) / 6, None),
-    "hardswish with a gate": (lambda x: x * (F.relu6(x + 3) / 6), Hardswish()),
-    "softsign by hand": (lambda x: x / (1 + x.abs()), Softsign()),
+    "hardswish with a gate": (lambda x: x * (F.relu6(x + 3) / 6), HARDSWISH),
+    "softsign by hand": (lambda x: x / (1 + x.abs()), SOFTSIGN),
 }
 
 
@@ -139,7 +139,7 @@ def test_a_final_function_is_left_out_and_one_in_the_middle_is_a_layer() -> None
     model = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 2), nn.Sigmoid())
     program = capture(model, (2,), smooth=True)
     assert program.stripped == "sigmoid"
-    assert [layer.curve for layer in program.layers] == [Tanh()]
+    assert [layer.curve for layer in program.layers] == [TANH]
 
 
 def test_each_option_has_its_own_capture() -> None:

@@ -14,7 +14,7 @@ import splinecam as sc
 from high_precision import SMOOTH, Call, Residual, Snake, largest_share, maps_at
 from splinecam.geometry.domain import Frame
 from splinecam.network.capture import capture
-from splinecam.network.curves import Exp
+from splinecam.network.curves.formulas import EXP
 from splinecam.smooth import region_bounds
 from splinecam.smooth.following import follow
 from splinecam.smooth.grid import CellBounds, Grid
@@ -48,14 +48,14 @@ def check(model: nn.Module, domain: sc.Domain, smooth: float | str, exact: int =
 
 
 @pytest.fixture
-def taught():
+def registered():
     sc.register_op(Snake, curvature=2.0)
     yield
     sc.unregister_op(Snake)
 
 
 @pytest.mark.few(5)
-@pytest.mark.usefixtures("taught")
+@pytest.mark.usefixtures("registered")
 @pytest.mark.parametrize("name", SMOOTH)
 def test_every_function_in_two_layers(name):
     torch.manual_seed(3)
@@ -192,7 +192,7 @@ def test_tables_where_units_are_constant_or_soon_too_large():
     part = sc.partition(model, sc.Domain.box(-2, 2), smooth="30%", progress=False)
     assert part.bound.amax() <= 1e-9
     low, high, tolerance = torch.tensor([[-1.0, -300.0], [1.0, 400.0], [1.0, 1e3]]).double()
-    assert tables_of(Exp(), low, high, tolerance).value.isfinite().all()
+    assert tables_of(EXP, low, high, tolerance).value.isfinite().all()
 
 
 def test_bounds_that_need_too_many_triangles_are_an_error(monkeypatch):
@@ -394,7 +394,7 @@ def test_offsets_much_larger_than_weights():
     assert math.isfinite(part.bound.max())
 
 
-@pytest.mark.usefixtures("taught")
+@pytest.mark.usefixtures("registered")
 @pytest.mark.parametrize("name", SMOOTH)
 def test_derivatives_stay_within_their_bounds_in_boxes(name):
     """Values, gradients and second derivatives anywhere in boxes that are tiny to huge."""
@@ -420,7 +420,7 @@ def test_derivatives_stay_within_their_bounds_in_boxes(name):
     turned = (gradient - found.tangents[:, :, 0].T).norm(dim=1)
     assert (turned <= found.turn[:, 0] + slack).all()
     assert (size <= found.curvature[:, 0] + slack).all()
-    if name != "taught":  # of which nothing is known but one bound
+    if name != "registered":  # of which nothing is known but one bound
         small = half.amax(1) < 1e-3
         assert (found.curvature[small, 0] <= size[small] + 0.1 * size.max()).all()
 

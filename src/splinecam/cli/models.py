@@ -86,7 +86,7 @@ def _from_file(path: Path) -> Found:
     if kind == "onnx":
         network = read_onnx(path)
         return Found(network.eval(), network.input_shape)
-    name = KINDS[kind].name.removeprefix("a file ") if kind == "unknown" else KINDS[kind].name
+    name = KINDS[kind][0].removeprefix("a file ") if kind == "unknown" else KINDS[kind][0]
     raise SplineCamError(f"{path} is {name}, which is not opened as a model. {_instead(path)}")
 
 
@@ -98,10 +98,10 @@ def _is_model(path: Path) -> bool:
 def _instead(path: Path) -> str:
     """Return what to do with a file that no model can be read from."""
     kind = kind_of_file(path)
-    if KINDS[kind].foreign:
+    if kind in ("keras", "tensorflow"):
         return f"{TO_ONNX}, and give that:\n      splinecam partition net.onnx ..."
     if kind == "transformers":
-        code = KINDS[kind].code.format(path=str(path))
+        code = KINDS[kind][1].format(path=str(path))
         return (
             f"{code}\nDo that in a function of a Python file which returns the module, and give "
             "this function:\n      splinecam partition net.py:build ..."

@@ -24,7 +24,7 @@ from splinecam.errors import CaptureError
 from splinecam.geometry.subdivision import InterpolatedVertices, Mesh
 from splinecam.kernels import DenseResult, History
 from splinecam.network.nonlinearities import Nonlinearity
-from splinecam.network.ops import Bound
+from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import Program
 
 _LARGE = 1 << 19  # numbers for which huge pages pay

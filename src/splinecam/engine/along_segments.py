@@ -37,7 +37,7 @@ from splinecam.engine.segment_crossings import (
 from splinecam.errors import LimitError
 from splinecam.kernels import Kernel, PointsAlong, kernel_for
 from splinecam.network.nonlinearities import Nonlinearity
-from splinecam.network.ops import Bound
+from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import Program
 
 _TABLES = 12  # tables of live values that exist at a time, at most

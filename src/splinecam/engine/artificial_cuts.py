@@ -25,7 +25,7 @@ from splinecam.engine.activations import LayerInput, State, rows_in_block
 from splinecam.engine.tiling import ROOT
 from splinecam.geometry.subdivision import Mesh
 from splinecam.network.nonlinearities import Nonlinearity, SortNonlinearity
-from splinecam.network.ops import Bound
+from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import Program
 
 _DRAWN = 1 << 14  # pairs of chords that are looked at

@@ -31,7 +31,7 @@ from splinecam.engine.step import Computation, Report, Waiting, silent
 from splinecam.engine.tiling import Tile, halves, sorted_faces, tile_of
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.subdivision import InterpolatedVertices, Mesh
-from splinecam.network.ops import Bound
+from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import Program
 
 ENOUGH = 1 << 12  # faces of a coarse mesh, from which on it is divided

@@ -27,7 +27,7 @@ from splinecam.engine.activations import LayerInput, Refined, State, empty_table
 from splinecam.engine.plan import DIRECT, Place, StagePlan, finds_signs, plan_stage
 from splinecam.geometry.subdivision import Breakpoints, InterpolatedVertices
 from splinecam.kernels import Dense, Kernel, LineRows, SignRange
-from splinecam.network.ops import Bound
+from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import Program
 
 _FIXED_BITS = 61  # of the integers in running sums, which may wrap around

@@ -20,7 +20,7 @@ from splinecam.engine.step import Report, faces_within, silent
 from splinecam.errors import LimitError
 from splinecam.geometry.domain import Domain
 from splinecam.kernels import Kernel
-from splinecam.network.capture.pairs import Chains, Pair, Stacked
+from splinecam.network.capture.pairs import Pair, Units, chains_of, stacked
 from splinecam.network.program import Program
 
 # A value inside a face follows from those at three of its corners. The first lies farthest from the
@@ -130,10 +130,10 @@ def run_both(
 
 def _run_as_one(pair: Pair, run_one: Callable[[Program], Outcome]) -> tuple[Outcome, Tensor]:
     """Run both networks as one, in which chains of dense layers have equal units only once."""
-    chains = Chains.of(pair)
+    chains = chains_of(pair)
     if chains is not None:
-        stack = chains.stacked()
-        return _separated(run_one(stack.program), stack, pair)
+        program, units = stacked(pair.a, chains)
+        return _separated(run_one(program), program, units, pair)
     found = run_one(pair.joined("both"))
     return found, torch.zeros(
         found.error.shape[0] // 2, dtype=torch.bool, device=found.error.device
@@ -147,11 +147,13 @@ def _repeated(found: Outcome) -> tuple[Outcome, Tensor]:
     return twice, torch.ones_like(found.error, dtype=torch.bool)
 
 
-def _separated(found: Outcome, stack: Stacked, pair: Pair) -> tuple[Outcome, Tensor]:
+def _separated(
+    found: Outcome, program: Program, units: Units, pair: Pair
+) -> tuple[Outcome, Tensor]:
     """The outcome of stacked networks in terms of the units of each."""
     device, mesh, shared = found.mesh.uv.device, found.mesh, pair.shared
-    units = [(a.to(device), b.to(device)) for a, b in stack.units]
-    sizes = [prod(layer.shape) for layer in stack.program.layers]
+    units = [(a.to(device), b.to(device)) for a, b in units]
+    sizes = [prod(layer.shape) for layer in program.layers]
     layers, numbers, errors = [], [], {}
     for i, ((a, b), size) in enumerate(zip(units, sizes, strict=False)):
         layer, number = (torch.full((size,), -1, device=device) for _ in range(2))
@@ -161,7 +163,7 @@ def _separated(found: Outcome, stack: Stacked, pair: Pair) -> tuple[Outcome, Ten
             number[places] = torch.arange(places.shape[0], device=device)
         layers.append(layer)
         numbers.append(number)
-        error = found.layer_errors[stack.program.layers[i].name].to(device)
+        error = found.layer_errors[program.layers[i].name].to(device)
         errors[pair.a.layers[i].name] = error[a]
         if i >= shared:
             errors[pair.b.layers[i].name] = error[b]

@@ -21,7 +21,7 @@ from splinecam.engine.activations import Refined, State
 from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels import Dense, GpuKernel, History, Kernel, gpu_kernel_for, kernel_for
 from splinecam.network.nonlinearities import Nonlinearity, PiecewiseScalar
-from splinecam.network.ops import Bound
+from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import Program
 
 # Networks with more weights or larger inputs begin on the GPU: a CPU needs as long for one point of

@@ -1,4 +1,4 @@
-"""The shapes of results of layers, without running them.
+"""Networks as layers that are connected to each other, and the shapes of what layers return.
 
 Tensors without data (on the device ``meta``) tell the shape of any result. But for many simple
 operations torch then imports its compiler, which takes seconds; for these, shapes are computed

@@ -6,7 +6,6 @@ import os
 import pickletools
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +15,6 @@ from splinecam._util.options import kind_of
 from splinecam._util.unpacking import open_archive, read_text
 from splinecam.errors import FileError
 
-
-@dataclass(frozen=True)
-class FileKind:
-    """A kind of file.
-
-    name: in words. code: how to get an ``nn.Module`` in Python, with {path} for the file. foreign:
-    another framework has written it.
-    """
-
-    name: str
-    code: str
-    foreign: bool = False
-
-
 TO_ONNX = "Write the model to an ONNX file (with tf2onnx, or model.export in Keras)"
 _BY_ONNX = f'{TO_ONNX}, and load that:\n    model = sc.load_model("net.onnx")'
 _BY_KERAS = (
@@ -37,48 +22,50 @@ _BY_KERAS = (
     "environment):\n    model = keras.saving.load_model({path!r}).eval()\nOr write the model to an "
     'ONNX file (model.export), and load that:\n    model = sc.load_model("net.onnx")'
 )
+_IF_TRUSTED = (
+    "Opening it can run any code. If you trust it, load what it holds, which may be the module or "
+    "its weights:\n    model = torch.load({path!r}, weights_only=False)"
+)
 _LOAD = "Make the network by its code, then load them:\n    model.load_state_dict({load})"
 
 KINDS = {
-    "exported": FileKind(
+    "exported": (
         "an exported program",
         "Load it as a module:\n    model = sc.load_model({path!r})",
     ),
-    "torchscript": FileKind(
+    "torchscript": (
         "a TorchScript program",
         "torch.export cannot follow it. "
         + _LOAD.format(load="torch.jit.load({path!r}).state_dict()").replace(
             "load them", "load the weights"
         ),
     ),
-    "state dict": FileKind(
+    "state dict": (
         "a file of tensors, such as a state dict",
         _LOAD.format(load="torch.load({path!r}, weights_only=True)"),
     ),
-    "checkpoint": FileKind(
-        "a pickled checkpoint",
-        "Opening it can run any code. If you trust it, load what it holds, which may be the module "
-        "or its weights:\n    model = torch.load({path!r}, weights_only=False)",
+    "checkpoint": ("a pickled checkpoint", _IF_TRUSTED),
+    "safetensors": (
+        "a file of weights",
+        _LOAD.format(load="safetensors.torch.load_file({path!r})"),
     ),
-    "safetensors": FileKind(
-        "a file of weights", _LOAD.format(load="safetensors.torch.load_file({path!r})")
-    ),
-    "arrays": FileKind(
+    "arrays": (
         "a file of weights",
         _LOAD.format(load="{{k: torch.from_numpy(v) for k, v in np.load({path!r}).items()}}"),
     ),
-    "partition": FileKind("a saved partition", "Load it:\n    part = sc.load({path!r})"),
-    "onnx": FileKind("an ONNX file", "Load it as a module:\n    model = sc.load_model({path!r})"),
-    "keras": FileKind("a Keras model", _BY_KERAS, foreign=True),
-    "tensorflow": FileKind("a TensorFlow model", _BY_ONNX, foreign=True),
-    "transformers": FileKind(
+    "partition": ("a saved partition", "Load it:\n    part = sc.load({path!r})"),
+    "onnx": ("an ONNX file", "Load it as a module:\n    model = sc.load_model({path!r})"),
+    "keras": ("a Keras model", _BY_KERAS),
+    "tensorflow": ("a TensorFlow model", _BY_ONNX),
+    "transformers": (
         "a folder of Hugging Face Transformers",
         "Load it with transformers:\n    model = AutoModel.from_pretrained({path!r})",
     ),
-    "python": FileKind("Python code", "Import it, and call what makes the module"),
-    "folder": FileKind("a folder", "Load the model in it as an nn.Module first"),
-    "unknown": FileKind("a file of an unknown kind", "Load the model in it as an nn.Module first"),
+    "python": ("Python code", "Import it, and call what makes the module"),
+    "folder": ("a folder", "Load the model in it as an nn.Module first"),
+    "unknown": ("a file of an unknown kind", "Load the model in it as an nn.Module first"),
 }
+"""Kinds of files: the name in words, and how to get an ``nn.Module`` from the file {path}."""
 
 _TENSORS = ("collections", "torch", "torch._utils", "torch._tensor", "torch.serialization")
 
@@ -109,7 +96,9 @@ def kind_of_file(path: Path) -> str:
     """
     named = SUFFIXES.get(path.suffix.lower(), "unknown")
     if path.is_dir():
-        return _kind_of_folder(path)
+        if (path / "saved_model.pb").exists():
+            return "tensorflow"
+        return "transformers" if (path / "config.json").exists() else "folder"
     if not path.is_file():
         return named
     if zipfile.is_zipfile(path):
@@ -123,12 +112,6 @@ def kind_of_file(path: Path) -> str:
         return "keras"
     pickled = head[:1] == b"\x80" and named in ("unknown", "exported")
     return "checkpoint" if pickled else named
-
-
-def _kind_of_folder(path: Path) -> str:
-    if (path / "saved_model.pb").exists():
-        return "tensorflow"
-    return "transformers" if (path / "config.json").exists() else "folder"
 
 
 def _kind_of_archive(archive: zipfile.ZipFile, named: str) -> str:
@@ -176,14 +159,9 @@ def instead_of(value: object) -> str:
         )
     if hasattr(value, "graph_signature") and hasattr(value, "module"):
         return f"{_qualified(value)}: give its module, program.module()"
-    if _from_sklearn(value):
+    if any(base.__module__.startswith("sklearn.") for base in type(value).__mro__):
         return f"{_qualified(value)}: convert it first, sc.from_sklearn(estimator)"
     return f"{_qualified(value)}; wrap functions in a module"
-
-
-def _from_sklearn(value: object) -> bool:
-    """Whether a value is an estimator of scikit-learn, or of a class that is derived from one."""
-    return any(base.__module__.startswith("sklearn.") for base in type(value).__mro__)
 
 
 def _instead_of_path(path: Path) -> str:
@@ -191,8 +169,8 @@ def _instead_of_path(path: Path) -> str:
     absent = "" if path.exists() else "; there is no such file"
     if absent and key == "unknown":
         return f"the string {str(path)!r}. Load or make the model first, and give the nn.Module"
-    kind = KINDS[key]
-    return f"the path of {kind.name} ({str(path)!r}{absent}). {kind.code.format(path=str(path))}"
+    name, code = KINDS[key]
+    return f"the path of {name} ({str(path)!r}{absent}). {code.format(path=str(path))}"
 
 
 def _qualified(value: Any) -> str:

@@ -23,9 +23,8 @@ from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS, SINGLE_EPS
 from splinecam.arrangement.crossings import Functions, Signs
 from splinecam.arrangement.envelope import Groups
-from splinecam.network.curves import Curve
-from splinecam.network.ops import Bound
-from splinecam.network.ops.bounds import measured_bound
+from splinecam.network.curves.curve import Curve
+from splinecam.network.ops.bounds import Bound, measured_bound
 from splinecam.network.values import Operation
 
 _RELU = torch.ops.aten.relu.default

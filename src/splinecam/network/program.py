@@ -14,8 +14,14 @@ from torch import Tensor
 
 from splinecam._util.tolerances import EPS
 from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity
-from splinecam.network.ops import Affine, Bound, affine_bound
-from splinecam.network.ops.bounds import affine_modulus, measured_modulus, most_terms
+from splinecam.network.ops.bounds import (
+    Bound,
+    affine_bound,
+    affine_modulus,
+    measured_modulus,
+    most_terms,
+)
+from splinecam.network.ops.registry import AffineRule
 from splinecam.network.values import Ref, map_tensors, resolve
 
 _LINEAR = torch.ops.aten.linear.default
@@ -39,7 +45,7 @@ class Step:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     arg_names: tuple[str, ...]
-    rule: Affine | None
+    rule: AffineRule | None
     roles: tuple[tuple[str, ...], dict[str, str]]
     frees: tuple[str, ...] = ()
 
@@ -253,14 +259,30 @@ class Program:
         They may be views of ``live``. Those that are in ``out`` are put there. visit: is called
         after each step with the values that are known then, and may change them.
         """
+        batch = live[self.stages[i].live_in[0]].shape[0]
+
+        def make(step: Step, env: Mapping[str, Any]) -> Any:
+            if out is not None and step.name in out:
+                return step.fill(env, batch, self.device, out[step.name])
+            return step.call(env, batch, self.device)
+
+        return self._through(i, live, make, visit)
+
+    def _through(
+        self,
+        i: int,
+        live: Mapping[str, Any],
+        make: Callable[[Step, Mapping[str, Any]], Any],
+        visit: Callable[[Step, dict[str, Any]], None] = lambda step, env: None,
+    ) -> dict[str, Any]:
+        """What ``make`` makes of the steps of stage i and the values before them, one by one.
+
+        visit: is called after each step with the values that are known then.
+        """
         stage = self.stages[i]
         env: dict[str, Any] = {name: live[name] for name in stage.live_in}
-        batch = next(iter(env.values())).shape[0]
         for step in stage.steps:
-            if out is not None and step.name in out:
-                env[step.name] = step.fill(env, batch, self.device, out[step.name])
-            else:
-                env[step.name] = step.call(env, batch, self.device)
+            env[step.name] = make(step, env)
             visit(step, env)
             for name in step.frees:
                 del env[name]
@@ -341,14 +363,9 @@ class Program:
 
     def bounds(self, i: int, live: Mapping[str, Bound]) -> dict[str, Bound]:
         """Bounds on the magnitudes and the rounding errors of stage i's results, (R, ...) each."""
-        stage = self.stages[i]
-        env: dict[str, Any] = {name: live[name] for name in stage.live_in}
-        rows = max((bound.error.shape[0] for bound in env.values()), default=1)
-        for step in stage.steps:
-            env[step.name] = step.bound(env, self.device, rows)
-            for name in step.frees:
-                del env[name]
-        return {name: env[name] for name in stage.live_out}
+        taken = (live[name].error.shape[0] for name in self.stages[i].live_in)
+        rows = max(taken, default=1)
+        return self._through(i, live, lambda step, env: step.bound(env, self.device, rows))
 
     def moduli(self, i: int, live: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Stage i on values (B, ...) that are not negative, with the moduli of its coefficients.
@@ -356,14 +373,8 @@ class Program:
         With coefficients W and offsets b the results are ``|W| m + |b|``, (B, ...) each; what a
         normalisation subtracts and adds counts by its parts.
         """
-        stage = self.stages[i]
-        env: dict[str, Any] = {name: live[name] for name in stage.live_in}
-        batch = next(iter(env.values())).shape[0]
-        for step in stage.steps:
-            env[step.name] = step.modulus(env, batch, self.device)
-            for name in step.frees:
-                del env[name]
-        return {name: env[name] for name in stage.live_out}
+        batch = live[self.stages[i].live_in[0]].shape[0]
+        return self._through(i, live, lambda step, env: step.modulus(env, batch, self.device))
 
     def roundings(self, i: int) -> dict[str, float]:
         """By how much the steps of stage i round, by their names, see ``Step.rounding``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -27,24 +28,38 @@ class Size:
         return self.rule(batch)
 
 
-class _Device:
-    """Stands for the device that the program runs on."""
+def size_of(each: int, more: int = 0) -> Size:
+    """``each`` times the size of the batch, which may be a symbol, plus ``more``."""
+    return Size(partial(_multiple, each, more))
 
 
-DEVICE = _Device()
+def _multiple(each: int, more: int, batch: Any) -> Any:
+    return each * batch + more if more else each * batch
 
 
-def resolve(value: Any, env: Mapping[str, Any], batch: int, device: torch.device) -> Any:
-    """An argument as it is written in a step, with everything in it looked up."""
+def resolve(
+    value: Any,
+    env: Mapping[str, Any],
+    batch: Any,
+    device: torch.device,
+    dtype: torch.dtype = torch.float64,
+) -> Any:
+    """An argument as it is written in a step, with everything in it looked up.
+
+    Any device in it stands for that on which the program runs, and any floating-point type for that
+    in which it runs.
+    """
     kind = type(value)
     if kind is Ref:
         return env[value.name]
     if kind is Size:
         return value.at(batch)
-    if kind is _Device:
-        return device
     if kind in (list, tuple):
-        return [resolve(item, env, batch, device) for item in value]
+        return [resolve(item, env, batch, device, dtype) for item in value]
+    if kind is torch.device:
+        return device
+    if kind is torch.dtype:
+        return dtype if value.is_floating_point else value
     return value
 
 
@@ -91,10 +106,7 @@ _PLAIN = Rows()
 
 @dataclass(frozen=True)
 class Operation:
-    """A call with one variable; its argument and its result have the batch in front.
-
-    part: which of the call's results is meant, if it has several.
-    """
+    """A call of one variable, with the batch in front; part: which of several results is meant."""
 
     run: Callable[..., Any]
     args: tuple[Any, ...]

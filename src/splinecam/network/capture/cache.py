@@ -1,4 +1,4 @@
-"""All that a model's forward may depend on, except for the values of its weights.
+"""Captures of models that are used again, and the fingerprints that say whether they still hold.
 
 Two fingerprints of a model are equal only if ``torch.export`` would give the same graph. A
 fingerprint holds the structure of the model, the shapes and types of its tensors, the code of
@@ -30,8 +30,17 @@ from torch.utils.weak import WeakIdKeyDictionary
 from splinecam.network.capture.models import any_mode, widened
 from splinecam.network.capture.reading.graph_builder import GraphBuilder
 from splinecam.network.capture.tracing.flat_graph import FlatGraph
-from splinecam.network.ops import Affine, Maximum, Piecewise, Smooth, Sort, Terminal, rule_of
+from splinecam.network.layer_graph import Weight
 from splinecam.network.ops.register import registrations
+from splinecam.network.ops.registry import (
+    AffineRule,
+    MaximumRule,
+    PiecewiseRule,
+    SmoothRule,
+    SortRule,
+    TerminalRule,
+    rule_of,
+)
 from splinecam.network.program import Program, Stage, Step
 
 _ATOMS = (
@@ -101,7 +110,7 @@ def fingerprint(model: nn.Module, *others: object) -> list[Any]:
     """What a model, and other objects that are used along with it, depend on."""
     if any_mode() or _has_any_global_hook():  # type: ignore[no-untyped-call]
         raise Opaque
-    recorder = _Recorder()
+    recorder = _Fingerprint()
     recorder.parts += (torch.get_default_dtype(), str(torch.get_default_device()), registrations())
     recorder.parts += (torch.is_grad_enabled(), torch.backends.mha.get_fastpath_enabled())
     recorder.add_all((model, *others))
@@ -109,7 +118,7 @@ def fingerprint(model: nn.Module, *others: object) -> list[Any]:
     return recorder.parts
 
 
-class _Recorder:
+class _Fingerprint:
     """Goes through objects and records what they consist of.
 
     parts: a flat list of things that are compared by value, or by identity. They keep nothing alive
@@ -361,7 +370,7 @@ def _names_of(code: types.CodeType) -> tuple[str, ...]:
 
 _MOST_CAPTURES = 4  # of one model: input shapes, devices and outputs
 _MOST_BYTES = 1 << 26  # that a template may hold, most of them in the tables of maxima
-_RULES = (Affine, Piecewise, Maximum, Sort, Smooth, Terminal)
+_RULES = (AffineRule, PiecewiseRule, MaximumRule, SortRule, SmoothRule, TerminalRule)
 
 
 @dataclass(frozen=True)
@@ -406,15 +415,8 @@ def clear(model: nn.Module) -> None:
 
 
 @dataclass(frozen=True)
-class _Slot:
-    """The place of a weight in the arguments of a step."""
-
-    name: str
-
-
-@dataclass(frozen=True)
 class Template:
-    """A program with a slot in place of each weight; names: of the weights in the model."""
+    """A program with a ``Weight`` in place of each weight; names: of these in the model."""
 
     program: Program
     names: tuple[str, ...]
@@ -423,7 +425,7 @@ class Template:
         """The program with these weights, by their names."""
         weights = {name: widened(tensors[name], self.program.device) for name in self.names}
         return _with_arguments(
-            self.program, lambda item: weights[item.name] if type(item) is _Slot else item
+            self.program, lambda item: weights[item.name] if type(item) is Weight else item
         )
 
 
@@ -437,10 +439,10 @@ def template_of(
     if depends or size > _MOST_BYTES:
         return None
     steps = {step.name: step for stage in program.stages for step in stage.steps}
-    slots: dict[int, _Slot] = {}
+    slots: dict[int, Weight] = {}
     for node in needed:
         if node in graph.constants:
-            slots[id(builder.values[node])] = _Slot(graph.constants[node][0])
+            slots[id(builder.values[node])] = Weight(graph.constants[node][0])
         elif node.op == "call_function":
             known = isinstance(rule_of(node.target), _RULES) or node.target is operator.getitem
             weights = [source for source in node.all_input_nodes if source in graph.constants]

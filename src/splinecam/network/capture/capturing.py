@@ -41,7 +41,7 @@ from splinecam.network.capture.tracing.export import export_graph, named_tensors
 from splinecam.network.capture.tracing.opaque_modules import opaque_modules
 from splinecam.network.capture.tracing.walk import walk
 from splinecam.network.layer_graph import LayerGraph
-from splinecam.network.ops import OPTION
+from splinecam.network.ops.registry import OPTION
 from splinecam.network.program import Program
 
 
@@ -238,7 +238,7 @@ def _store(
 ) -> None:
     """Store what was captured for the next time, without the weights."""
     content: Any = None
-    if not reader.patterns.weights:  # which functions there are may depend on them
+    if not reader.reads_weights:  # which functions there are may depend on them
         content = template_of(reader.graph, reader.needed, reader.builder, program)
     if content is None and not reader.builder.batch.known:
         names = {node: (name, None) for node, (name, _) in reader.graph.constants.items()}

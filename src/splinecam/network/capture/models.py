@@ -123,10 +123,7 @@ def widened(tensor: Tensor, device: torch.device | None = None) -> Tensor:
 
 
 class _Copier:
-    """Copies nested attributes; what was copied before is found again by its id.
-
-    copies: id -> the original, which must stay alive, and its copy.
-    """
+    """Copies nested attributes; copies: id -> the original, which must stay alive, and its copy."""
 
     def __init__(self, tensor: Callable[[Tensor], Tensor]) -> None:
         self.tensor = tensor

@@ -1,4 +1,4 @@
-"""Two chains of dense layers as one chain, in which units that both have are computed once.
+"""Two networks of one input as one: chains of dense layers are stacked, others are joined.
 
 A layer of the stacked chain has the units of the first network, and those of the second that differ
 from all of them. Two units are the same if they multiply the same units before them with the same
@@ -19,77 +19,61 @@ from torch import Tensor
 
 from splinecam.network.capture.reading.stages import make_stages
 from splinecam.network.nonlinearities import Nonlinearity, PiecewiseScalar
-from splinecam.network.ops import Affine, role_of, rule_of
+from splinecam.network.ops.bounds import role_of
+from splinecam.network.ops.registry import AffineRule, rule_of
 from splinecam.network.program import Program, Stage, Step
 from splinecam.network.values import Operation, Ref, Rows, map_tensors
 
 _LINEAR = torch.ops.aten.linear.default
-_RULE = cast(Affine, rule_of(_LINEAR))
+_RULE = cast(AffineRule, rule_of(_LINEAR))
 _ARGUMENTS = ("input", "weight", "bias")
 _ROLES = tuple(role_of(_RULE, name) for name in _ARGUMENTS)
-_FLATTEN = Affine(reshapes=True)
+_FLATTEN = AffineRule(reshapes=True)
 
 
-@dataclass(frozen=True)
-class Stacked:
-    """The program of two chains together.
+_Dense = tuple[Tensor, Tensor, PiecewiseScalar | None]
+"""A dense stage: weight (m, n), bias (m,), and the layer after it."""
 
-    units: for each layer, and last for the outputs, the places of the units of both networks among
-    the stacked ones, (n,) each.
+Units = list[tuple[Tensor, Tensor]]
+"""For each layer of a stacked chain, and last for its outputs, the places of the units of both
+networks among the stacked ones, (n,) each.
+"""
+
+
+def chains_of(pair: Pair) -> tuple[list[_Dense], list[_Dense]] | None:
+    """Two networks as chains of dense layers with the same functions of one variable between them.
+
+    None if they are no such chains, or have different numbers of layers or other functions.
     """
-
-    program: Program
-    units: list[tuple[Tensor, Tensor]]
-
-
-@dataclass(frozen=True)
-class _Dense:
-    """A dense stage: weight (m, n), bias (m,), and the layer after it."""
-
-    weight: Tensor
-    bias: Tensor
-    layer: PiecewiseScalar | None
+    first, second = (_chain(program) for program in (pair.a, pair.b))
+    if first is None or second is None or len(first) != len(second):
+        return None
+    if not all(_alike(a, b) for (_, _, a), (_, _, b) in zip(first, second, strict=True)):
+        return None
+    return first, second
 
 
-@dataclass(frozen=True)
-class Chains:
-    """Two chains of dense layers with the same functions of one variable between them."""
-
-    pair: Pair
-    first: list[_Dense]
-    second: list[_Dense]
-
-    @classmethod
-    def of(cls, pair: Pair) -> Chains | None:
-        """The chains of two networks.
-
-        None if they are no such chains, or have different numbers of layers or other functions.
-        """
-        first, second = (_chain(program) for program in (pair.a, pair.b))
-        if first is None or second is None or len(first) != len(second):
-            return None
-        if not all(_alike(a.layer, b.layer) for a, b in zip(first, second, strict=True)):
-            return None
-        return cls(pair, first, second)
-
-    def stacked(self) -> Stacked:
-        """Both chains as one."""
-        program = self.pair.a
-        every = torch.arange(prod(program.input_shape), device=program.device)
-        places, size, stages, units = (every, every), every.shape[0], [], []
-        source = program.input_name
-        for number, (a, b) in enumerate(zip(self.first, self.second, strict=True)):
-            weight, bias, places = _stack(a, b, places, size)
-            size = weight.shape[0]
-            units.append(places)
-            stages.append(_stage(number, source, a, b, weight, bias, places))
-            layer = stages[-1].layer
-            source = "" if layer is None else layer.result
-        if len(program.input_shape) > 1:
-            stages[0] = _flattened(stages[0], program.input_name)
-        name = stages[-1].live_out[0]
-        program = replace(program, stages=tuple(stages), output_name=name, output_shape=(size,))
-        return Stacked(replace(program, final=None, stripped=None), units)
+def stacked(program: Program, chains: tuple[list[_Dense], list[_Dense]]) -> tuple[Program, Units]:
+    """Both chains as one program, and the places of their units; program: of the first network."""
+    every = torch.arange(prod(program.input_shape), device=program.device)
+    places, size, stages, units = (every, every), every.shape[0], [], []
+    source = program.input_name
+    for number, (a, b) in enumerate(zip(*chains, strict=True)):
+        weight, bias, places = _stack(a, b, places, size)
+        size = weight.shape[0]
+        units.append(places)
+        stages.append(_stage(number, source, (a[2], b[2]), weight, bias, places))
+        layer = stages[-1].layer
+        source = "" if layer is None else layer.result
+    if len(program.input_shape) > 1:
+        (step,) = stages[0].steps
+        name = program.input_name
+        flat = Step("flat", _flat, (Ref(name),), {}, ("self",), _FLATTEN, (("add",), {}), (name,))
+        linear = replace(step, args=(Ref("flat"), *step.args[1:]), frees=("flat",))
+        stages[0] = replace(stages[0], steps=(flat, linear))
+    name = stages[-1].live_out[0]
+    program = replace(program, stages=tuple(stages), output_name=name, output_shape=(size,))
+    return replace(program, final=None, stripped=None), units
 
 
 def _chain(program: Program) -> list[_Dense] | None:
@@ -113,7 +97,7 @@ def _chain(program: Program) -> list[_Dense] | None:
             source = layer.result
         size = weight.shape[0]
         offset = weight.new_zeros(size) if given is None else given
-        found.append(_Dense(weight, offset, layer))
+        found.append((weight, offset, layer))
     return found
 
 
@@ -128,18 +112,15 @@ def _alike(a: PiecewiseScalar | None, b: PiecewiseScalar | None) -> bool:
 def _stack(
     a: _Dense, b: _Dense, places: tuple[Tensor, Tensor], size: int
 ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
-    """The stacked weight and bias, and the places of both networks' units among the rows.
-
-    places, size: of the units before, among so many stacked ones.
-    """
+    """The stacked weight and bias, and the places of both networks' units among their rows."""
     rows = []
-    for dense, before in ((a, places[0]), (b, places[1])):
-        wide = dense.weight.new_zeros((dense.weight.shape[0], size + 1))
-        wide.index_add_(1, before, dense.weight)
-        wide[:, size] = dense.bias
+    for (weight, bias, _), before in ((a, places[0]), (b, places[1])):
+        wide = weight.new_zeros((weight.shape[0], size + 1))
+        wide.index_add_(1, before, weight)
+        wide[:, size] = bias
         rows.append(wide)
     everything = torch.cat(rows) + 0.0  # which makes zeros equal
-    first, m = _first_equal_rows(everything), a.weight.shape[0]
+    first, m = _first_equal_rows(everything), a[0].shape[0]
     number = torch.arange(everything.shape[0], device=first.device)
     # All units of the first network stay, so that they keep their numbers.
     kept = (number < m) | (first == number)
@@ -150,11 +131,7 @@ def _stack(
 
 
 def _first_equal_rows(rows: Tensor) -> Tensor:
-    """The first row that is the same as each row of a table (N, n) without negative zeros, (N,).
-
-    Rows are compared with those of the same random sum of their bits, and sorted only if others
-    have it, too.
-    """
+    """The first row of a table (N, n) without negative zeros that is the same as each row, (N,)."""
     bits = rows.view(torch.int64)
     generator = torch.Generator().manual_seed(0)
     factors = torch.randint(-(2**62), 2**62, (rows.shape[1],), generator=generator) | 1
@@ -175,8 +152,7 @@ def _first_of_kind(kind: Tensor) -> Tensor:
 def _stage(
     number: int,
     source: str,
-    a: _Dense,
-    b: _Dense,
+    layers: tuple[PiecewiseScalar | None, PiecewiseScalar | None],
     weight: Tensor,
     bias: Tensor,
     places: tuple[Tensor, Tensor],
@@ -185,15 +161,15 @@ def _stage(
     name = f"stacked.{number}"
     args = (Ref(source), weight, bias)
     step = Step(name, _LINEAR, args, {}, _ARGUMENTS, _RULE, (_ROLES, {}), (source,))
-    layer = a.layer
-    if layer is not None and b.layer is not None:
+    layer, other = layers
+    if layer is not None and other is not None:
         levels, slopes = (
             _columns(x, y, places, weight.shape[0])
-            for x, y in ((layer.levels, b.layer.levels), (layer.slopes, b.layer.slopes))
+            for x, y in ((layer.levels, other.levels), (layer.slopes, other.slopes))
         )
         layer = replace(
             layer,
-            name=layer.name if layer.name == b.layer.name else f"{layer.name}, {b.layer.name}",
+            name=layer.name if layer.name == other.name else f"{layer.name}, {other.name}",
             source=name,
             argument=name,
             result=f"{name}.result",
@@ -212,14 +188,6 @@ def _columns(x: Tensor, y: Tensor, places: tuple[Tensor, Tensor], size: int) -> 
     return out
 
 
-def _flattened(stage: Stage, name: str) -> Stage:
-    """The first stage with an input of several dimensions."""
-    (step,) = stage.steps
-    flat = Step("flat", _flat, (Ref(name),), {}, ("self",), _FLATTEN, (("add",), {}), (name,))
-    linear = replace(step, args=(Ref("flat"), *step.args[1:]), frees=("flat",))
-    return replace(stage, steps=(flat, linear))
-
-
 def _flat(x: Tensor) -> Tensor:
     return x.flatten(1)
 
@@ -229,8 +197,8 @@ Shown = Literal["both", "a", "b", "difference"]
 """
 
 _INPUT = "x"
-_JOIN = Affine(exact=True)
-_SUBTRACT = Affine(absolute=torch.add)
+_JOIN = AffineRule(exact=True)
+_SUBTRACT = AffineRule(absolute=torch.add)
 
 
 @dataclass(frozen=True)
@@ -291,7 +259,7 @@ class Pair:
         return final if any(p.final is not None for p in finals) else None
 
 
-def _step(name: str, run: Callable[..., Tensor], args: tuple[Ref, ...], rule: Affine) -> Step:
+def _step(name: str, run: Callable[..., Tensor], args: tuple[Ref, ...], rule: AffineRule) -> Step:
     return Step(name, run, args, {}, (), rule, (("add",) * len(args), {}))
 
 
@@ -376,10 +344,7 @@ def _with_refs(item: Any, rename: Callable[[str], str]) -> Any:
 
 
 def _correspondence(a: Stage, b: Stage, names: Mapping[str, str]) -> dict[str, str] | None:
-    """The names in ``a`` of the values that two equal stages make, by their names in ``b``.
-
-    None if the stages differ. names: the same for the values of earlier stages.
-    """
+    """The names in ``a`` of the values of two equal stages by those in ``b``, or None."""
     made: dict[str, str] = {}
     if len(a.steps) != len(b.steps) or type(a.layer) is not type(b.layer):
         return None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS
 
 _UPWARDS = 1 + 1e-12  # covers the rounding of a few ulp, also where it grows with the argument
@@ -61,62 +62,51 @@ class Curve(ABC):
     It is continuous, and has two derivatives but at its ``kinks``. All results are finite for all
     finite arguments, unless the function itself is too large for float64.
 
-    >>> from splinecam.network.curves import Tanh
+    name: for readers. kinks: levels at which the slope jumps, each with the slope after less that
+    before. rounding: the error of values in units of EPS, relative to the value; the error that a
+    rounded argument would make, EPS times slope and argument, is not in it. noise: the same,
+    relative to the argument, beside ``rounding``. single_noise: the error of values in single
+    precision, in units of SINGLE_EPS and relative to the argument; None where single precision is
+    not much faster, or loses more than that.
+
+    >>> from splinecam.network.curves.formulas import TANH
     >>> z = torch.tensor([-1.0, 0.0, 1.0], dtype=torch.float64)
-    >>> Tanh().slope(z).argmax()
+    >>> TANH.slope(z).argmax()
     tensor(1)
-    >>> Tanh().slope_bound(z - 1, z + 1).tolist()[1] >= 1
+    >>> TANH.slope_bound(z - 1, z + 1).tolist()[1] >= 1
     True
     """
 
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The function for readers."""
+    name: str
+    kinks: tuple[Point, ...] = field(default=(), kw_only=True)
+    rounding: float = field(default=8.0, kw_only=True)
+    noise: float = field(default=0.0, kw_only=True)
+    single_noise: float | None = field(default=None, kw_only=True)
 
     @abstractmethod
+    def derivative(self, order: int, z: Tensor) -> Tensor:
+        """The function (order 0), its first or second derivative; at a jump that on one side."""
+
+    @abstractmethod
+    def extent(self, order: int, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """The least and the largest derivative on each interval [low, high], up to rounding."""
+
     def value(self, z: Tensor) -> Tensor:
         """The function."""
+        return self.derivative(0, z)
 
-    @abstractmethod
     def slope(self, z: Tensor) -> Tensor:
         """The first derivative; at a kink that on one of its sides."""
+        return self.derivative(1, z)
 
-    @abstractmethod
     def curvature(self, z: Tensor) -> Tensor:
         """The second derivative; where it jumps that on one of the sides."""
+        return self.derivative(2, z)
 
     @property
-    def shape(self) -> Shape:
-        """Where the function and its derivatives have extrema."""
-        raise NotImplementedError(f"{self.name} finds its bounds in another way")
-
-    @property
-    def kinks(self) -> tuple[Point, ...]:
-        """Levels at which the slope jumps, each with the slope after less that before."""
-        return ()
-
-    @property
-    def rounding(self) -> float:
-        """The error of values in units of EPS, relative to the value.
-
-        The error that a rounded argument would make, EPS times slope and argument, is not in it.
-        """
-        return 8.0
-
-    @property
-    def noise(self) -> float:
-        """The error of values in units of EPS, relative to the argument, beside ``rounding``."""
-        return 0.0
-
-    @property
-    def single_noise(self) -> float | None:
-        """The error of values in single precision, relative to the argument, or None.
-
-        It is in units of SINGLE_EPS, and the error that a rounded argument makes is not in it. None
-        stands where single precision is not much faster, or loses more than that.
-        """
-        return None
+    def _noise(self) -> tuple[float, float]:
+        """The rounding error of slopes and curvatures where their terms cancel."""
+        return 0.0, 0.0
 
     def to(self, device: torch.device) -> Curve:
         """The same function for tensors on a device."""
@@ -126,18 +116,18 @@ class Curve(ABC):
 
     def value_bound(self, low: Tensor, high: Tensor) -> Tensor:
         """At least the largest modulus of the function."""
-        least, most = self.value_range(low, high)
+        least, most = self.extent(0, low, high)
         noise = self.noise * EPS * torch.maximum(low.abs(), high.abs())
         return torch.maximum(-least, most) * _UPWARDS + noise
 
     def slope_bound(self, low: Tensor, high: Tensor) -> Tensor:
         """At least the largest modulus of the slope."""
-        least, most = self.slope_range(low, high)
+        least, most = self.extent(1, low, high)
         return torch.maximum(-least, most) * _UPWARDS + self._noise[0]
 
     def curvature_bound(self, low: Tensor, high: Tensor) -> Tensor:
         """At least the largest modulus of the second derivative, away from kinks."""
-        least, most = self.curvature_range(low, high)
+        least, most = self.extent(2, low, high)
         return torch.maximum(-least, most) * _UPWARDS + self._noise[1]
 
     def slope_rounding(self, slope: Tensor) -> Tensor:
@@ -150,7 +140,7 @@ class Curve(ABC):
         Slopes at the ends are only asked for where the second derivative says little about them.
         """
         slope = self.slope(at)
-        least, most = self.curvature_range(low, high)
+        least, most = self.extent(2, low, high)
         curvature = least.clamp(min=-_LARGEST) / 2 + most.clamp(max=_LARGEST) / 2
         size = torch.maximum(-least, most)
         largest = size * _UPWARDS + self._noise[1]
@@ -173,55 +163,62 @@ class Curve(ABC):
 
     def _wide_slopes(self, low: Tensor, high: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
         """The largest modulus of slopes on intervals, and how far they are from one of them."""
-        least, most = self.slope_range(low, high)
+        least, most = self.extent(1, low, high)
         size = torch.maximum(-least, most)
         variation = torch.maximum(most - slope, slope - least) * _UPWARDS
         return size * _UPWARDS + self._noise[0], variation + _NOISE * size + self._noise[0]
 
-    # -- the least and the largest number on each interval, up to rounding
 
-    def value_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        """The least and the largest value."""
-        return extremes(self.value, self._points[0], low, high)
+@dataclass(frozen=True)
+class FormulaCurve(Curve):
+    """A function that is given with its derivatives, and with the levels where these are extreme.
 
-    def slope_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        """The least and the largest slope."""
-        return extremes(self.slope, self._points[1], low, high)
+    functions: of tensors and the parameters: the value, the slope and the curvature.
+    """
 
-    def curvature_range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        """The least and the largest second derivative."""
-        return extremes(self.curvature, self._points[2], low, high)
+    functions: tuple[Callable[..., Tensor], Callable[..., Tensor], Callable[..., Tensor]]
+    shape: Shape = Shape()
+    parameters: tuple[float, ...] = ()
+
+    def derivative(self, order: int, z: Tensor) -> Tensor:
+        return self.functions[order](z, *self.parameters)
+
+    def extent(self, order: int, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        return extremes(partial(self.derivative, order), self._points[order], low, high)
 
     @cached_property
     def _points(self) -> tuple[tuple[Point, ...], ...]:
         """What values, slopes and curvatures are at the levels that matter."""
         shape = self.shape
 
-        def at(function: Callable[[Tensor], Tensor], levels: Iterable[float]) -> tuple[Point, ...]:
+        def at(order: int, levels: Iterable[float]) -> tuple[Point, ...]:
             z = torch.tensor([*levels], dtype=torch.float64)
-            return tuple(zip(z.tolist(), function(z).tolist(), strict=True))
+            return tuple(zip(z.tolist(), self.derivative(order, z).tolist(), strict=True))
 
         return (
-            at(self.value, (*shape.extrema, *(level for level, _ in self.kinks))),
-            at(self.slope, shape.inflections) + shape.slope_limits,
-            at(self.curvature, shape.curvature_extrema) + shape.curvature_limits,
+            at(0, (*shape.extrema, *(level for level, _ in self.kinks))),
+            at(1, shape.inflections) + shape.slope_limits,
+            at(2, shape.curvature_extrema) + shape.curvature_limits,
         )
 
     @cached_property
     def _noise(self) -> tuple[float, float]:
-        """The rounding error of slopes and curvatures where their terms cancel."""
         _, slopes, curvatures = self._points
         sizes = [max((abs(x) for _, x in points), default=0.0) for points in (slopes, curvatures)]
         return _NOISE * sizes[0], _NOISE * sizes[1]
+
+    def to(self, device: torch.device) -> Curve:
+        if self.name != "hardswish":
+            return self
+        # There torch multiplies by a sixth in single precision, which is too large by 2^-25.
+        rough = backend_of(device).rough_hardswish
+        return replace(self, rounding=8.0 + (2.0**27 if rough else 0.0))
 
 
 def extremes(
     function: Callable[[Tensor], Tensor], points: Iterable[Point], low: Tensor, high: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The least and the largest number of a function that is monotone but at some points.
-
-    points: levels with what the function is there. Infinite ends count as very large ones.
-    """
+    """The least and the largest number of a function that is monotone between given points."""
     low, high = (end.clamp(-_LARGEST, _LARGEST) for end in (low, high))
     first, last = function(low), function(high)
     least, most = torch.minimum(first, last), torch.maximum(first, last)

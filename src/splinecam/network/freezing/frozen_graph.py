@@ -16,24 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from splinecam.errors import CaptureError
-from splinecam.network.values import Ref, Rows
-
-
-@dataclass(frozen=True)
-class BatchSize:
-    """A whole number that depends on the size of the batch: ``each`` times it, plus ``more``."""
-
-    each: int
-    more: int = 0
-
-    def at(self, batch: Any) -> Any:
-        """The number for a batch of a size, which may be a symbol."""
-        return self.each * batch + self.more if self.more else self.each * batch
-
-
-@dataclass(frozen=True)
-class InputDevice:
-    """Stands for the device of the input."""
+from splinecam.network.values import Rows, resolve
 
 
 @dataclass(frozen=True)
@@ -79,11 +62,7 @@ class LayerScope(Scope):
 
 
 class FrozenGraph(nn.Module):
-    """Runs the calls of a network on inputs (B, ...), in the floating-point type of the input.
-
-    input_shape: of one input; source: the name of the input; layers: the paths of torch's own
-    layers.
-    """
+    """Runs a network in the type of its input; layers: the paths of torch's own layers."""
 
     def __init__(
         self, input_shape: tuple[int, ...], source: str, layers: frozenset[str] = frozenset()
@@ -98,10 +77,7 @@ class FrozenGraph(nn.Module):
     def finish(
         self, steps: Iterable[FrozenStep], places: dict[str, tuple[str, str]], result: str
     ) -> None:
-        """Take over the calls in order, and where the tensors are that they read.
-
-        places: the path of a module and a name in it for each tensor; result: the output's name.
-        """
+        """Take over the calls, the path and the name of each tensor, and the name of the output."""
         self._steps, self._places, self._result = tuple(steps), places, result
 
     def scope(self, path: str) -> nn.Module:
@@ -122,11 +98,15 @@ class FrozenGraph(nn.Module):
                 f"the model was frozen at an input of shape {self._input_shape}, but is given "
                 f"{tuple(x.shape[1:])} after the batch"
             )
-        env = {name: _cast(self._tensor(*place), x) for name, place in self._places.items()}
-        env[self._source] = x
+        env = {self._source: x}
+        for key, (path, name) in self._places.items():
+            tensor: Tensor = getattr(self.get_submodule(path), name)
+            keeps = not tensor.is_floating_point() or tensor.dtype == x.dtype
+            env[key] = tensor if keeps else tensor.to(x.dtype)
         for step in self._steps:
-            args = [_resolved(item, env, x) for item in step.args]
-            kwargs = {key: _resolved(item, env, x) for key, item in step.kwargs.items()}
+            given = env, x.shape[0], x.device, x.dtype
+            args = [resolve(item, *given) for item in step.args]
+            kwargs = {key: resolve(item, *given) for key, item in step.kwargs.items()}
             if step.run is None:
                 env[step.name] = self.get_submodule(step.scope)(*args)
             elif step.scope:
@@ -136,32 +116,6 @@ class FrozenGraph(nn.Module):
             for name in step.frees:
                 del env[name]
         return env[self._result]
-
-    def _tensor(self, path: str, name: str) -> Tensor:
-        module = self.get_submodule(path) if path else self
-        tensor: Tensor = getattr(module, name)
-        return tensor
-
-
-def _cast(tensor: Tensor, x: Tensor) -> Tensor:
-    """A weight in the type of the input; whole numbers keep theirs."""
-    keeps = not tensor.is_floating_point() or tensor.dtype == x.dtype
-    return tensor if keeps else tensor.to(x.dtype)
-
-
-def _resolved(item: Any, env: dict[str, Any], x: Tensor) -> Any:
-    """An argument of a step with everything in it looked up."""
-    if isinstance(item, Ref):
-        return env[item.name]
-    if isinstance(item, BatchSize):
-        return item.at(x.shape[0])
-    if isinstance(item, InputDevice):
-        return x.device
-    if isinstance(item, torch.dtype):
-        return x.dtype if item.is_floating_point else item
-    if isinstance(item, (list, tuple)):
-        return [_resolved(part, env, x) for part in item]
-    return item
 
 
 # -- held values in calls --------------------------------------------------------------------------

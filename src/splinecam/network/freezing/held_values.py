@@ -1,4 +1,4 @@
-"""All values of a graph at one input, in float64."""
+"""Which values of a graph are held, and what all values are at one input, in float64."""
 
 from __future__ import annotations
 
@@ -11,96 +11,74 @@ from torch import Tensor, fx
 
 from splinecam.errors import CaptureError
 from splinecam.network.capture.models import widened
+from splinecam.network.capture.reading.graph_builder import in_float64
 from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph, arguments_of
-from splinecam.network.ops import (
-    CREATORS,
-    Affine,
-    Comparison,
-    Maximum,
-    Piecewise,
-    Rejected,
-    Sort,
-    Terminal,
+from splinecam.network.ops.affine import CREATORS
+from splinecam.network.ops.registry import (
+    AffineRule,
+    ComparisonRule,
+    MaximumRule,
+    PiecewiseRule,
+    RejectedRule,
+    SortRule,
+    TerminalRule,
     rule_of,
     target_name,
 )
-from splinecam.network.values import Size
+from splinecam.network.values import Size, resolve
 
 POINTS = 2  # a batch of one may be taken for something else, as in squeeze()
 
 
-class Anchor:
-    """The values of a graph for a batch of ``POINTS`` points that all are the anchor.
+def anchor_values(graph: FlatGraph, at: Tensor) -> dict[fx.Node, Any]:
+    """The values of all nodes for a batch of ``POINTS`` points that all are the anchor."""
+    values: dict[fx.Node, Any] = {graph.x: at[None].expand(POINTS, *at.shape).double()}
+    for node, (_, value) in graph.constants.items():
+        values[node] = widened(value) if isinstance(value, Tensor) else value
+    needed = graph.needed()
+    with torch.no_grad():
+        for node in graph.nodes:
+            if node.op == "call_function" and node in needed:
+                values[node] = _computed(graph, values, node, at.device)
+    return values
 
-    values: node -> its value.
-    """
 
-    def __init__(self, graph: FlatGraph, at: Tensor) -> None:
-        self.graph = graph
-        self.device = at.device
-        self.values: dict[fx.Node, Any] = {graph.x: at[None].expand(POINTS, *at.shape).double()}
-        for node, (_, value) in graph.constants.items():
-            self.values[node] = widened(value) if isinstance(value, Tensor) else value
-        needed = graph.needed()
-        with torch.no_grad():
-            for node in graph.nodes:
-                if node.op == "call_function" and node in needed:
-                    self.values[node] = self._computed(node)
+def _computed(
+    graph: FlatGraph, values: dict[fx.Node, Any], node: fx.Node, device: torch.device
+) -> Any:
+    """The value of a node, from those of the nodes before it."""
+    value: Any = node.meta.get("val")
+    if type(value) in SYMBOLIC:
+        source: Any = node.args[0] if node.args else None
+        graph.batch.learn(value, values.get(source))
+        return _number(graph, value)
 
-    def row(self, node: fx.Node) -> Tensor | None:
-        """The value of one point, without its batch; None if the value mixes the points."""
-        rows = self.graph.batch.rows(node.meta["val"])
-        return None if rows is None else rows.out(self.values[node])[0]
-
-    def _computed(self, node: fx.Node) -> Any:
-        value: Any = node.meta.get("val")
-        if type(value) in SYMBOLIC:
-            self._learn(node, value)
-            return self.number(value)
-        args = [self._argument(item) for item in node.args]
-        kwargs = {key: self._argument(item) for key, item in node.kwargs.items()}
-        target, rule = node.target, rule_of(node.target)
-        if isinstance(rule, Affine) and rule.reshapes:  # a view may not fit what lies elsewhere
-            return args[0].reshape(self.graph.batch.shape_at(value, POINTS))
-        assert callable(target)
-        return _in_float64(target(*args, **kwargs))
-
-    def _learn(self, node: fx.Node, value: Any) -> None:
-        """Record a number that depends on constants, as that of ``weight.max().item()``."""
-        batch, source = self.graph.batch, node.args[0] if node.args else None
-        tensor = self.values.get(source)  # type: ignore[arg-type]
-        if batch.unknown(value) and isinstance(tensor, Tensor) and tensor.numel() == 1:
-            batch.set_known(value.node.expr, tensor.item())
-
-    def number(self, value: Any) -> Any:
-        """A number of the graph for the batch of the anchor."""
-        size = self.graph.batch.size(value)
-        return size.at(POINTS) if isinstance(size, Size) else size
-
-    def _argument(self, item: Any) -> Any:
+    def argument(item: Any) -> Any:
         if isinstance(item, fx.Node):
-            if item not in self.values:
+            if item not in values:
                 raise CaptureError(
                     f"the graph holds a value that cannot be read: {item.name}. Please report this"
                 )
-            return self.values[item]
+            return values[item]
         if type(item) in SYMBOLIC:
-            return self.number(item)
-        if isinstance(item, torch.device):
-            return self.device
-        if isinstance(item, torch.dtype):
-            return torch.float64 if item.is_floating_point else item
+            return _number(graph, item)
         if isinstance(item, (list, tuple)):
-            return [self._argument(part) for part in item]
-        return item
+            return [argument(part) for part in item]
+        return resolve(item, {}, POINTS, device)
+
+    args = [argument(item) for item in node.args]
+    kwargs = {key: argument(item) for key, item in node.kwargs.items()}
+    target, rule = node.target, rule_of(node.target)
+    if isinstance(rule, AffineRule) and rule.reshapes:  # a view may not fit what lies elsewhere
+        return args[0].reshape(graph.batch.shape_at(value, POINTS))
+    assert callable(target)
+    return in_float64(target(*args, **kwargs))
 
 
-def _in_float64(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.double() if value.is_floating_point() else value
-    if isinstance(value, (list, tuple)):
-        return tuple(_in_float64(item) for item in value)
-    return value
+def _number(graph: FlatGraph, value: Any) -> Any:
+    """A number of the graph for the batch of the anchor."""
+    size = graph.batch.size(value)
+    return size.at(POINTS) if isinstance(size, Size) else size
 
 
 Kind = Literal["attention pattern", "denominator", "gate"]
@@ -151,7 +129,7 @@ def active_nodes(graph: FlatGraph) -> set[fx.Node]:
 def shape_arguments(node: fx.Node) -> set[fx.Node]:
     """The arguments of which a node reads the shape alone."""
     rule = rule_of(node.target)
-    if not isinstance(rule, Affine) or not rule.shape_only:
+    if not isinstance(rule, AffineRule) or not rule.shape_only:
         return set()
     named = arguments_of(node)
     read = {part for key in named if key not in rule.shape_only for part in nodes_in(named[key])}
@@ -190,14 +168,17 @@ def choose_held(graph: FlatGraph, active: set[fx.Node], gates: bool) -> HeldValu
 def _hold(held: HeldValues, node: fx.Node, origins: _Origins, gates: bool) -> None:
     """Choose the arguments of a node that are held."""
     rule = rule_of(node.target)
-    if not isinstance(rule, Affine):
+    if not isinstance(rule, AffineRule):
         return
     chosen: dict[fx.Node, Kind] = {}
     for divisor in origins.among(node, rule.factor):
         chosen[divisor] = "denominator"
     factors = list(dict.fromkeys(origins.among(node, rule.product)))
-    labels = [origins.labels[factor] for factor in factors]
-    if len(factors) > 1 and "mask" not in labels and not origins.one_variable(node, factors):
+    masked = any(origins.labels[factor] == "mask" for factor in factors)
+    entrywise = target_name(node.target) in _ENTRYWISE
+    # A product as x * f(x) is a function of one variable.
+    alone = entrywise and len({origins.sources[factor] for factor in factors}) == 1
+    if len(factors) > 1 and not masked and not alone:
         factors.sort(key=lambda factor: _ORDER.index(origins.labels[factor]))
         for factor in factors[:-1]:
             label = origins.labels[factor]
@@ -234,18 +215,13 @@ class _Origins:
         found = [part for name in names for part in nodes_in(named.get(name))]
         return [part for part in found if part in self.active]
 
-    def one_variable(self, node: fx.Node, factors: list[fx.Node]) -> bool:
-        """Whether a product is a function of one variable, entry by entry, as ``x * f(x)`` is."""
-        entrywise = target_name(node.target) in _ENTRYWISE
-        return entrywise and len({self.sources[factor] for factor in factors}) == 1
-
     def add(self, node: fx.Node) -> None:
         """Record one more node; those that it reads have been recorded."""
         inputs = [n for n in node.all_input_nodes if n in self.active]
         inputs = [n for n in inputs if n not in shape_arguments(node)]
         label = self.labels[node] = self._label(node, inputs)
         keeps = inputs and label is not None and self.labels[inputs[0]] == label
-        moves = isinstance(rule_of(node.target), Affine) or label != "function"
+        moves = isinstance(rule_of(node.target), AffineRule) or label != "function"
         self.named[node] = self.named[inputs[0]] if keeps and moves else node
         self.sources[node] = self._source(node, inputs)
 
@@ -253,18 +229,21 @@ class _Origins:
         name, rule = target_name(node.target), rule_of(node.target)
         if not inputs:
             return None
-        if not _is_floating(node) or isinstance(rule, Comparison) or name in _SIGNS:
+        value = node.meta.get("val")
+        masks = isinstance(value, Tensor) and not value.is_floating_point()
+        if masks or isinstance(rule, ComparisonRule) or name in _SIGNS:
             return "mask"
         if name in _PATTERNS:
             return "attention pattern"
-        if name in _INVERSES or (name in _POWERS and _is_negative(node.args[1])):
+        exponent = node.args[1] if name in _POWERS else None
+        if name in _INVERSES or (isinstance(exponent, (int, float)) and exponent < 0):
             return "denominator"
-        if not isinstance(rule, Affine) and node.target is not operator.getitem:
+        if not isinstance(rule, AffineRule) and node.target is not operator.getitem:
             before = self.labels[inputs[0]]
             if before in ("attention pattern", "denominator"):
                 return before
             return "gate" if name in _SQUASHES else "function"
-        if isinstance(rule, Affine):
+        if isinstance(rule, AffineRule):
             divisors = self.among(node, rule.factor)
             if divisors and _is_sum_of(divisors[0], inputs[0]):
                 return "attention pattern"
@@ -278,12 +257,12 @@ class _Origins:
         """The one value of which a node is a function entry by entry; itself, if there is none."""
         sources = {self.sources[n] for n in inputs}
         rule = rule_of(node.target)
-        function = isinstance(rule, (Piecewise, Rejected)) or (
-            isinstance(rule, Terminal) and rule.elementwise
+        function = isinstance(rule, (PiecewiseRule, RejectedRule)) or (
+            isinstance(rule, TerminalRule) and rule.elementwise
         )
-        conversion = isinstance(rule, Affine) and rule.identity
+        conversion = isinstance(rule, AffineRule) and rule.identity
         entrywise = function or conversion or target_name(node.target) in _ENTRYWISE
-        if len(sources) != 1 or not entrywise or isinstance(rule, (Maximum, Sort)):
+        if len(sources) != 1 or not entrywise or isinstance(rule, (MaximumRule, SortRule)):
             return node
         (source,) = sources
         return source if _shape(source) == _shape(node) else node
@@ -297,7 +276,7 @@ def _is_sum_of(divisor: fx.Node, value: fx.Node) -> bool:
             return value in divisor.all_input_nodes
         follows = name in ("aten.add", "aten.clamp", "aten.clamp_min", "aten.expand_as")
         rule = rule_of(divisor.target)
-        follows = follows or (isinstance(rule, Affine) and (rule.exact or rule.reshapes))
+        follows = follows or (isinstance(rule, AffineRule) and (rule.exact or rule.reshapes))
         if not follows or not divisor.all_input_nodes:
             return False
         divisor = divisor.all_input_nodes[0]
@@ -313,12 +292,3 @@ def _has_tensors(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return any(map(_has_tensors, value))
     return isinstance(value, Tensor)
-
-
-def _is_floating(node: fx.Node) -> bool:
-    value = node.meta.get("val")
-    return not isinstance(value, Tensor) or value.is_floating_point()
-
-
-def _is_negative(exponent: Any) -> bool:
-    return isinstance(exponent, (int, float)) and exponent < 0

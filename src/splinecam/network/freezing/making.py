@@ -1,55 +1,57 @@
-"""Normalisations, attention and gated units, written out as products and quotients.
+"""From a model to the module in which attention patterns and denominators are held.
 
-Each function takes ``emit``, which adds a call to the graph and returns its result, and the
-arguments of the operation. It returns what stands for the results of the operation, or None for a
+Normalisations, attention and gated units are first written out as products and quotients. The
+functions that do so take ``emit``, which adds a call to the graph and returns its result, and the
+arguments of the operation. They return what stands for the results of the operation, or None for a
 call that stays as it is.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
 from splinecam.errors import CaptureError, SplineCamError, UnsupportedOpError
-from splinecam.network import ops
 from splinecam.network.capture.models import EXCLUSIVE, Output, one_output
 from splinecam.network.capture.reading.graph_builder import (
-    Emitter,
     GraphBuilder,
     explained,
+    fill_of,
     filled,
+    is_floating,
     module_of,
     name_of,
 )
+from splinecam.network.capture.reading.stages import with_frees
 from splinecam.network.capture.tracing.diagnosis import refuse
 from splinecam.network.capture.tracing.export import export_graph
 from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph, arguments_of
 from splinecam.network.capture.tracing.opaque_modules import opaque_module_of, opaque_modules
 from splinecam.network.freezing.frozen_graph import (
-    BatchSize,
     FrozenGraph,
     FrozenStep,
-    InputDevice,
     repeated,
     weighted,
 )
 from splinecam.network.freezing.held_values import (
-    Anchor,
     HeldValues,
     Kind,
     active_nodes,
+    anchor_values,
     choose_held,
     shape_arguments,
 )
-from splinecam.network.ops import CREATORS, Affine, Call, rule_of, target_name
+from splinecam.network.ops.affine import CREATORS, STATISTICS, TRAINING
 from splinecam.network.ops.nonlinear import MIXES
 from splinecam.network.ops.register import rule_of_class
-from splinecam.network.values import Ref, Size
+from splinecam.network.ops.registry import AffineRule, Call, Emitter, rule_of, target_name
+from splinecam.network.values import Ref, Size, size_of
 
 _ATEN = torch.ops.aten
 
@@ -98,10 +100,6 @@ def _scaled(emit: Emitter, x: Any, weight: Any, bias: Any, shape: list[int] | No
 
 
 def _layer_norm(emit: Emitter, call: Call) -> Any:
-    return _native_layer_norm(emit, call)[0]
-
-
-def _native_layer_norm(emit: Emitter, call: Call) -> Any:
     dims = list(range(-len(call["normalized_shape"]), 0))
     x, mean, scale = _normalised(emit, call["input"], dims, call["eps"])
     return _scaled(emit, x, call["weight"], call["bias"]), mean, scale
@@ -123,14 +121,6 @@ def _grouped(emit: Emitter, call: Call, groups: int) -> Any:
     x = emit(_ATEN.flatten.using_ints, x, 1, 2)
     per_channel = [shape[1], *([1] * (len(shape) - 2))]
     return _scaled(emit, x, call["weight"], call["bias"], per_channel), mean, scale
-
-
-def _group_norm(emit: Emitter, call: Call) -> Any:
-    return _grouped(emit, call, call["num_groups"])[0]
-
-
-def _native_group_norm(emit: Emitter, call: Call) -> Any:
-    return _grouped(emit, call, call["group"])
 
 
 def _instance_norm(emit: Emitter, call: Call) -> Any:
@@ -167,10 +157,6 @@ def _attention(emit: Emitter, call: Call) -> Any:
     return emit(_ATEN.matmul.default, weights, v)
 
 
-def _first_of_attention(emit: Emitter, call: Call) -> Any:
-    return (_attention(emit, call),)
-
-
 def _glu(emit: Emitter, call: Call) -> Any:
     x, dim = call["self"], call["dim"]
     half = emit.shape(x)[dim] // 2
@@ -180,16 +166,16 @@ def _glu(emit: Emitter, call: Call) -> Any:
 
 
 _WRITTEN_OUT: dict[str, Write] = {
-    "aten.layer_norm": _layer_norm,
-    "aten.native_layer_norm": _native_layer_norm,
+    "aten.layer_norm": lambda emit, call: _layer_norm(emit, call)[0],
+    "aten.native_layer_norm": _layer_norm,
     "aten.rms_norm": lambda emit, call: _rms_norm(emit, call)[0],
     "aten._fused_rms_norm": _rms_norm,
-    "aten.group_norm": _group_norm,
-    "aten.native_group_norm": _native_group_norm,
+    "aten.group_norm": lambda emit, call: _grouped(emit, call, call["num_groups"])[0],
+    "aten.native_group_norm": lambda emit, call: _grouped(emit, call, call["group"]),
     "aten.instance_norm": _instance_norm,
     "aten.scaled_dot_product_attention": _attention,
-    "aten._scaled_dot_product_flash_attention_for_cpu": _first_of_attention,
-    "aten._scaled_dot_product_attention_math": _first_of_attention,
+    "aten._scaled_dot_product_flash_attention_for_cpu": lambda *given: (_attention(*given),),
+    "aten._scaled_dot_product_attention_math": lambda *given: (_attention(*given),),
     "aten.glu": _glu,
 }
 
@@ -246,7 +232,7 @@ class _Maker:
             raise CaptureError("the model's output does not depend on its input")
         self.held = choose_held(graph, self.active, gates)
         _check(graph, self.active, self.held)
-        self.anchor = Anchor(graph, at)
+        self.anchor, self.device = anchor_values(graph, at), at.device
         self.sized = self._sized_nodes()
         layers = frozenset(path for path, layer in map(module_of, self.held.live) if layer)
         self.module = FrozenGraph(tuple(at.shape), graph.x.name, layers)
@@ -266,7 +252,8 @@ class _Maker:
             elif node in self.active or node in self.sized:
                 self._add(node)
         result: Any = self._value(self.graph.output)
-        self.module.finish(_freeing(self.steps, self.places, result.name), self.places, result.name)
+        steps = with_frees(self.steps, (result.name, *self.places))  # weights are not freed
+        self.module.finish(steps, self.places, result.name)
         held = [
             Held(name_of(self.held.origins[node])[0], kind, tuple(self._row(node).shape))
             for node, kind in self.held.kinds.items()
@@ -278,11 +265,12 @@ class _Maker:
     def _add(self, node: fx.Node) -> None:
         """Add the step of a node, or say which value its result is."""
         rule = rule_of(node.target)
-        if isinstance(rule, Affine) and rule.identity and _floating(node, node.all_input_nodes[0]):
+        if isinstance(rule, AffineRule) and rule.identity and self._keeps_type(node):
             self.aliases[node] = self._value(node.all_input_nodes[0])
         elif target_name(node.target) in CREATORS:
-            self._step(node, filled, self._fill(node), {})
-        elif isinstance(rule, Affine) and (rule.reshapes or rule.shape_only):
+            fill, dtype = self._value(fill_of(node)), node.meta["val"].dtype
+            self._step(node, filled, (self._shape(node), fill, dtype, self.device), {})
+        elif isinstance(rule, AffineRule) and (rule.reshapes or rule.shape_only):
             run = torch.reshape if rule.reshapes else torch.Tensor.expand
             self._step(node, run, (self._value(node.args[0]), self._shape(node)), {})
         elif node in self.held.uses:
@@ -291,6 +279,11 @@ class _Maker:
             run = node.target  # type: ignore[assignment]
             args = tuple(self._value(item) for item in node.args)
             self._step(node, run, args, {k: self._value(v) for k, v in node.kwargs.items()})
+
+    def _keeps_type(self, node: fx.Node) -> bool:
+        """Whether a node and the value that it converts are real numbers."""
+        both = (node, node.all_input_nodes[0])
+        return all(is_floating(each.meta.get("val")) for each in both)
 
     def _add_held(self, node: fx.Node) -> None:
         """Add a step that reads held values."""
@@ -305,12 +298,11 @@ class _Maker:
                 stand_ins[value] = self._constant(f"{value.name}.one", row.unsqueeze(rows.dim))
                 continue
             stand_ins[value] = Ref(f"{value.name}.for.{node.name}")
-            args = (self._constant(value.name, row), rows.dim, rows.each, BatchSize(1))
+            args = (self._constant(value.name, row), rows.dim, rows.each, size_of(1))
             self._step(node, repeated, args, {}, name=stand_ins[value].name)
-        read: Any = (node.args, node.kwargs)
-        read = fx.node.map_arg(read, lambda n: _StandIn.of(n, stand_ins))
-        named = {key: self._value(item) for key, item in read[1].items()}
-        self._step(node, node.target, tuple(self._value(item) for item in read[0]), named)
+        args = tuple(self._value(item, stand_ins) for item in node.args)
+        named = {key: self._value(item, stand_ins) for key, item in node.kwargs.items()}
+        self._step(node, node.target, args, named)
 
     def _add_weighted(self, node: fx.Node, held: set[fx.Node]) -> bool:
         """Add a product of matrices, if one factor is the same matrices for every point."""
@@ -344,18 +336,14 @@ class _Maker:
 
     # -- arguments
 
-    def _value(self, item: Any) -> Any:
-        """An argument as it is written in a step."""
-        if isinstance(item, _StandIn):
-            return item.value
+    def _value(self, item: Any, stand_ins: Mapping[fx.Node, Any] = MappingProxyType({})) -> Any:
+        """An argument as it is written in a step; stand_ins: what is written for held values."""
         if isinstance(item, fx.Node):
-            return self._of_node(item)
+            return stand_ins[item] if item in stand_ins else self._of_node(item)
         if type(item) in SYMBOLIC:
             return _number(self.graph.batch.size(item))
-        if isinstance(item, torch.device):
-            return InputDevice()
         if isinstance(item, (list, tuple)):
-            return [self._value(part) for part in item]
+            return [self._value(part, stand_ins) for part in item]
         return item
 
     def _of_node(self, node: fx.Node) -> Any:
@@ -367,17 +355,11 @@ class _Maker:
             return Ref(node.name)
         if node in self.graph.constants and isinstance(self.graph.constants[node][1], Tensor):
             return self._weight(node)
-        value = self.anchor.values[node]
+        value = self.anchor[node]
         return self._constant(node.name, value) if isinstance(value, Tensor) else value
 
     def _shape(self, node: fx.Node) -> list[Any]:
         return [_number(size) for size in self.graph.batch.shape(node.meta["val"])]
-
-    def _fill(self, node: fx.Node) -> tuple[Any, ...]:
-        """The arguments of ``filled`` for a constant in the shape of an activation."""
-        arguments, name = arguments_of(node), target_name(node.target)
-        fill = arguments.get("fill_value", arguments.get("value", 1 if "ones" in name else 0))
-        return self._shape(node), self._value(fill), node.meta["val"].dtype, InputDevice()
 
     def _weight(self, node: fx.Node) -> Ref:
         """A parameter or buffer of the model, under its own name."""
@@ -399,8 +381,10 @@ class _Maker:
         return Ref(f"{_HELD}.{name}")
 
     def _row(self, node: fx.Node) -> Tensor:
-        row = self.anchor.row(node)
-        assert row is not None  # it was checked
+        """The held value of one point, without its batch."""
+        rows = self.graph.batch.rows(node.meta["val"])
+        assert rows is not None  # it was checked
+        row: Tensor = rows.out(self.anchor[node])[0]
         return row
 
     def _sized_nodes(self) -> set[fx.Node]:
@@ -429,25 +413,14 @@ class _Maker:
         return type(number) in SYMBOLIC and isinstance(self.graph.batch.size(number), Size)
 
 
-@dataclass(frozen=True)
-class _StandIn:
-    """What is written in a step for a held value."""
-
-    value: Any
-
-    @classmethod
-    def of(cls, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
-        return cls(values[node]) if node in values else node
-
-
 def _check(graph: FlatGraph, active: set[fx.Node], held: HeldValues) -> None:
     """Raise an ``UnsupportedOpError`` for what cannot be held, and for what is random."""
     builder = GraphBuilder(graph.x, graph.batch, torch.device("cpu"))
     for node in (node for node in graph.nodes if node in active and node is not graph.x):
         rule = rule_of(node.target)
-        if isinstance(rule, Affine) and rule.check is not None:
+        if isinstance(rule, AffineRule) and rule.check is not None:
             reason = rule.check(arguments_of(node))
-            if reason in (ops.TRAINING, ops.affine.STATISTICS):
+            if reason in (TRAINING, STATISTICS):
                 builder.reject(node, reason)
         if node in held.refused:
             builder.reject(node, GATES)
@@ -456,11 +429,6 @@ def _check(graph: FlatGraph, active: set[fx.Node], held: HeldValues) -> None:
     if builder.offending:
         settled = [replace(op, settled=op.reason == GATES) for op in builder.offending]
         raise UnsupportedOpError(settled)
-
-
-def _floating(*nodes: fx.Node) -> bool:
-    values = [node.meta.get("val") for node in nodes]
-    return all(isinstance(value, Tensor) and value.is_floating_point() for value in values)
 
 
 def _number(size: Any) -> Any:
@@ -473,22 +441,4 @@ def _number(size: Any) -> Any:
         raise CaptureError(
             "a number in the model depends on the size of its batch, and not in proportion to it"
         )
-    return BatchSize(each, once - each)
-
-
-def _freeing(
-    steps: list[FrozenStep], places: dict[str, tuple[str, str]], result: str
-) -> list[FrozenStep]:
-    """The steps, each with the values that no later step reads; weights are not freed."""
-    seen, done = {result, *places}, []
-    for step in reversed(steps):
-        read = set(_names((step.args, *step.kwargs.values())))
-        done.append(replace(step, frees=tuple(sorted(read - seen))))
-        seen |= read
-    return done[::-1]
-
-
-def _names(item: Any) -> list[str]:
-    if isinstance(item, (list, tuple)):
-        return [name for part in item for name in _names(part)]
-    return [item.name] if isinstance(item, Ref) else []
+    return size_of(each, once - each)

@@ -1,4 +1,4 @@
-"""Convolutions in float64, by the method that is fastest on a device.
+"""The affine operations, among them convolutions by the method that is fastest on a device.
 
 On a CPU torch copies the windows of a whole batch before it multiplies, far more numbers than the
 cache holds: a few images at a time are up to twice as fast. On CUDA its convolutions do not use the
@@ -311,11 +311,7 @@ _OR_MASK = "or a mask on whose border the two values agree"
 
 # Sums with constant coefficients.
 affine(
-    "linear",
-    product=("input", "weight"),
-    data=("bias",),
-    bound=_linear,
-    notes="constant weights",
+    "linear", product=("input", "weight"), data=("bias",), bound=_linear, notes="constant weights"
 )
 _CONVOLUTION = {
     "product": ("input", "weight"),
@@ -359,12 +355,7 @@ affine(
     notes="constant divisor",
 )
 affine("addcmul", product=("tensor1", "tensor2"), factor=("value",), notes="one factor constant")
-affine(
-    "addcdiv",
-    data=("self", "tensor1"),
-    factor=("tensor2", "value"),
-    notes="constant divisor",
-)
+affine("addcdiv", data=("self", "tensor1"), factor=("tensor2", "value"), notes="constant divisor")
 affine("add", data=("self", "other"), factor=("alpha",))
 affine("sub subtract", data=("self", "other"), factor=("alpha",), absolute=_add)
 affine("rsub", data=("self", "other"), factor=("alpha",), absolute=_radd)
@@ -375,13 +366,7 @@ affine("sum mean nansum", dims=("dim",), notes="over features")
 affine("cumsum", dims=("dim",), notes="over features")
 
 # Normalisation with fixed statistics.
-affine(
-    "batch_norm",
-    data=("input",),
-    bound=_batch_norm,
-    check=_no_statistics,
-    notes="eval mode",
-)
+affine("batch_norm", data=("input",), bound=_batch_norm, check=_no_statistics, notes="eval mode")
 affine(
     "instance_norm",
     data=("input",),
@@ -480,11 +465,7 @@ affine("index_put _unsafe_index_put", data=("self", "values"), notes="constant i
 affine("index_copy", data=("self", "source"), exact=True, dims=("dim",), notes="constant indices")
 affine("index_fill", offset=("value",), exact=True, dims=("dim",), notes="constant indices")
 affine(
-    "index_add",
-    data=("self", "source"),
-    factor=("alpha",),
-    dims=("dim",),
-    notes="constant indices",
+    "index_add", data=("self", "source"), factor=("alpha",), dims=("dim",), notes="constant indices"
 )
 affine(
     "scatter scatter_add",

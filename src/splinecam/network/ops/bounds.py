@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from splinecam._util.tolerances import EPS
-from splinecam.network.ops.registry import Affine
+from splinecam.network.ops.registry import AffineRule
 
 # Between these the sum of squares of errors is as precise as other numbers.
 _LEAST_SQUARE, _LARGEST_SQUARE = 2.0**-900, 2.0**1000
@@ -34,7 +34,7 @@ class Bound(NamedTuple):
     error: Tensor
 
 
-def role_of(rule: Affine, name: str) -> str:
+def role_of(rule: AffineRule, name: str) -> str:
     """The role of an argument in an affine operation: add, multiply, offset or plain."""
     if name in rule.product or name in rule.factor:
         return "multiply"
@@ -83,12 +83,28 @@ def _has_factor(value: Any, role: str) -> bool:
     return isinstance(value, Tensor)
 
 
-def affine_bound(
-    rule: Affine,
+Roles = tuple[tuple[str, ...], dict[str, str]]
+
+
+def _run_changed(
     run: Callable[..., Any],
     args: list[Any],
     kwargs: dict[str, Any],
-    roles: tuple[tuple[str, ...], dict[str, str]],
+    roles: Roles,
+    change: Callable[[Any, str], Any],
+) -> Any:
+    """The result of an operation whose arguments are changed according to their roles."""
+    positional, named = roles
+    new = [_map(a, role, change) for a, role in zip(args, positional, strict=True)]
+    return run(*new, **{key: _map(a, named[key], change) for key, a in kwargs.items()})
+
+
+def affine_bound(
+    rule: AffineRule,
+    run: Callable[..., Any],
+    args: list[Any],
+    kwargs: dict[str, Any],
+    roles: Roles,
 ) -> Any:
     """The bounds of an affine operation's result from those of its arguments.
 
@@ -98,12 +114,7 @@ def affine_bound(
     positional, named = roles
     squared = any(_has_factor(a, r) for a, r in zip(args, positional, strict=True))
     squared = squared or any(_has_factor(a, named[k]) for k, a in kwargs.items())
-    run = rule.absolute or run
-
-    def on(change: Callable[[Any, str], Any]) -> Any:
-        new = [_map(a, role, change) for a, role in zip(args, positional, strict=True)]
-        return run(*new, **{key: _map(a, named[key], change) for key, a in kwargs.items()})
-
+    on = partial(_run_changed, rule.absolute or run, args, kwargs, roles)
     magnitude = on(_modulus)
     error = on(lambda value, role: _spread(value, role, squared))
     total = partial(on, lambda value, role: _spread(value, role, False))
@@ -119,27 +130,21 @@ def _entry(total: Callable[[], Any], k: int) -> Any:
 
 
 def root_of_squares(squares: Tensor, total: Callable[[], Tensor]) -> Tensor:
-    """The roots of sums of squares of errors.
-
-    Where squares overflow or vanish, it is the total of the errors, which is larger.
-    """
+    """The roots of sums of squares of errors; where these overflow or vanish, the larger total."""
     normal = (squares > _LEAST_SQUARE) & (squares < _LARGEST_SQUARE)
     root = squares.clamp_min(0).sqrt()
     return root if bool(normal.all()) else torch.where(normal, root, total())
 
 
 def affine_modulus(
-    rule: Affine,
+    rule: AffineRule,
     run: Callable[..., Any],
     args: list[Any],
     kwargs: dict[str, Any],
-    roles: tuple[tuple[str, ...], dict[str, str]],
+    roles: Roles,
 ) -> Any:
     """An affine operation with the modulus of every coefficient, offset and argument."""
-    positional, named = roles
-    new = [_map(a, role, _modulus) for a, role in zip(args, positional, strict=True)]
-    others = {key: _map(a, named[key], _modulus) for key, a in kwargs.items()}
-    found = (rule.absolute or run)(*new, **others)
+    found = _run_changed(rule.absolute or run, args, kwargs, roles, _modulus)
     if isinstance(found, Tensor):
         return found.clamp_min(0)
     return tuple(part.clamp_min(0) for part in found)
@@ -153,7 +158,7 @@ def _count(value: Any, role: str) -> Any:
 
 
 def most_terms(
-    rule: Affine,
+    rule: AffineRule,
     run: Callable[..., Any],
     args: list[Any],
     kwargs: dict[str, Any],
@@ -170,10 +175,7 @@ def most_terms(
 
 
 def measured_modulus(run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """An affine operation with the modulus of every coefficient, which is run to find these.
-
-    x: (B, ...), not negative.
-    """
+    """An operation at x >= 0, (B, ...), with the moduli of coefficients that are found by runs."""
     units = x[0].numel()
     offset = run(torch.zeros_like(x[:1]))
     found = offset.abs().expand(x.shape[0], *offset.shape[1:]).flatten(1).clone()
@@ -186,7 +188,7 @@ def measured_modulus(run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     return found.view(-1, *offset.shape[1:])
 
 
-def _bound(rule: Affine, magnitude: Tensor, error: Tensor) -> Bound:
+def _bound(rule: AffineRule, magnitude: Tensor, error: Tensor) -> Bound:
     magnitude, error = magnitude.clamp_min(0), error.clamp_min(0)
     return Bound(magnitude, error if rule.exact or rule.reshapes else error + EPS * magnitude)
 

@@ -7,6 +7,7 @@ result, or the reason against the call.
 
 from __future__ import annotations
 
+import operator
 from math import inf
 from typing import Any
 
@@ -14,22 +15,20 @@ import torch
 
 from splinecam.network.ops.affine import TRAINING
 from splinecam.network.ops.nonlinear import JUMP, LENGTH, MIXES
-from splinecam.network.ops.registry import Call, Composite, Emit, register
-
-__all__: list[str] = []
+from splinecam.network.ops.registry import Call, CompositeRule, Emitter, register
 
 _ATEN = torch.ops.aten
 _MEAN, _SUM = 1, 2  # how torch numbers the reductions of a loss
 
 
-def _cell(emit: Emit, call: Call) -> Any:
+def _cell(emit: Emitter, call: Call) -> Any:
     """One step of a recurrent layer."""
     x = emit(_ATEN.linear.default, call["input"], call["w_ih"], call["b_ih"])
     h = emit(_ATEN.linear.default, call["hx"], call["w_hh"], call["b_hh"])
     return emit(_ATEN.relu.default, emit(_ATEN.add.Tensor, x, h))
 
 
-def _layers(emit: Emit, call: Call) -> Any:
+def _layers(emit: Emitter, call: Call) -> Any:
     """All layers of a recurrent network, time step by time step: its outputs and last states."""
     if call["train"] and call["dropout"] > 0:
         return TRAINING
@@ -45,7 +44,7 @@ def _layers(emit: Emit, call: Call) -> Any:
     for layer in range(call["num_layers"]):
         outputs = []
         for i in range(layer * directions, (layer + 1) * directions):
-            h = emit.item(states, i)
+            h = emit(operator.getitem, states, i)
             backward = i % directions == 1
             hidden = _direction(emit, x, h, weights[i], time, range(steps), backward)
             last.append(hidden[-1])
@@ -56,7 +55,7 @@ def _layers(emit: Emit, call: Call) -> Any:
 
 
 def _direction(
-    emit: Emit, x: Any, h: Any, weights: Any, time: int, steps: range, backward: bool
+    emit: Emitter, x: Any, h: Any, weights: Any, time: int, steps: range, backward: bool
 ) -> list[Any]:
     """The states of one layer in one direction, in the order in which they are computed."""
     w_ih, w_hh, b_ih, b_hh = [*weights, None, None][:4]
@@ -70,7 +69,7 @@ def _direction(
     return states
 
 
-def _norm(emit: Emit, x: Any, p: Any, dims: list[int], keepdim: bool) -> Any:
+def _norm(emit: Emitter, x: Any, p: Any, dims: list[int], keepdim: bool) -> Any:
     """The p-norm over dimensions, if it is piecewise linear."""
     if p == 0:
         return f"{JUMP}: it counts entries that are not zero"
@@ -82,32 +81,32 @@ def _norm(emit: Emit, x: Any, p: Any, dims: list[int], keepdim: bool) -> Any:
     return emit(_ATEN.amax.default if p == inf else _ATEN.amin.default, x, dims, keepdim)
 
 
-def _vector_norm(emit: Emit, call: Call) -> Any:
+def _vector_norm(emit: Emitter, call: Call) -> Any:
     p = call.get("ord", call.get("p", 2))
     dims = call.get("dim")
     dims = [dims] if isinstance(dims, int) else list(dims or range(len(emit.shape(call["self"]))))
     return _norm(emit, call["self"], 2 if p is None else p, dims, bool(call.get("keepdim")))
 
 
-def _matrix_norm(emit: Emit, call: Call) -> Any:
+def _matrix_norm(emit: Emitter, call: Call) -> Any:
     dims = call.get("dim")
     one = isinstance(dims, int) or (dims is not None and len(dims) == 1)
     return _vector_norm(emit, call) if one and not isinstance(call["ord"], str) else LENGTH
 
 
-def _pairwise_distance(emit: Emit, call: Call) -> Any:
+def _pairwise_distance(emit: Emitter, call: Call) -> Any:
     difference = emit(_ATEN.sub.Tensor, call["x1"], call["x2"])
     difference = emit(_ATEN.add.Scalar, difference, call["eps"])
     return _norm(emit, difference, call["p"], [-1], call["keepdim"])
 
 
-def _cdist(emit: Emit, call: Call) -> Any:
+def _cdist(emit: Emitter, call: Call) -> Any:
     first = emit(_ATEN.unsqueeze.default, call["x1"], -2)
     second = emit(_ATEN.unsqueeze.default, call["x2"], -3)
     return _norm(emit, emit(_ATEN.sub.Tensor, first, second), call["p"], [-1], False)
 
 
-def _l1_loss(emit: Emit, call: Call) -> Any:
+def _l1_loss(emit: Emitter, call: Call) -> Any:
     difference = emit(_ATEN.sub.Tensor, call["self"], call["target"])
     each = emit(_ATEN.abs.default, difference)
     if call["reduction"] == _MEAN:
@@ -115,7 +114,7 @@ def _l1_loss(emit: Emit, call: Call) -> Any:
     return emit(_ATEN.sum.default, each) if call["reduction"] == _SUM else each
 
 
-def _masked_select(emit: Emit, call: Call) -> Any:
+def _masked_select(emit: Emitter, call: Call) -> Any:
     """The entries that a mask picks for each point, one point after the other."""
     x, mask = call["self"], call["mask"]
     shape, given = emit.shape(x), emit.shape(mask)
@@ -130,15 +129,15 @@ def _masked_select(emit: Emit, call: Call) -> Any:
     return emit(_ATEN.reshape.default, picked, [-1])
 
 
-register("rnn_relu_cell", Composite(_cell, notes="linear and relu"))
+register("rnn_relu_cell", CompositeRule(_cell, notes="linear and relu"))
 register(
     "rnn_relu.input",
-    Composite(_layers, notes="linear and relu, for every time step; eval mode"),
+    CompositeRule(_layers, notes="linear and relu, for every time step; eval mode"),
 )
 _WHICH = "of order 1, or infinite"
-register("linalg_vector_norm norm", Composite(_vector_norm, notes=f"{_WHICH}; over features"))
-register("linalg_norm", Composite(_matrix_norm, notes=f"of vectors, {_WHICH}; over features"))
-register("pairwise_distance", Composite(_pairwise_distance, notes=_WHICH))
-register("cdist", Composite(_cdist, notes=_WHICH))
-register("l1_loss", Composite(_l1_loss, notes="for each point of the batch on its own"))
-register("masked_select", Composite(_masked_select, constants=("mask",), notes="constant mask"))
+register("linalg_vector_norm norm", CompositeRule(_vector_norm, notes=f"{_WHICH}; over features"))
+register("linalg_norm", CompositeRule(_matrix_norm, notes=f"of vectors, {_WHICH}; over features"))
+register("pairwise_distance", CompositeRule(_pairwise_distance, notes=_WHICH))
+register("cdist", CompositeRule(_cdist, notes=_WHICH))
+register("l1_loss", CompositeRule(_l1_loss, notes="for each point of the batch on its own"))
+register("masked_select", CompositeRule(_masked_select, constants=("mask",), notes="constant mask"))

@@ -9,71 +9,77 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splinecam.network.curves import (
-    Cosine,
-    Curve,
-    Erf,
-    Exp,
-    ExponentialLinear,
-    Gelu,
-    GeluTanh,
-    Hardswish,
-    Mish,
-    Power,
-    Sigmoid,
-    Silu,
-    Sine,
-    Softplus,
-    Tanh,
+from splinecam.network.curves.curve import Curve
+from splinecam.network.curves.formulas import (
+    COSINE,
+    ERF,
+    EXP,
+    GELU,
+    GELU_TANH,
+    HARDSWISH,
+    MISH,
+    SIGMOID,
+    SILU,
+    SINE,
+    TANH,
+    exponential_linear,
+    power,
+    softplus,
+    softplus_jump,
 )
 from splinecam.network.ops.affine import NORM, STATISTICS, TRAINING
 from splinecam.network.ops.registry import (
     Call,
-    Comparison,
+    ComparisonRule,
     Knots,
-    Maximum,
-    Piecewise,
-    Rejected,
-    Scatter,
-    Smooth,
-    Sort,
-    Terminal,
+    MaximumRule,
+    PiecewiseRule,
+    RejectedRule,
+    ScatterRule,
+    SmoothRule,
+    SortRule,
+    TerminalRule,
     register,
 )
-
-
-def _fixed(*levels: float, slopes: tuple[float, ...]) -> Any:
-    def knots(call: Call) -> Knots:
-        return Knots(levels, slopes)
-
-    return knots
-
-
-def _leaky_relu(call: Call) -> Knots:
-    return Knots((0.0,), (call.get("negative_slope", 0.01), 1.0))
 
 
 def _prelu(call: Call) -> Knots:
     z, weight = call["self"], call["weight"]
     if weight.numel() > 1 and z.dim() > 1 and weight.dim() == 1:
         weight = weight.view(1, -1, *([1] * (z.dim() - 2)))
-    return Knots((0.0,), (weight, 1.0))
+    return (0.0,), (weight, 1.0)
 
 
 def _rrelu(call: Call) -> Knots | str:
     if call.get("training"):
         return TRAINING
-    return Knots((0.0,), ((call.get("lower", 1 / 8) + call.get("upper", 1 / 3)) / 2, 1.0))
+    return (0.0,), ((call.get("lower", 1 / 8) + call.get("upper", 1 / 3)) / 2, 1.0)
 
 
-def _between(low: Any, high: Any, slope: float = 1.0) -> Knots:
+def _between(low: Any, high: Any) -> Knots:
     """The identity cut off below ``low`` and above ``high``; constant if they leave no room."""
-    middle: Any = slope
+    middle: Any = 1.0
     if isinstance(low, Tensor) or isinstance(high, Tensor):
-        middle = torch.where(torch.as_tensor(low < high), slope, 0.0).to(torch.float64)
+        middle = torch.where(torch.as_tensor(low < high), 1.0, 0.0).to(torch.float64)
     elif low >= high:
         middle = 0.0
-    return Knots((low, high), (0.0, middle, 0.0))
+    return (low, high), (0.0, middle, 0.0)
+
+
+def _leaky_relu(call: Call) -> Knots:
+    return (0.0,), (call.get("negative_slope", 0.01), 1.0)
+
+
+def _hardtanh(call: Call) -> Knots:
+    return _between(call.get("min_val", -1.0), call.get("max_val", 1.0))
+
+
+def _maximum(call: Call) -> Knots:
+    return (call["constant"],), (0.0, 1.0)
+
+
+def _minimum(call: Call) -> Knots:
+    return (call["constant"],), (1.0, 0.0)
 
 
 def _clamp(call: Call) -> Knots:
@@ -81,44 +87,15 @@ def _clamp(call: Call) -> Knots:
     return _between(-inf if low is None else low, inf if high is None else high)
 
 
-def _hardtanh(call: Call) -> Knots:
-    return _between(call.get("min_val", -1.0), call.get("max_val", 1.0))
-
-
 def _softshrink(call: Call) -> Knots:
     width = call.get("lambd", 0.5)
-    return Knots((-width, width), (1.0, 0.0, 1.0))
+    return (-width, width), (1.0, 0.0, 1.0)
 
 
 def _threshold(call: Call) -> Knots | str:
     if call["threshold"] != call["value"]:
         return "it jumps at its threshold: discontinuous unless threshold equals value"
-    return Knots((float(call["threshold"]),), (0.0, 1.0))
-
-
-def _maximum(call: Call) -> Knots:
-    return Knots((call["constant"],), (0.0, 1.0))
-
-
-def _minimum(call: Call) -> Knots:
-    return Knots((call["constant"],), (1.0, 0.0))
-
-
-register("relu", Piecewise(_fixed(0.0, slopes=(0.0, 1.0)), notes="knot 0"))
-register("relu6", Piecewise(_fixed(0.0, 6.0, slopes=(0.0, 1.0, 0.0)), notes="knots 0 and 6"))
-register("abs absolute", Piecewise(_fixed(0.0, slopes=(-1.0, 1.0)), notes="knot 0"))
-register("leaky_relu", Piecewise(_leaky_relu, exact=False, notes="knot 0"))
-register("prelu _prelu_kernel", Piecewise(_prelu, exact=False, notes="knot 0, slope per channel"))
-register("rrelu", Piecewise(_rrelu, exact=False, notes="knot 0; eval mode"))
-register("hardtanh", Piecewise(_hardtanh, notes="knots at both ends"))
-register(
-    "clamp clip clamp_min clamp_max",
-    Piecewise(
-        _clamp,
-        pairs=(("min", False), ("max", True)),
-        notes="knots at the given ends; or ends that are activations",
-    ),
-)
+    return (float(call["threshold"]),), (0.0, 1.0)
 
 
 def _hardsigmoid(x: Tensor) -> Tensor:
@@ -126,47 +103,48 @@ def _hardsigmoid(x: Tensor) -> Tensor:
     return (x + 3).clamp(0, 6) / 6
 
 
-register(
-    "hardsigmoid",
-    Piecewise(
-        _fixed(-3.0, 3.0, slopes=(0.0, 1 / 6, 0.0)),
-        exact=False,
-        run=_hardsigmoid,
-        notes="knots -3 and 3",
-    ),
-)
-register("softshrink", Piecewise(_softshrink, exact=False, notes="knots at plus and minus lambda"))
-register("threshold", Piecewise(_threshold, notes="only where threshold equals value"))
-register(
-    "maximum fmax max.other",
-    Piecewise(
-        _maximum,
-        source=("self", "other"),
-        pairs=(("other", False),),
-        notes="with a constant, or of two activations",
-    ),
-)
-register(
-    "minimum fmin min.other",
-    Piecewise(
-        _minimum,
-        source=("self", "other"),
-        pairs=(("other", True),),
-        notes="with a constant, or of two activations",
-    ),
-)
+def _piecewise(names: str, knots: Knots | Callable[[Call], Knots | str], **fields: Any) -> None:
+    register(names, PiecewiseRule(knots, **fields))
 
-register("gt ge greater greater_equal", Comparison(("self", "other")))
-register("lt le less less_equal", Comparison(("other", "self")))
-register("logical_not bitwise_not", Comparison(None, notes="of a mask"))
+
+_piecewise("relu", ((0.0,), (0.0, 1.0)), notes="knot 0")
+_piecewise("relu6", ((0.0, 6.0), (0.0, 1.0, 0.0)), notes="knots 0 and 6")
+_piecewise("abs absolute", ((0.0,), (-1.0, 1.0)), notes="knot 0")
+_piecewise("leaky_relu", _leaky_relu, exact=False, notes="knot 0")
+_piecewise("prelu _prelu_kernel", _prelu, exact=False, notes="knot 0, slope per channel")
+_piecewise("rrelu", _rrelu, exact=False, notes="knot 0; eval mode")
+_piecewise("hardtanh", _hardtanh, notes="knots at both ends")
+_piecewise("softshrink", _softshrink, exact=False, notes="knots at plus and minus lambda")
+_piecewise("threshold", _threshold, notes="only where threshold equals value")
+_piecewise(
+    "hardsigmoid",
+    ((-3.0, 3.0), (0.0, 1 / 6, 0.0)),
+    exact=False,
+    run=_hardsigmoid,
+    notes="knots -3 and 3",
+)
+_piecewise(
+    "clamp clip clamp_min clamp_max",
+    _clamp,
+    pairs=(("min", False), ("max", True)),
+    notes="knots at the given ends; or ends that are activations",
+)
+_OF_TWO: Any = {"source": ("self", "other"), "notes": "with a constant, or of two activations"}
+_piecewise("maximum fmax max.other", _maximum, pairs=(("other", False),), **_OF_TWO)
+_piecewise("minimum fmin min.other", _minimum, pairs=(("other", True),), **_OF_TWO)
+
+register("gt ge greater greater_equal", ComparisonRule(("self", "other")))
+register("lt le less less_equal", ComparisonRule(("other", "self")))
+register("logical_not bitwise_not", ComparisonRule(None, notes="of a mask"))
 register(
     "sign sgn",
-    Comparison(None, signed=True, notes="times a value that is zero where the sign changes"),
+    ComparisonRule(None, signed=True, notes="times a value that is zero where the sign changes"),
 )
 
 
 SELECTS = "it picks units by their rank: sort them, and pick from the result"
 
+Members = Callable[[Call, Tensor, list[int]], Tensor | str]
 Windows = Callable[[Call, int, int, int], Tensor]
 """A function of a call, a dimension, its size and its number of windows O.
 
@@ -196,7 +174,7 @@ def _adaptive_windows(call: Call, i: int, size: int, count: int) -> Tensor:
     return torch.where(places < end[:, None], places, -1)
 
 
-def _pool(windows: Windows, dims: int) -> Callable[[Call, Tensor, list[int]], Tensor | str]:
+def _pool(windows: Windows, dims: int) -> Members:
     """The groups of a pooling: windows over the last dimensions, each a product of places."""
 
     def members(call: Call, index: Tensor, shape: list[int]) -> Tensor | str:
@@ -241,33 +219,31 @@ def _prefixes(call: Call, index: Tensor, shape: list[int]) -> Tensor:
 
 
 def _sorted(call: Call, index: Tensor) -> Tensor:
-    return index.movedim(call.get("dim", -1), -1)
+    return index.movedim(call.get("dim", 0), -1)  # msort takes no dimension
 
 
-def _sorted_first(call: Call, index: Tensor) -> Tensor:
-    return index.movedim(0, -1)
+def _maxima(names: str, members: Members, *, smallest: bool = False, notes: str) -> None:
+    register(names, MaximumRule(members, smallest, notes))
 
 
 for _dims in (1, 2, 3):
-    register(
+    _maxima(
         f"max_pool{_dims}d max_pool{_dims}d_with_indices",
-        Maximum(_pool(_fixed_windows, _dims), notes="strided, padded, dilated; the values only"),
+        _pool(_fixed_windows, _dims),
+        notes="strided, padded, dilated; the values only",
     )
-    register(
-        f"adaptive_max_pool{_dims}d",
-        Maximum(_pool(_adaptive_windows, _dims), notes="the values only"),
-    )
-register("amax", Maximum(_reduced, notes="over features"))
-register("amin", Maximum(_reduced, smallest=True, notes="over features"))
-register("max.dim", Maximum(_reduced, notes="over features; the values only"))
-register("min.dim", Maximum(_reduced, smallest=True, notes="over features; the values only"))
-register("topk", Maximum(_largest_of_all, notes="the largest only, over features; its value only"))
-register("cummax", Maximum(_prefixes, notes="over features; the values only"))
-register("cummin", Maximum(_prefixes, smallest=True, notes="over features; the values only"))
-register("sort", Sort(_sorted, notes="over features; the values only"))
-register("msort", Sort(_sorted_first, notes="where the batch is not the first dimension"))
-register("scatter_reduce", Scatter("src", whole=False))
-register("index_reduce", Scatter("source", whole=True))
+    _maxima(f"adaptive_max_pool{_dims}d", _pool(_adaptive_windows, _dims), notes="the values only")
+_maxima("amax", _reduced, notes="over features")
+_maxima("amin", _reduced, smallest=True, notes="over features")
+_maxima("max.dim", _reduced, notes="over features; the values only")
+_maxima("min.dim", _reduced, smallest=True, notes="over features; the values only")
+_maxima("topk", _largest_of_all, notes="the largest only, over features; its value only")
+_maxima("cummax", _prefixes, notes="over features; the values only")
+_maxima("cummin", _prefixes, smallest=True, notes="over features; the values only")
+register("sort", SortRule(_sorted, notes="over features; the values only"))
+register("msort", SortRule(_sorted, notes="where the batch is not the first dimension"))
+register("scatter_reduce", ScatterRule("src", whole=False))
+register("index_reduce", ScatterRule("source", whole=True))
 
 
 SMOOTH = "it is not piecewise linear"
@@ -305,76 +281,75 @@ QUADRATIC = "it is piecewise quadratic, not piecewise linear"
 UNKNOWN = "there is no rule for this operation; splinecam.register_op adds one"
 DATA = "its result depends on the data in a way that is not piecewise linear"
 
-register("softmax _softmax", Terminal("softmax", elementwise=False))
-register("log_softmax _log_softmax", Terminal("log_softmax", elementwise=False))
+register("softmax _softmax", TerminalRule("softmax", elementwise=False))
+register("log_softmax _log_softmax", TerminalRule("log_softmax", elementwise=False))
 _ALSO_SMOOTH = "stripped when it makes the output; elsewhere replaced with `smooth=`"
-register(
-    "sigmoid special_expit",
-    Terminal("sigmoid", True, lambda call: Sigmoid(), notes=_ALSO_SMOOTH),
-)
-register(
-    "log_sigmoid log_sigmoid_forward",
-    Terminal("logsigmoid", True, lambda call: Softplus(-1.0), notes=_ALSO_SMOOTH),
-)
-register("tanh", Terminal("tanh", True, lambda call: Tanh(), notes=_ALSO_SMOOTH))
+for _names, _label, _curve in (
+    ("sigmoid special_expit", "sigmoid", SIGMOID),
+    ("log_sigmoid log_sigmoid_forward", "logsigmoid", softplus(-1.0)),
+    ("tanh", "tanh", TANH),
+):
+    register(_names, TerminalRule(_label, True, _curve, notes=_ALSO_SMOOTH))
 
-register(
+
+def _reject(names: str, reason: str) -> None:
+    register(names, RejectedRule(reason))
+
+
+_reject(
     "exp2 expm1 atan atan2 sinh cosh asinh erfc glu sinc special_log_softmax cosine_similarity",
-    Rejected(SMOOTH),
+    SMOOTH,
 )
-register(
+_reject(
     "log log2 log10 log1p sqrt rsqrt reciprocal tan asin acos acosh atanh logit",
-    Rejected(f"{SMOOTH}, and its second derivative has no bound"),
+    f"{SMOOTH}, and its second derivative has no bound",
 )
-register("logsumexp logaddexp", Rejected(SOFT))
-register("smooth_l1_loss huber_loss mse_loss", Rejected(QUADRATIC))
-register("std var var_mean std_mean prod cumprod", Rejected(SMOOTH))
-register(
-    "layer_norm native_layer_norm group_norm native_group_norm rms_norm",
-    Rejected(NORM),
-)
-register("_native_batch_norm_legit_functional _native_batch_norm_legit", Rejected(STATISTICS))
-register("native_dropout", Rejected(TRAINING))
-register("pow float_power", Rejected(POWER))
-register("det linalg_det linalg_inv inverse", Rejected(PRODUCT))
-register(
+_reject("logsumexp logaddexp", SOFT)
+_reject("smooth_l1_loss huber_loss mse_loss", QUADRATIC)
+_reject("std var var_mean std_mean prod cumprod", SMOOTH)
+_reject("layer_norm native_layer_norm group_norm native_group_norm rms_norm", NORM)
+_reject("_native_batch_norm_legit_functional _native_batch_norm_legit", STATISTICS)
+_reject("native_dropout", TRAINING)
+_reject("pow float_power", POWER)
+_reject("det linalg_det linalg_inv inverse", PRODUCT)
+_reject(
     "scaled_dot_product_attention _native_multi_head_attention _transformer_encoder_layer_fwd "
     "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_efficient_attention",
-    Rejected(ATTENTION),
+    ATTENTION,
 )
-register(
+_reject(
     "floor ceil round trunc fix frac fmod remainder floor_divide hardshrink heaviside "
     "bucketize searchsorted",
-    Rejected(JUMP),
+    JUMP,
 )
-register(
+_reject(
     "fake_quantize_per_tensor_affine fake_quantize_per_channel_affine quantize_per_tensor "
     "fake_quantize_per_tensor_affine_cachemask fake_quantize_per_channel_affine_cachemask "
     "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams "
     "fused_moving_avg_obs_fake_quant _fused_moving_avg_obs_fq_helper "
     "_fused_moving_avg_obs_fq_helper_functional quantize_per_channel quantize_per_tensor_dynamic",
-    Rejected(ROUNDED),
+    ROUNDED,
 )
-register(
+_reject(
     "eq ne not_equal logical_and logical_or logical_xor isnan isinf isfinite signbit bitwise_and "
     "bitwise_or any all isclose",
-    Rejected(MASK),
+    MASK,
 )
-register("argmax argmin argsort mode", Rejected(WINNER))
-register(
+_reject("argmax argmin argsort mode", WINNER)
+_reject(
     "fft_fft fft_fft2 fft_fftn fft_ifft fft_ifft2 fft_ifftn fft_rfft fft_rfft2 fft_rfftn "
     "view_as_complex complex polar stft istft",
-    Rejected(COMPLEX),
+    COMPLEX,
 )
-register("max.default min.default", Rejected(MIXES))
-register("aminmax", Rejected("it has two results: use amin and amax"))
-register("kthvalue median nanmedian quantile nanquantile", Rejected(SELECTS))
-register("fractional_max_pool2d fractional_max_pool3d", Rejected(RANDOM))
-register("max_unpool2d max_unpool3d", Rejected(PLACES))
-register("bernoulli rand_like randn_like randint_like multinomial normal poisson", Rejected(RANDOM))
-register("nonzero item _local_scalar_dense _unique2 bincount", Rejected(DATA))
-register("lstm gru rnn_tanh lstm_cell gru_cell rnn_tanh_cell", Rejected(SMOOTH))
-register("rnn_relu.data", Rejected("it takes packed sequences: give it a tensor"))
+_reject("max.default min.default", MIXES)
+_reject("aminmax", "it has two results: use amin and amax")
+_reject("kthvalue median nanmedian quantile nanquantile", SELECTS)
+_reject("fractional_max_pool2d fractional_max_pool3d", RANDOM)
+_reject("max_unpool2d max_unpool3d", PLACES)
+_reject("bernoulli rand_like randn_like randint_like multinomial normal poisson", RANDOM)
+_reject("nonzero item _local_scalar_dense _unique2 bincount", DATA)
+_reject("lstm gru rnn_tanh lstm_cell gru_cell rnn_tanh_cell", SMOOTH)
+_reject("rnn_relu.data", "it takes packed sequences: give it a tensor")
 
 SPELLINGS = {
     "aten._native_batch_norm_legit_functional": "aten.batch_norm",
@@ -383,34 +358,32 @@ SPELLINGS = {
 """What the user wrote where functionalisation left another name in the graph."""
 
 
-__all__: list[str] = []
-
 _LARGEST_JUMP = 1e-6  # of torch's softplus at its threshold, relative to its value
 _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
 
 
 def _gelu(call: Call) -> Curve:
-    return GeluTanh() if call.get("approximate") == "tanh" else Gelu()
+    return GELU_TANH if call.get("approximate") == "tanh" else GELU
 
 
 def _softplus(call: Call) -> Curve | str:
     beta, threshold = float(call.get("beta", 1)), float(call.get("threshold", 20))
     if beta == 0 or threshold <= 0:
         return "it jumps at its threshold: give it a positive threshold, and a beta that is not 0"
-    curve = Softplus(beta, threshold)
-    if curve.jump > _LARGEST_JUMP:
+    jump = softplus_jump(threshold)
+    if jump > _LARGEST_JUMP:
         return (
-            f"it jumps at its threshold of {threshold:g} by {curve.jump:.1g} of its value: give it "
+            f"it jumps at its threshold of {threshold:g} by {jump:.1g} of its value: give it "
             "the threshold 20, as torch does by default"
         )
-    return curve
+    return softplus(beta, threshold)
 
 
 def _exponential_linear(below: float, rate: float, above: float, kind: str) -> Curve | str:
     if not rate > 0:
         return f"the rate of its exponential, {rate:g}, is not positive"
-    return ExponentialLinear(below, rate, above, kind)
+    return exponential_linear(below, rate, above, kind)
 
 
 def _elu(call: Call) -> Curve | str:
@@ -425,31 +398,34 @@ def _celu(call: Call) -> Curve | str:
     return _exponential_linear(alpha, rate, 1.0, "celu")
 
 
-def _selu(call: Call) -> Curve | str:
-    return _exponential_linear(_SELU_SCALE * _SELU_ALPHA, 1.0, _SELU_SCALE, "selu")
-
-
 def _power(call: Call) -> Curve | str:
     exponent = call["exponent"]
     if isinstance(exponent, (int, float)) and exponent >= 2 and exponent == int(exponent):
-        return Power(int(exponent))
+        return power(int(exponent))
     return (
         f"its exponent is {exponent}: only powers with a whole exponent of at least 2 have a "
         "second derivative that is bounded on every range"
     )
 
 
-register("gelu", Smooth(_gelu, notes="exact, or by tanh"))
-register("silu", Smooth(lambda call: Silu()))
-register("mish", Smooth(lambda call: Mish()))
-register("softplus", Smooth(_softplus, notes="beta; with a threshold of at least 12"))
-register("elu", Smooth(_elu, notes="with a kink at 0, unless alpha is 1"))
-register("celu", Smooth(_celu))
-register("selu", Smooth(_selu, notes="with a kink at 0"))
-register("hardswish", Smooth(lambda call: Hardswish(), QUADRATIC, notes="with kinks at -3 and 3"))
-register("erf special_erf", Smooth(lambda call: Erf()))
-register("sin", Smooth(lambda call: Sine()))
-register("cos", Smooth(lambda call: Cosine()))
-register("exp", Smooth(lambda call: Exp(), notes="where it is finite"))
-register("square", Smooth(lambda call: Power(2), QUADRATIC))
-register("pow.Tensor_Scalar", Smooth(_power, POWER, notes="whole exponents of at least 2"))
+_SELU = exponential_linear(_SELU_SCALE * _SELU_ALPHA, 1.0, _SELU_SCALE, "selu")
+
+
+def _smooth(names: str, curve: Curve | Callable[[Call], Curve | str], **fields: str) -> None:
+    register(names, SmoothRule(curve, **fields))
+
+
+_smooth("gelu", _gelu, notes="exact, or by tanh")
+_smooth("silu", SILU)
+_smooth("mish", MISH)
+_smooth("softplus", _softplus, notes="beta; with a threshold of at least 12")
+_smooth("elu", _elu, notes="with a kink at 0, unless alpha is 1")
+_smooth("celu", _celu)
+_smooth("selu", _SELU, notes="with a kink at 0")
+_smooth("hardswish", HARDSWISH, reason=QUADRATIC, notes="with kinks at -3 and 3")
+_smooth("erf special_erf", ERF)
+_smooth("sin", SINE)
+_smooth("cos", COSINE)
+_smooth("exp", EXP, notes="where it is finite")
+_smooth("square", power(2), reason=QUADRATIC)
+_smooth("pow.Tensor_Scalar", _power, reason=POWER, notes="whole exponents of at least 2")

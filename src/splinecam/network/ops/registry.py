@@ -5,29 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
-from torch import Tensor
+from torch import Tensor, fx
 
-from splinecam.network.curves import Curve
+from splinecam.network.curves.curve import Curve
 
 Call = Mapping[str, Any]
 """The arguments of an operation by their names in its ATen schema."""
 
 
-@dataclass(frozen=True)
-class Knots:
-    """Where the slope of a function of one variable changes: K levels and the K + 1 slopes.
+Knots = tuple[tuple[Any, ...], tuple[Any, ...]]
+"""Where the slope of a function of one variable changes: K levels, and the K + 1 slopes.
 
-    Every entry is a number or a tensor that broadcasts against the operation's result.
-    """
-
-    levels: tuple[float | Tensor, ...]
-    slopes: tuple[float | Tensor, ...]
+Every entry is a number or a tensor that broadcasts against the operation's result.
+"""
 
 
 @dataclass(frozen=True)
-class Affine:
+class AffineRule:
     """An operation that is affine in its activations; the fields name arguments by their role.
 
     ``data``: may be activations, added to each other. ``product``: multiplied with each other, so
@@ -53,16 +49,16 @@ class Affine:
 
 
 @dataclass(frozen=True)
-class Piecewise:
+class PiecewiseRule:
     """A continuous piecewise-linear function of one variable, applied to every unit.
 
-    ``knots`` returns the knots of one call, or the reason why it is not continuous or not
-    piecewise linear. ``source`` names the arguments of which one is the variable. With several
-    activations, ``self`` is compared with one argument of ``pairs`` after the other: the larger is
-    kept or, where the name comes with True, the smaller.
+    ``knots``: of all calls, or a function that returns those of one, or the reason why it is not
+    continuous or not piecewise linear. ``source`` names the arguments of which one is the variable.
+    With several activations, ``self`` is compared with one argument of ``pairs`` after the other:
+    the larger is kept or, where the name comes with True, the smaller.
     """
 
-    knots: Callable[[Call], Knots | str]
+    knots: Knots | Callable[[Call], Knots | str]
     source: tuple[str, ...] = ("self",)
     exact: bool = True  # passes values on or replaces them by constants: no rounding
     run: Callable[..., Tensor] | None = None  # called in place of the operation itself
@@ -71,7 +67,7 @@ class Piecewise:
 
 
 @dataclass(frozen=True)
-class Maximum:
+class MaximumRule:
     """The largest, or the smallest, unit of each group; a second result are discontinuous places.
 
     ``members(call, index, shape)`` returns the units of each group, ``(*shape, R)``, or the reason
@@ -85,7 +81,7 @@ class Maximum:
 
 
 @dataclass(frozen=True)
-class Sort:
+class SortRule:
     """Groups of units in order; a second result are discontinuous places.
 
     ``members(call, index)`` returns the units of each group, ``(..., R)``, in the result's order.
@@ -96,7 +92,7 @@ class Sort:
 
 
 @dataclass(frozen=True)
-class Scatter:
+class ScatterRule:
     """Values that are added, averaged or compared with each other at constant places.
 
     ``source``: the argument that is scattered; ``whole``: whether the index has one entry for each
@@ -108,34 +104,45 @@ class Scatter:
     notes: str = "constant indices; sum, mean, amax, amin"
 
 
-class Emit(Protocol):
-    """Adds calls to a graph; values of the graph stand for tensors."""
+class Emitter:
+    """Adds calls to a graph in front of a composite node that they stand for."""
 
-    def __call__(self, target: Any, *args: Any) -> Any:
-        """Add a call and return its result."""
+    def __init__(self, node: fx.Node) -> None:
+        self.node = node
+        self.nodes: list[fx.Node] = []  # those that were added, in order
 
-    def item(self, values: Any, i: int) -> Any:
-        """One of the results of a call that has several."""
+    def __call__(self, target: Any, *args: Any) -> fx.Node:
+        """The result of one more call."""
+        with self.node.graph.inserting_before(self.node):
+            new = self.node.graph.call_function(target, args)
+        meta = self.node.meta
+        new.meta = {key: meta[key] for key in ("nn_module_stack", "stack_trace") if key in meta}
+        # What this call stands for may itself stand for another.
+        new.meta["stands_for"] = meta.get("stands_for", self.node)
+        new.meta["val"] = target(*fx.node.map_arg(args, lambda node: node.meta["val"]))
+        self.nodes.append(new)
+        return new
 
-    def shape(self, value: Any) -> list[Any]:
+    def shape(self, value: fx.Node) -> list[Any]:
         """The shape of a value; a size that depends on the batch is no ``int``."""
+        return list(value.meta["val"].shape)
 
 
 @dataclass(frozen=True)
-class Composite:
+class CompositeRule:
     """An operation that is written out as others.
 
-    ``write(emit, call)`` adds their calls and returns the result or the results, or the reason
-    against the call. ``constants`` names arguments that must not depend on the input.
+    ``write(emit, call)`` adds their calls by an ``Emitter`` and returns the result or the results,
+    or the reason against the call. ``constants`` names arguments that must not depend on the input.
     """
 
-    write: Callable[[Emit, Call], Any]
+    write: Callable[[Emitter, Call], Any]
     constants: tuple[str, ...] = ()
     notes: str = ""
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparisonRule:
     """A mask, which may choose between two values that agree where it changes.
 
     ``above``: the argument that exceeds, and the one that is exceeded, where the mask is true;
@@ -149,7 +156,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Rejected:
+class RejectedRule:
     """An operation that cannot be in a piecewise-linear network, and why."""
 
     reason: str
@@ -161,28 +168,28 @@ OPTION = "smooth=1e-3 replaces it"
 
 
 @dataclass(frozen=True)
-class Smooth:
+class SmoothRule:
     """A smooth function of one variable, applied to every unit, which is replaced by pieces.
 
-    ``curve`` returns the function of one call, or the reason why its derivatives have no bounds.
-    ``reason``: why it cannot be in a network whose smooth functions are not replaced.
+    ``curve``: the function, or what returns that of one call, or the reason why its derivatives
+    have no bounds. ``reason``: why it cannot be in a network without ``smooth=``.
     """
 
-    curve: Callable[[Call], Curve | str]
+    curve: Curve | Callable[[Call], Curve | str]
     reason: str = "it is not piecewise linear"
     notes: str = ""
 
 
 @dataclass(frozen=True)
-class Terminal:
+class TerminalRule:
     """An operation that is stripped at the very end of a network.
 
-    Elsewhere it is rejected or, if it has a ``curve``, as for :class:`Smooth`, it may be replaced.
+    Elsewhere it is rejected or, if it has a ``curve``, it may be replaced as a smooth function.
     """
 
     label: str
     elementwise: bool
-    curve: Callable[[Call], Curve | str] | None = None
+    curve: Curve | None = None
     reason: str = (
         "it is not piecewise linear (allowed only as the last operation, and not over the batch)"
     )
@@ -190,16 +197,16 @@ class Terminal:
 
 
 Rule = (
-    Affine
-    | Piecewise
-    | Maximum
-    | Sort
-    | Scatter
-    | Composite
-    | Comparison
-    | Smooth
-    | Rejected
-    | Terminal
+    AffineRule
+    | PiecewiseRule
+    | MaximumRule
+    | SortRule
+    | ScatterRule
+    | CompositeRule
+    | ComparisonRule
+    | SmoothRule
+    | RejectedRule
+    | TerminalRule
 )
 
 _RULES: dict[str, Rule] = {}
@@ -215,8 +222,8 @@ def register(names: str, rule: Rule) -> None:
 
 
 def affine(names: str, **fields: Any) -> None:
-    """Register affine operations; the fields are those of :class:`Affine`."""
-    register(names, Affine(**fields))
+    """Register affine operations; the fields are those of :class:`AffineRule`."""
+    register(names, AffineRule(**fields))
 
 
 @cache
@@ -253,8 +260,8 @@ def op_table() -> tuple[OpRow, ...]:
     """Every operation that SplineCam knows: its name, its kind, and what to know about it."""
     rows = []
     for name, rule in _RULES.items():
-        notes = rule.reason if isinstance(rule, Rejected) else rule.notes
-        rows.append(OpRow(name, type(rule).__name__.lower(), notes))
+        notes = rule.reason if isinstance(rule, RejectedRule) else rule.notes
+        rows.append(OpRow(name, type(rule).__name__.removesuffix("Rule").lower(), notes))
     order = list(TITLES)
     return tuple(sorted(rows, key=lambda row: (order.index(row.kind), row.op)))
 

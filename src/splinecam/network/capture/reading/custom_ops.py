@@ -1,8 +1,9 @@
-"""The check of a registered smooth function: its values, slopes and bounds at many points."""
+"""Registered modules and operators as steps and layers, once it is checked that they hold."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,32 +18,39 @@ from splinecam.network.capture.reading.scalar_functions import add_curve
 from splinecam.network.capture.reading.stages import refs
 from splinecam.network.capture.tracing.diagnosis import first_line
 from splinecam.network.capture.tracing.opaque_modules import (
-    OpaqueModule,
     as_columns,
     opaque_module_of,
 )
-from splinecam.network.curves.registered import TaughtCurve
+from splinecam.network.curves.registered import RegisteredCurve
 from splinecam.network.nonlinearities import CustomNonlinearity, PiecewiseScalar
-from splinecam.network.ops import OPTION, Affine, Bound, target_name
-from splinecam.network.ops.bounds import measured_bound
+from splinecam.network.ops.bounds import Bound, measured_bound
 from splinecam.network.ops.nonlinear import MIXES
 from splinecam.network.ops.register import CustomOp, Table, rule_of_operator
+from splinecam.network.ops.registry import OPTION, AffineRule, target_name
 from splinecam.network.program import Step
 from splinecam.network.values import Operation, Ref, resolve
 
-_CURVE_SCALES = (
-    0.01,
-    0.3,
-    4.0,
-    64.0,
-)  # how far from zero points lie; all must be finite up to _NEAR
-_NEAR = 8.0
+_CURVE_SCALES = (0.01, 0.3, 4.0, 64.0)  # how far from zero points lie
+_NEAR = 8.0  # up to which all must be finite
 _POINTS = 2048  # on each scale
 _ROUNDING = 2.0**10 * EPS  # of a value, relative to the values around it
 
 
+class Problem(Exception):
+    """The reason why a registration does not hold."""
+
+
+@contextmanager
+def _explaining(what: str) -> Iterator[None]:
+    """Within this context, any error is a Problem; what: it says before the error's message."""
+    try:
+        yield
+    except Exception as error:
+        raise Problem(f"{what}: {first_line(error)}") from error
+
+
 def check_curve(
-    curve: TaughtCurve,
+    curve: RegisteredCurve,
     run: Callable[[Tensor], Tensor],
     shape: tuple[int, ...],
     device: torch.device,
@@ -50,9 +58,14 @@ def check_curve(
     """Raise a Problem unless ``run``, on (B, *shape), applies the curve, and its bound holds."""
     _check_entries(curve, run, shape, device)
     z = _points(device)
-    value, slope = _evaluated(curve, z)
+    with _explaining("registered with curvature=, it needs a derivative by autograd"):
+        value, slope = curve.value(z), curve.slope(z)
     low, high = z[:-1], z[1:]
-    limit = _limit(curve, low, high)
+    what = "its curvature= cannot be computed for tensors of the ends of intervals"
+    with _explaining(f"{what}, {tuple(low.shape)} each"):
+        limit = curve.curvature_bound(low, high)
+    if bool((limit < 0).any()):
+        raise Problem("its curvature= is negative: give a bound on the modulus")
     width = high - low
     finite = value.isfinite() & slope.isfinite()
     known = finite[1:] & finite[:-1] & limit.isfinite()
@@ -85,7 +98,7 @@ def check_curve(
 
 
 def _check_entries(
-    curve: TaughtCurve,
+    curve: RegisteredCurve,
     run: Callable[[Tensor], Tensor],
     shape: tuple[int, ...],
     device: torch.device,
@@ -93,13 +106,9 @@ def _check_entries(
     """Raise a Problem unless every entry of a result is the same function of its own entry."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(3, *shape, generator=generator, dtype=torch.float64).to(device)
-    try:
+    what = "registered with curvature=, it is run on tensors of any shape in float64, which fails"
+    with _explaining(what):
         whole, alone = run(x), curve.value(x)
-    except Exception as error:
-        raise Problem(
-            "registered with curvature=, it is run on tensors of any shape in float64, which "
-            f"fails: {first_line(error)}"
-        ) from error
     if whole.shape != x.shape or bool(((whole - alone).abs() > SLACK * alone.abs().max()).any()):
         raise Problem(
             "registered with curvature=, it must apply the same function of one variable to every "
@@ -117,28 +126,6 @@ def _points(device: torch.device) -> Tensor:
     whole = torch.arange(-_NEAR, _NEAR + 1, dtype=torch.float64)  # where many functions change
     points: Tensor = torch.unique(torch.cat([*some, whole]))
     return points.to(device)
-
-
-def _evaluated(curve: TaughtCurve, z: Tensor) -> tuple[Tensor, Tensor]:
-    try:
-        return curve.value(z), curve.slope(z)
-    except Exception as error:
-        raise Problem(
-            f"registered with curvature=, it needs a derivative by autograd: {first_line(error)}"
-        ) from error
-
-
-def _limit(curve: TaughtCurve, low: Tensor, high: Tensor) -> Tensor:
-    try:
-        limit = curve.curvature_bound(low, high)
-    except Exception as error:
-        raise Problem(
-            "its curvature= cannot be computed for tensors of the ends of intervals, "
-            f"{tuple(low.shape)} each: {first_line(error)}"
-        ) from error
-    if bool((limit < 0).any()):
-        raise Problem("its curvature= is negative: give a bound on the modulus")
-    return limit
 
 
 TensorFunction = Callable[[Tensor], Tensor]
@@ -160,26 +147,17 @@ _WITH_BORDERS = (
 )
 
 
-class Problem(Exception):
-    """The reason why a registration does not hold."""
+def _at(line: Tensor, t: Tensor) -> Tensor:
+    """The points of a line between two inputs, (2, ...), at the positions t."""
+    t = t.view(-1, *[1] * (line.dim() - 1))
+    return (1 - t) * line[:1] + t * line[1:]
 
 
-@dataclass(frozen=True)
-class _Line:
-    """The points of a line from one input to another, (1, ...) each."""
-
-    start: Tensor
-    end: Tensor
-
-    def at(self, t: Tensor) -> Tensor:
-        t = t.view(-1, *[1] * (self.start.dim() - 1))
-        return (1 - t) * self.start + t * self.end
-
-    def place(self, t: Tensor) -> str:
-        """A point of the line, for a message."""
-        x = self.at(t.reshape(1)).flatten()
-        numbers = ", ".join(f"{number:.4g}" for number in x[:4].tolist())
-        return f"x = [{numbers}{', ...' if x.numel() > 4 else ''}]"
+def _place(line: Tensor, t: Tensor) -> str:
+    """A point of a line, for a message."""
+    x = _at(line, t.reshape(1)).flatten()
+    numbers = ", ".join(f"{number:.4g}" for number in x[:4].tolist())
+    return f"x = [{numbers}{', ...' if x.numel() > 4 else ''}]"
 
 
 def check_custom_op(
@@ -196,27 +174,26 @@ def check_custom_op(
     with torch.random.fork_rng(devices=[]):
         for scale in _SCALES:
             ends = scale * torch.randn(2, *shape, generator=generator, dtype=torch.float64)
-            line = _Line(*torch.split(ends.to(device), 1))
+            line = ends.to(device)
             values = _check_rows("it", run, line)
-            t = line.start.new_zeros(0) if borders is None else _crossings(borders, line)
-            numbers = max(line.start.numel(), values[0].numel())
+            t = line.new_zeros(0) if borders is None else _crossings(borders, line)
+            numbers = max(line[0].numel(), values[0].numel())
             _check_pieces(run, line, _pieces(t, numbers, generator), borders is not None)
 
 
-def _check_rows(what: str, run: TensorFunction, line: _Line) -> Tensor:
+def _check_rows(what: str, run: TensorFunction, line: Tensor) -> Tensor:
     """The values at the ends and between them, if every point has its own, and always the same."""
-    x = line.at(torch.tensor([0, WEIGHT, 1], dtype=torch.float64, device=line.start.device))
-    try:
+    x = _at(line, line.new_tensor([0, WEIGHT, 1]))
+    with _explaining(f"{what} cannot be run on a tensor {tuple(x.shape)} of float64"):
         values = run(x)
-    except Exception as error:
-        shape, reason = tuple(x.shape), first_line(error)
-        raise Problem(f"{what} cannot be run on a tensor {shape} of float64: {reason}") from error
     if not isinstance(values, Tensor) or values.dim() == 0 or values.shape[0] != x.shape[0]:
         raise Problem(f"{what} must give one tensor, with the batch in its first dimension")
     if not values.is_floating_point():
         raise Problem(f"{what} must give floating-point numbers, not {values.dtype}")
     if not bool(values.isfinite().all()):
-        raise Problem(f"{what} gives values that are not finite, near {line.place(x.new_zeros(1))}")
+        raise Problem(
+            f"{what} gives values that are not finite, near {_place(line, x.new_zeros(1))}"
+        )
     if not _agree(run(x), values):
         raise Problem(f"{what} gives different values for the same input: call model.eval()")
     if not _agree(torch.cat([run(row) for row in torch.split(x, 1)]), values):
@@ -228,14 +205,14 @@ def _agree(a: Tensor, b: Tensor) -> bool:
     return a.shape == b.shape and bool(((a - b).abs() <= SLACK * b.abs().max()).all())
 
 
-def _crossings(borders: TensorFunction, line: _Line) -> Tensor:
+def _crossings(borders: TensorFunction, line: Tensor) -> Tensor:
     """Where on a line the functions vanish, in order; they must be affine."""
     values = _check_rows("its cuts function", borders, line).flatten(1)
     first, between, last = values
     if not _agree(between, (1 - WEIGHT) * first + WEIGHT * last):
         raise Problem(
             "its cuts function is not affine in x: give the functions whose zeros are the "
-            f"borders, such as x - knot; see {line.place(line.start.new_zeros(1))}"
+            f"borders, such as x - knot; see {_place(line, line.new_zeros(1))}"
         )
     t = first / (first - last)
     crossings: Tensor = t[(t > 0) & (t < 1)].sort().values
@@ -256,20 +233,20 @@ def _pieces(t: Tensor, numbers: int, generator: torch.Generator) -> Tensor:
     return pieces[pieces[:, 1] - pieces[:, 0] > _SHORT]
 
 
-def _check_pieces(run: TensorFunction, line: _Line, pieces: Tensor, has_borders: bool) -> None:
+def _check_pieces(run: TensorFunction, line: Tensor, pieces: Tensor, has_borders: bool) -> None:
     """Raise a Problem unless it is affine on every piece, and equal on both sides of a border."""
     if not pieces.shape[0]:
         return
     begin, length = pieces[:, :1], pieces[:, 1:] - pieces[:, :1]
     places = torch.tensor(_PLACES, dtype=torch.float64, device=pieces.device)
     t = begin + length * places
-    values = run(line.at(t.flatten())).reshape(*t.shape, -1)
+    values = run(_at(line, t.flatten())).reshape(*t.shape, -1)
     low, middle, high = values.unbind(1)
     share = (places[1] - places[0]) / (places[2] - places[0])
     limit = SLACK * values.abs().max()
     deviation = (torch.lerp(low, high, share) - middle).abs().amax(1)
     if bool((deviation > limit).any()):
-        where = line.place(t[int(deviation.argmax()), 1])
+        where = _place(line, t[int(deviation.argmax()), 1])
         size = float(deviation.max() / values.abs().max())
         what, remedy = _WITH_BORDERS if has_borders else _AFFINE
         raise Problem(
@@ -280,7 +257,7 @@ def _check_pieces(run: TensorFunction, line: _Line, pieces: Tensor, has_borders:
     start, end = low - places[0] * slope, high + (1 - places[2]) * slope
     jump = (start[1:] - end[:-1]).abs().amax(1) * (pieces[1:, 0] == pieces[:-1, 1])
     if bool((jump > 2 * limit).any()):
-        where = line.place(pieces[1:, 0][int(jump.argmax())])
+        where = _place(line, pieces[1:, 0][int(jump.argmax())])
         raise Problem(
             f"it is not continuous: it jumps at a border, at {where}, by {float(jump.max()):.3g}"
         )
@@ -315,7 +292,7 @@ class _Call:
 
     def step(self, name: str, run: Function) -> Step:
         """An affine function of x as a step; its coefficients are not known, but measured."""
-        rule = Affine(data=("input",), bound=partial(_measured, run), measured=True)
+        rule = AffineRule(data=("input",), bound=partial(_measured, run), measured=True)
         names = ("input", "constants")
         return Step(name, run, (self.x, self.constants), {}, names, rule, (("add", "plain"), {}))
 
@@ -333,10 +310,15 @@ def custom_op_of(node: fx.Node) -> CustomOp | None:
 def add_custom(builder: GraphBuilder, call: NodeCall) -> str | None:
     """Add a step or a layer from what was registered, or say why it cannot be added."""
     node, module = call.node, opaque_module_of(call.node)
-    if module is not None:
-        found: _Call | None = _module_call(module, call.args[0], builder.device)
-    else:
+    found: _Call | None
+    if module is None:
         found = _operator_call(builder, call)
+    else:
+        state = module.on(builder.device)
+        borders = None if module.rule.cuts is None else module.borders
+        curvature = None if module.rule.curvature is None else module.curvature
+        given = (module.kind, call.args[0], state, module.value, borders)
+        found = _Call(*given, module.table(state), curvature)
     if found is None or not isinstance(node.meta["val"], Tensor):
         return _ONE
     rows, result_rows = builder.rows[found.x.name], builder.batch.rows(node.meta["val"])
@@ -351,21 +333,14 @@ def add_custom(builder: GraphBuilder, call: NodeCall) -> str | None:
         return "the first dimension of its input and of its output must be the batch"
     try:
         if found.curvature is not None:
-            return _add_taught(builder, node, found, found.curvature)
+            return _add_smooth(builder, node, found, found.curvature)
         _add_checked(builder, node, found)
     except Problem as problem:
         return str(problem)
     return None
 
 
-def _module_call(module: OpaqueModule, x: Ref, device: torch.device) -> _Call:
-    state = module.on(device)
-    borders = None if module.rule.cuts is None else module.borders
-    curvature = None if module.rule.curvature is None else module.curvature
-    return _Call(module.kind, x, state, module.value, borders, module.table(state), curvature)
-
-
-_HERE = object()  # stands for the activation in an operator's arguments
+_HERE = ...  # stands for the activation in an operator's arguments, also once it is pickled
 
 
 def _operator_call(builder: GraphBuilder, call: NodeCall) -> _Call | None:
@@ -380,12 +355,11 @@ def _operator_call(builder: GraphBuilder, call: NodeCall) -> _Call | None:
     if next(refs(constants), None) is not None or has_size(constants):
         return None
     target: Any = call.node.target
-    borders = call.rule.cuts
-    columns = None if borders is None else partial(_call_columns, borders)
-    limit = call.rule.curvature
+    cuts, limit = call.rule.cuts, call.rule.curvature
+    borders = None if cuts is None else lambda x, others: as_columns(_call(cuts, x, others))
     curvature = None if limit is None else partial(_call_limit, limit)
     value = partial(_call, target)
-    return _Call(target_name(target), x, constants, value, columns, curvature=curvature)
+    return _Call(target_name(target), x, constants, value, borders, curvature=curvature)
 
 
 def _call(run: Function, x: Tensor, constants: Any) -> Tensor:
@@ -400,10 +374,6 @@ def _call_limit(limit: Any, low: Tensor, high: Tensor, constants: Any) -> Any:
     others = [item for item in args if item is not _HERE]
     named = {key: item for key, item in kwargs if item is not _HERE}
     return limit(low, high, *others, **named) if callable(limit) else limit
-
-
-def _call_columns(run: Function, x: Tensor, constants: Any) -> Tensor:
-    return as_columns(_call(run, x, constants))
 
 
 def _add_checked(builder: GraphBuilder, node: fx.Node, call: _Call) -> None:
@@ -438,12 +408,12 @@ def _add_checked(builder: GraphBuilder, node: fx.Node, call: _Call) -> None:
     )
 
 
-def _add_taught(
+def _add_smooth(
     builder: GraphBuilder, node: fx.Node, call: _Call, curvature: Function
 ) -> str | None:
     """Add a smooth function of one variable, if its bound holds."""
     constants = resolve(call.constants, {}, 1, builder.device)
-    curve = TaughtCurve(call.kind, call.value, curvature, constants)
+    curve = RegisteredCurve(call.kind, call.value, curvature, constants)
     shape = tuple(builder.shape_of(call.x, 1)[1:])
     check_curve(curve, lambda x: call.value(x, constants), shape, builder.device)
     return add_curve(builder, node, curve, call.x)

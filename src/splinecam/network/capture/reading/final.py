@@ -19,8 +19,8 @@ from torch import Tensor, fx
 from splinecam.errors import CaptureError
 from splinecam.network.capture.reading.graph_builder import GraphBuilder, UnevenRows
 from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph, arguments_of
-from splinecam.network.ops import Affine, Terminal, rule_of, target_name
 from splinecam.network.ops.nonlinear import MIXES, SMOOTH
+from splinecam.network.ops.registry import AffineRule, TerminalRule, rule_of, target_name
 from splinecam.network.values import Ref, Rows, map_tensors, resolve
 
 _UNEQUAL = (
@@ -83,7 +83,7 @@ def tail_of(graph: FlatGraph, needed: set[fx.Node]) -> Tail | None:
     while node is not None and node.op == "call_function" and len(needed & set(node.users)) <= 1:
         nodes.append(node)
         rule = rule_of(node.target)
-        if isinstance(rule, Terminal):
+        if isinstance(rule, TerminalRule):
             example = node.args[0].meta["val"]
             rows, dim = graph.batch.rows(example), arguments_of(node).get("dim")
             if rows is None or (dim is not None and dim % example.dim() == rows.dim):
@@ -125,7 +125,7 @@ def _is_move(node: fx.Node) -> bool:
     if node.target is operator.getitem:
         return bool(node.args[1] == 0)
     rule = rule_of(node.target)
-    shaped = isinstance(rule, Affine) and (rule.reshapes or rule.identity)
+    shaped = isinstance(rule, AffineRule) and (rule.reshapes or rule.identity)
     return shaped or _op(node) in _MOVES
 
 

@@ -1,4 +1,4 @@
-"""Why the graph of a model cannot be used: weights that are not finite, layers in training."""
+"""A program in the making: values, constants, steps and layers, and what is wrong with a graph."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from splinecam.errors import CaptureError, OffendingOp, SplineCamError, Unsuppor
 from splinecam.network.capture.reading.probe import NotFiniteError
 from splinecam.network.capture.reading.stages import refs
 from splinecam.network.capture.tracing.diagnosis import first_line, quantised, user_line
-from splinecam.network.capture.tracing.flat_graph import Batch, FlatGraph
+from splinecam.network.capture.tracing.flat_graph import Batch, FlatGraph, arguments_of
 from splinecam.network.capture.tracing.opaque_modules import opaque_module_of
 from splinecam.network.nonlinearities import Nonlinearity
-from splinecam.network.ops import Affine, rule_of, target_name
 from splinecam.network.ops.affine import STATISTICS, TRAINING
 from splinecam.network.ops.nonlinear import JUMP, MASK, SPELLINGS
+from splinecam.network.ops.registry import AffineRule, rule_of, target_name
 from splinecam.network.program import Step
 from splinecam.network.values import Operation, Ref, Rows, Size
 
@@ -30,12 +30,13 @@ _LISTED = 5  # tensors that an error names
 def explained(
     error: Exception, model: nn.Module, graph: FlatGraph, used: set[fx.Node]
 ) -> SplineCamError:
-    """The exception for an error that a graph led to, with the true reason.
-
-    used: the nodes that the output depends on.
-    """
+    """The exception for an error that a graph led to; used: what the output depends on."""
     constants = [(name, tensor) for node, (name, tensor) in graph.constants.items() if node in used]
-    wrong = {name: tensor.detach() for name, tensor in constants if _has_infinite(tensor)}
+    wrong = {
+        name: value.detach()
+        for name, value in constants
+        if is_floating(value) and not bool(value.isfinite().all())
+    }
     undefined = any(bool(tensor.isnan().any()) for tensor in wrong.values())
     if undefined or (wrong and isinstance(error, NotFiniteError)):
         return CaptureError(_weights(wrong))
@@ -49,12 +50,6 @@ def explained(
 
 
 # -- weights ---------------------------------------------------------------------------------------
-
-
-def _has_infinite(value: object) -> bool:
-    if not isinstance(value, Tensor) or not value.is_floating_point():
-        return False
-    return not bool(value.isfinite().all())
 
 
 def _weights(wrong: dict[str, Tensor]) -> str:
@@ -151,9 +146,8 @@ class BatchConstants:
     def add_like(self, node: fx.Node, constant: Any) -> Any:
         """Record a constant in an activation's shape or type, like ``mask.expand_as(x)``."""
         value, rule = node.meta["val"], rule_of(node.target)
-        if not isinstance(rule, Affine) or rule.identity:
-            dtype = torch.float64 if value.is_floating_point() else value.dtype
-            return self.add(node, torch.Tensor.to, (constant, dtype), {})
+        if not isinstance(rule, AffineRule) or rule.identity:
+            return self.add(node, torch.Tensor.to, (constant, value.dtype), {})
         run = torch.reshape if rule.reshapes else torch.Tensor.expand
         return self.add(node, run, (constant, self.batch.shape(value)), {})
 
@@ -184,7 +178,7 @@ def result_refs(node: fx.Node) -> Any:
     return tuple(Ref(f"{node.name}.{i}") for i in range(len(value)))
 
 
-def part_of(ref: Ref, node: fx.Node, i: int, rule: Affine | None) -> Step:
+def part_of(ref: Ref, node: fx.Node, i: int, rule: AffineRule | None) -> Step:
     """The step that takes one of the results of a node that has several."""
     roles: tuple[tuple[str, ...], dict[str, str]] = (("plain", "plain"), {})
     return Step(ref.name, operator.getitem, (Ref(node.name), i), {}, (), rule, roles)
@@ -199,6 +193,12 @@ def has_size(item: Any) -> bool:
     return isinstance(item, Size)
 
 
+def fill_of(node: fx.Node) -> Any:
+    """The value of all entries of a constant, such as ``zeros_like(x)``."""
+    arguments, ones = arguments_of(node), "ones" in target_name(node.target)
+    return arguments.get("fill_value", arguments.get("value", 1 if ones else 0))
+
+
 def filled(
     shape: list[int], value: float | Tensor, dtype: torch.dtype, device: torch.device
 ) -> Tensor:
@@ -210,18 +210,19 @@ def constant_call(target: Any, *args: Any, **kwargs: Any) -> Any:
     """A call without activations, its result in float64; what is left empty is zero."""
     value = target(*args, **kwargs)
     empty = target_name(target) in ("aten.empty", "aten.new_empty", "aten.empty_strided")
-    return _in_float64(torch.zeros_like(value) if empty else value)
+    return in_float64(torch.zeros_like(value) if empty else value)
 
 
-def _in_float64(value: Any) -> Any:
+def in_float64(value: Any) -> Any:
+    """Nested results with floating-point tensors in float64."""
     if isinstance(value, Tensor):
         return value.to(torch.float64) if value.is_floating_point() else value
     if isinstance(value, (list, tuple)):
-        return tuple(_in_float64(item) for item in value)
+        return tuple(in_float64(item) for item in value)
     return value
 
 
-EXACT = Affine(exact=True)
+EXACT = AffineRule(exact=True)
 _OWN = (  # modules of one operation
     "torch.nn.modules.",
     "splinecam.network.layer_graph.Call",
@@ -242,10 +243,7 @@ class NodeCall:
 
 @dataclass(frozen=True)
 class Mask:
-    """True where ``first`` exceeds ``second``; either may be a number or a constant.
-
-    signed: it is 1 there and -1 elsewhere, as ``sign(x)``, not 1 and 0.
-    """
+    """True where ``first`` exceeds ``second``; signed: 1 there and -1 elsewhere, as ``sign(x)``."""
 
     first: Any
     second: Any
@@ -317,10 +315,6 @@ class GraphBuilder:
         """The mask that an argument stands for."""
         return self.masks.get(item.name) if isinstance(item, Ref) else None
 
-    def example_of(self, ref: Ref) -> Any:
-        """Something that has the shape of a value in the graph."""
-        return self._examples[ref.name]
-
     def shape_of(self, ref: Ref, batch: int) -> list[int]:
         """The shape of a value for so many points."""
         return self.batch.shape_at(self._examples[ref.name], batch)
@@ -339,7 +333,7 @@ class GraphBuilder:
         args: tuple[Any, ...],
         *,
         plain: int = 0,
-        rule: Affine = EXACT,
+        rule: AffineRule = EXACT,
     ) -> Ref:
         """Add an affine step; the last ``plain`` arguments are neither added nor multiplied."""
         roles = ("add",) * (len(args) - plain) + ("plain",) * plain
@@ -348,8 +342,8 @@ class GraphBuilder:
 
     def add_negated(self, name: str, node: fx.Node, value: Ref) -> Ref:
         """Add a value with the other sign."""
-        self.add_value(name, node, self.example_of(value))
-        rule = Affine(exact=True, absolute=torch.Tensor.clone)
+        self.add_value(name, node, self._examples[value.name])
+        rule = AffineRule(exact=True, absolute=torch.Tensor.clone)
         return self.add_step(name, torch.neg, (value,), rule=rule)
 
     def add_layer(
@@ -398,7 +392,8 @@ class GraphBuilder:
         opaque, target = opaque_module_of(node), target_name(node.target)
         target = SPELLINGS.get(target, target) if opaque is None else opaque.kind
         target = node.meta.get("kind", target)
-        return OffendingOp(name_of(node)[0], target, _location_of(node), reason)
+        frames = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+        return OffendingOp(name_of(node)[0], target, user_line(frames), reason)
 
     def reject(self, node: fx.Node, reason: str | None) -> None:
         """Record an offending node and go on as if it were allowed, to find the others too."""
@@ -440,37 +435,3 @@ def module_of(node: fx.Node) -> tuple[str, bool]:
                 kind = f"{kind.__module__}.{kind.__qualname__}"
     path = re.sub(r"@\d+", "", path) if "@" in path else path
     return path, path != "" and kind.startswith(_OWN) and ".container." not in kind
-
-
-def _location_of(node: fx.Node) -> str:
-    """Where the call stands in the user's code: ``net.py:31``, or nothing."""
-    stack = node.meta.get("stack_trace") or ""
-    return user_line(re.findall(r'File "([^"]+)", line (\d+)', stack))
-
-
-class Emitter:
-    """Adds calls to a graph in front of a composite node that they stand for."""
-
-    def __init__(self, node: fx.Node) -> None:
-        self.node = node
-        self.nodes: list[fx.Node] = []  # those that were added, in order
-
-    def __call__(self, target: Any, *args: Any) -> fx.Node:
-        """The result of one more call."""
-        with self.node.graph.inserting_before(self.node):
-            new = self.node.graph.call_function(target, args)
-        meta = self.node.meta
-        new.meta = {key: meta[key] for key in ("nn_module_stack", "stack_trace") if key in meta}
-        # What this call stands for may itself stand for another.
-        new.meta["stands_for"] = meta.get("stands_for", self.node)
-        new.meta["val"] = target(*fx.node.map_arg(args, lambda node: node.meta["val"]))
-        self.nodes.append(new)
-        return new
-
-    def item(self, values: fx.Node, i: int) -> fx.Node:
-        """One of the results of a call that has several."""
-        return self(operator.getitem, values, i)
-
-    def shape(self, value: fx.Node) -> list[Any]:
-        """The shape of a value; a size that depends on the batch is no ``int``."""
-        return list(value.meta["val"].shape)

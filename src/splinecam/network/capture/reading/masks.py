@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx
@@ -14,8 +14,9 @@ from splinecam.network.capture.reading.graph_builder import GraphBuilder, Mask, 
 from splinecam.network.capture.reading.scalar_functions import spread_knots
 from splinecam.network.capture.reading.stages import refs
 from splinecam.network.nonlinearities import ChoiceNonlinearity, PiecewiseScalar, choose
-from splinecam.network.ops import Affine, Bound, Knots, target_name
+from splinecam.network.ops.bounds import Bound
 from splinecam.network.ops.nonlinear import CHOICE, MASK, MIXES
+from splinecam.network.ops.registry import AffineRule, target_name
 from splinecam.network.program import Step
 from splinecam.network.values import Operation, Ref, Rows, resolve
 
@@ -25,18 +26,13 @@ _FUNCTIONS = 12  # at most so many functions of one variable are looked at
 _Layer = PiecewiseScalar | ChoiceNonlinearity
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """The two values of a choice: ``true`` where ``first`` exceeds ``second``, else ``false``."""
 
     true: Any
     false: Any
     first: Any
     second: Any
-
-    @property
-    def all(self) -> list[Any]:
-        return [self.true, self.false, self.first, self.second]
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,7 @@ class _Sample:
 
 def slope_of(builder: GraphBuilder, node: fx.Node, choice: Choice, rows: Rows) -> Tensor | None:
     """The slope, (n,), by which the two values differ: a multiple of what is compared, or None."""
-    true, false, first, second = _samples(builder, node, rows, choice.all, _POINTS)
+    true, false, first, second = _samples(builder, node, rows, list(choice), _POINTS)
     difference, distance = true - false, first - second
     best = distance.at.abs().argmax(0, keepdim=True)
     far = distance.at.gather(0, best)
@@ -67,7 +63,7 @@ def slope_of(builder: GraphBuilder, node: fx.Node, choice: Choice, rows: Rows) -
 
 
 @dataclass(frozen=True)
-class _Known:
+class _OnBorder:
     """A value that is known where what is compared is equal, for each of n units.
 
     sample: at random points; value: (n,), there; error: (n,), of that; steepness: (n,), how much
@@ -81,19 +77,16 @@ class _Known:
 
 
 def steepness_of(builder: GraphBuilder, node: fx.Node, choice: Choice, rows: Rows) -> Tensor | None:
-    """How fast the two values move apart at most where the choice changes, (n,), or None.
-
-    None means that they are not known to agree there.
-    """
-    layers = _functions(builder, node, choice.all, rows)
-    wanted = choice.all + [
-        item for layer in layers for item in (Ref(layer.result), *_inputs(builder, layer))
-    ]
+    """How fast two values move apart at most, (n,); None unless they are known to agree first."""
+    layers = _functions(builder, node, list(choice), rows)
+    wanted: list[Any] = list(choice)
+    for layer in layers:
+        wanted += (Ref(layer.result), *_inputs(builder, layer))
     samples = iter(_samples(builder, node, rows, wanted, _POINTS + 2 * len(layers)))
     true, false, first, second = (next(samples) for _ in range(4))
     distance = first - second
     zero = torch.zeros_like(distance.error)
-    known = [_Known(distance, zero, zero, torch.ones_like(zero))]
+    known = [_OnBorder(distance, zero, zero, torch.ones_like(zero))]
     free: list[tuple[PiecewiseScalar, _Sample, _Sample]] = []
     for layer in layers:
         result = next(samples)
@@ -112,7 +105,7 @@ def steepness_of(builder: GraphBuilder, node: fx.Node, choice: Choice, rows: Row
     return difference.steepness
 
 
-def _express(item: _Sample, known: list[_Known]) -> _Known | None:
+def _express(item: _Sample, known: list[_OnBorder]) -> _OnBorder | None:
     """A value as a linear combination of known ones, or None if it is not one for some unit."""
     columns = torch.stack([column.sample.at for column in known], -1)  # (P, n, m)
     errors = torch.stack([column.sample.error for column in known], -1)  # (n, m)
@@ -134,7 +127,7 @@ def _express(item: _Sample, known: list[_Known]) -> _Known | None:
     there = torch.stack([column.value for column in known], -1)
     unsure = torch.stack([column.error for column in known], -1) + EPS * there.abs()
     steepness = torch.stack([column.steepness for column in known], -1)
-    return _Known(
+    return _OnBorder(
         item,
         constant + (factors * there).sum(-1),
         noise + (factors.abs() * unsure).sum(-1),
@@ -142,19 +135,19 @@ def _express(item: _Sample, known: list[_Known]) -> _Known | None:
     )
 
 
-def _applied(layer: _Layer, result: _Sample, inputs: list[_Known]) -> _Known:
+def _applied(layer: _Layer, result: _Sample, inputs: list[_OnBorder]) -> _OnBorder:
     """The result of a layer whose inputs are known."""
     if isinstance(layer, ChoiceNonlinearity):
         by, true, false = inputs
         value = torch.where(by.value > 0, true.value, false.value)
         error = torch.maximum(true.error, false.error) + layer.steepness * by.error
         steep = torch.maximum(true.steepness, false.steepness)
-        return _Known(result, value, error, steep)
+        return _OnBorder(result, value, error, steep)
     (given,) = inputs
     value = layer.operation(given.value.view(1, *layer.shape)).reshape(-1)
     steepest = layer.slopes.abs().amax(0)
     error = steepest * given.error + EPS * value.abs()
-    return _Known(result, value, error, steepest * given.steepness)
+    return _OnBorder(result, value, error, steepest * given.steepness)
 
 
 def _equal(
@@ -162,8 +155,8 @@ def _equal(
     result: _Sample,
     source: _Sample,
     free: list[tuple[PiecewiseScalar, _Sample, _Sample]],
-    known: list[_Known],
-) -> list[_Known]:
+    known: list[_OnBorder],
+) -> list[_OnBorder]:
     """The differences of a layer's result and those of equal functions whose arguments agree."""
     found = []
     for other, other_result, other_source in free:
@@ -171,7 +164,7 @@ def _equal(
         if gap is not None and bool((gap.value.abs() <= SAFETY * gap.error).all()):
             steepest, zero = layer.slopes.abs().amax(0), torch.zeros_like(gap.value)
             error = steepest * gap.error
-            found.append(_Known(result - other_result, zero, error, steepest * gap.steepness))
+            found.append(_OnBorder(result - other_result, zero, error, steepest * gap.steepness))
     return found
 
 
@@ -286,7 +279,7 @@ def add_comparison(builder: GraphBuilder, call: NodeCall) -> str | None:
 def add_masked(builder: GraphBuilder, call: NodeCall, used: list[str]) -> str | None:
     """Add a node that uses masks: it must be a choice."""
     node, rule = call.node, call.rule
-    if isinstance(rule, Affine) and rule.identity and builder.mask_of(call.named.get("self")):
+    if isinstance(rule, AffineRule) and rule.identity and builder.mask_of(call.named.get("self")):
         builder.values[node] = call.named["self"]  # as numbers, a mask is still one
         return None
     choice = _choice(builder, call)
@@ -352,7 +345,7 @@ def _add_choice(builder: GraphBuilder, node: fx.Node, choice: Choice) -> str | N
     alone = not isinstance(choice.false, (Ref, Tensor)) and choice.false == 0
     result = node.name if alone else f"{node.name}.slope_change"
     builder.add_value(result, node, node.meta["val"])
-    knots = Knots((0.0,), (0.0, rows.back(slope)))
+    knots = (0.0,), (0.0, rows.back(slope))
     levels, slopes = spread_knots(knots, shape, rows, builder.device)
     builder.add_layer(
         PiecewiseScalar,
@@ -367,7 +360,7 @@ def _add_choice(builder: GraphBuilder, node: fx.Node, choice: Choice) -> str | N
     )
     builder.add_results(node)
     if not alone:
-        builder.add_step(node.name, operator.add, (choice.false, Ref(result)), rule=Affine())
+        builder.add_step(node.name, operator.add, (choice.false, Ref(result)), rule=AffineRule())
     return None
 
 
@@ -417,14 +410,12 @@ def _difference(builder: GraphBuilder, node: fx.Node, choice: Choice) -> Ref:
     name = f"{node.name}.difference"
     builder.add_value(name, node, node.meta["val"])
     args = (first, second, builder.batch.shape(node.meta["val"]))
-    return builder.add_step(name, _subtract, args, plain=1, rule=Affine(absolute=_add))
+    return builder.add_step(name, _subtract, args, plain=1, rule=AffineRule(absolute=_add))
 
 
-def _subtract(first: Any, second: Any, shape: list[int]) -> Tensor:
-    difference: Tensor = first - second
-    return difference.expand(shape)
+def _subtract(first: Any, second: Any, shape: list[int]) -> Any:
+    return (first - second).expand(shape)
 
 
-def _add(first: Any, second: Any, shape: list[int]) -> Tensor:
-    total: Tensor = first + second
-    return total.expand(shape)
+def _add(first: Any, second: Any, shape: list[int]) -> Any:
+    return (first + second).expand(shape)

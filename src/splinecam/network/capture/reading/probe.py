@@ -17,7 +17,7 @@ from splinecam.network.nonlinearities import (
     PiecewiseScalar,
     SortNonlinearity,
 )
-from splinecam.network.ops import Bound
+from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import Program, Stage
 from splinecam.network.values import Rows
 
@@ -139,21 +139,21 @@ def _blame(
 ) -> None:
     """Raise for the step of a stage that is not affine or mixes points; run them one by one."""
     both: dict[str, Any] = {name: live[name] for name in stage.live_in}
-    first = {name: value[:1] for name, value in both.items()}
-    second = {name: value[1:] for name, value in both.items()}
-    blend = {name: _blend(value) for name, value in both.items()}
     bound: dict[str, Any] = {
         name: Bound(value.abs().amax(0, keepdim=True), torch.zeros_like(value[:1]))
         for name, value in both.items()
     }
-    device = program.device
+    # The first point, the second, and their blend, each alone.
+    single: list[dict[str, Any]] = [
+        {name: value[:1] for name, value in both.items()},
+        {name: value[1:] for name, value in both.items()},
+        {name: _blend(value) for name, value in both.items()},
+    ]
     for step in stage.steps:
-        both[step.name] = step.call(both, 2, device)
-        first[step.name] = step.call(first, 1, device)
-        second[step.name] = step.call(second, 1, device)
-        blend[step.name] = step.call(blend, 1, device)
-        bound[step.name] = step.bound(bound, device)
-        result = both[step.name]
+        both[step.name] = result = step.call(both, 2, program.device)
+        for env in single:
+            env[step.name] = step.call(env, 1, program.device)
+        bound[step.name] = step.bound(bound, program.device)
         if step.rule is None or not isinstance(result, Tensor):
             continue
         layout = rows.get(step.name, Rows())
@@ -161,8 +161,8 @@ def _blame(
         if not bool(result.isfinite().all()):
             raise NotFiniteError(str(describe(step.name, _INFINITE)))
         pair = layout.out(result)
-        alone = torch.cat([layout.out(first[step.name]), layout.out(second[step.name])])
-        if not _agree(alone, pair, size):
+        first, second, blend = (layout.out(env[step.name]) for env in single)
+        if not _agree(torch.cat([first, second]), pair, size):
             raise UnsupportedOpError([describe(step.name, "it mixes the points of the batch")])
-        if not _agree(layout.out(blend[step.name]), _blend(pair), size):
+        if not _agree(blend, _blend(pair), size):
             raise UnsupportedOpError([describe(step.name, "it is not affine")])

@@ -10,16 +10,15 @@ import torch
 from torch import Tensor, fx
 
 from splinecam.errors import CaptureError, UnsupportedOpError
-from splinecam.network import ops
 from splinecam.network.capture.models import widened
 from splinecam.network.capture.reading.custom_ops import add_custom, custom_op_of
 from splinecam.network.capture.reading.final import Final, dependents, tail_of
 from splinecam.network.capture.reading.graph_builder import (
     EXACT,
-    Emitter,
     GraphBuilder,
     NodeCall,
     constant_call,
+    fill_of,
     filled,
     has_size,
     part_of,
@@ -40,14 +39,22 @@ from splinecam.network.capture.reading.unit_groups import (
     add_sort,
     uses_places,
 )
-from splinecam.network.capture.tracing import flat_graph
-from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph, arguments_of
-from splinecam.network.curves import Curve
+from splinecam.network.capture.tracing.flat_graph import (
+    SYMBOLIC,
+    FlatGraph,
+    arguments_of,
+    named_arguments,
+    parameters_of,
+)
+from splinecam.network.curves.curve import Curve
 from splinecam.network.ops import nonlinear as rejected
-from splinecam.network.ops import target_name
+from splinecam.network.ops import registry as ops
+from splinecam.network.ops.affine import CREATORS
+from splinecam.network.ops.bounds import role_of
 from splinecam.network.ops.register import CustomOp
+from splinecam.network.ops.registry import target_name
 from splinecam.network.program import Program, Step
-from splinecam.network.values import DEVICE, Ref, resolve
+from splinecam.network.values import Ref, resolve
 
 
 class Reader:
@@ -63,7 +70,9 @@ class Reader:
         self.builder.smooth = smooth
         self.tail = tail_of(graph, self.needed)
         apart = () if self.tail is None else self.tail.nodes
-        self.patterns = smooth_patterns(graph, self.needed, dependents(graph), apart)
+        self.patterns, self.reads_weights = smooth_patterns(
+            graph, self.needed, dependents(graph), apart
+        )
         self.emitted: list[fx.Node] = []
 
     def read(self, input_shape: tuple[int, ...]) -> Program:
@@ -122,13 +131,15 @@ class Reader:
     def _node(self, node: fx.Node) -> None:
         builder, value = self.builder, node.meta.get("val")
         if type(value) in SYMBOLIC:
-            builder.values[node] = self._number(node, value)
+            source: Any = node.args[0] if node.args else None
+            builder.batch.learn(value, builder.values.get(source))
+            builder.values[node] = builder.batch.size(value)
             return
         if isinstance(value, (int, float, bool)):
             builder.values[node] = value
             return
-        if node in self.patterns.found:
-            self._pattern(*self.patterns.found[node], node)
+        if node in self.patterns:
+            self._pattern(*self.patterns[node], node)
             return
         args = tuple(self._argument(item) for item in node.args)
         kwargs = {key: self._argument(item) for key, item in node.kwargs.items()}
@@ -138,22 +149,16 @@ class Reader:
         elif node.target is operator.getitem and isinstance(args[0], tuple):
             builder.values[node] = args[0][args[1]]
             return
+        rule = ops.rule_of(node.target)
+        takes_shape = isinstance(rule, ops.AffineRule) and rule.shape_only != ()
         if not builder.is_active((args, kwargs)):
             self._constant(node, args, kwargs)
-        elif target_name(node.target) in ops.CREATORS:
+        elif target_name(node.target) in CREATORS:
             self._filled(node)
-        elif _takes_shape(node) and not builder.is_active(args[0]):
+        elif takes_shape and not builder.is_active(args[0]):
             builder.add_constant(node, builder.constants.add_like(node, args[0]))
         else:
             self._active(node, args, kwargs)
-
-    def _number(self, node: fx.Node, value: Any) -> Any:
-        """A number that depends on the batch or, like ``weight.max().item()``, on constants."""
-        batch, source = self.builder.batch, node.args[0] if node.args else None
-        tensor = self.builder.values.get(source)  # type: ignore[arg-type]
-        if batch.unknown(value) and isinstance(tensor, Tensor) and tensor.numel() == 1:
-            batch.set_known(value.node.expr, tensor.item())
-        return batch.size(value)
 
     def _argument(self, item: Any) -> Any:
         """An argument of a node as it is written in a step."""
@@ -165,10 +170,6 @@ class Reader:
             return self.builder.values[item]
         if isinstance(item, torch.SymInt):
             return self.builder.batch.size(item)
-        if isinstance(item, torch.device):
-            return DEVICE
-        if isinstance(item, torch.dtype):
-            return torch.float64 if item.is_floating_point else item
         if isinstance(item, (list, tuple)):
             parts = [self._argument(part) for part in item]
             return parts if isinstance(item, list) else tuple(parts)
@@ -193,26 +194,23 @@ class Reader:
 
     def _filled(self, node: fx.Node) -> None:
         """Add a constant in the shape of an activation, such as ``zeros_like(x)``."""
-        arguments, value = arguments_of(node), node.meta["val"]
-        name = target_name(node.target)
-        fill = arguments.get("fill_value", arguments.get("value", 1 if "ones" in name else 0))
-        dtype = torch.float64 if value.is_floating_point() else value.dtype
-        args = (self.builder.batch.shape(value), self._argument(fill), dtype, DEVICE)
+        shape, fill = self.builder.batch.shape(node.meta["val"]), self._argument(fill_of(node))
+        args = (shape, fill, node.meta["val"].dtype, self.device)
         self.builder.add_constant(node, self.builder.constants.add(node, filled, args, {}))
 
     # -- activations
 
     def _active(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         builder, rule = self.builder, custom_op_of(node) or ops.rule_of(node.target)
-        named = flat_graph.named_arguments(node, args, kwargs)
+        named = named_arguments(node, args, kwargs)
         call = NodeCall(node, rule, args, kwargs, named)
         if "indices" in named:
             self._count_masked(node, named["indices"])
-        unread = rule.shape_only if isinstance(rule, ops.Affine) else ()
+        unread = rule.shape_only if isinstance(rule, ops.AffineRule) else ()
         read = [ref.name for key, item in named.items() if key not in unread for ref in refs(item)]
         masks = [name for name in dict.fromkeys(read) if name in builder.masks]
         invalid = any(name in builder.invalid for name in read)
-        if isinstance(rule, ops.Comparison):
+        if isinstance(rule, ops.ComparisonRule):
             reason = rejected.MASK if invalid else add_comparison(builder, call)
         elif masks and not invalid:
             reason = add_masked(builder, call, masks)
@@ -232,20 +230,20 @@ class Reader:
     def _add(self, call: NodeCall) -> str | None:
         """Add a node to the program; the result is the reason why it cannot be added, or None."""
         rule, builder = call.rule, self.builder
-        if isinstance(rule, ops.Affine):
+        if isinstance(rule, ops.AffineRule):
             self._add_affine(call, rule)
             return None
         if isinstance(rule, CustomOp):
             return add_custom(builder, call)
-        if isinstance(rule, ops.Composite):
+        if isinstance(rule, ops.CompositeRule):
             return self._add_composite(call.node, rule)
-        if isinstance(rule, (ops.Smooth, ops.Terminal)):
+        if isinstance(rule, (ops.SmoothRule, ops.TerminalRule)):
             return add_smooth(builder, call)
-        if isinstance(rule, ops.Scatter):
+        if isinstance(rule, ops.ScatterRule):
             return add_scattered(builder, call)
-        if isinstance(rule, ops.Maximum):
+        if isinstance(rule, ops.MaximumRule):
             return add_maxima(builder, call)
-        if isinstance(rule, ops.Sort):
+        if isinstance(rule, ops.SortRule):
             return add_sort(builder, call)
         active = [name for name, item in call.named.items() if builder.is_active(item)]
         if len(active) > 1 or active[0] not in rule.source:
@@ -265,9 +263,9 @@ class Reader:
         if reason is not None:
             builder.reject(node, None if source.name in builder.invalid else reason)
 
-    def _add_composite(self, node: fx.Node, rule: ops.Composite) -> str | None:
+    def _add_composite(self, node: fx.Node, rule: ops.CompositeRule) -> str | None:
         """Add a node that is written out as several others."""
-        emit = Emitter(node)
+        emit = ops.Emitter(node)
         result = rule.write(emit, arguments_of(node))
         if isinstance(result, str):
             return result
@@ -283,14 +281,9 @@ class Reader:
             builder.batch.equate(node.meta["val"], result.meta["val"])
         return None
 
-    def _add_affine(self, call: NodeCall, rule: ops.Affine) -> None:
-        node, args, kwargs, names = (
-            call.node,
-            call.args,
-            call.kwargs,
-            flat_graph.argument_names(call.node),
-        )
-        builder = self.builder
+    def _add_affine(self, call: NodeCall, rule: ops.AffineRule) -> None:
+        node, args, kwargs, builder = call.node, call.args, call.kwargs, self.builder
+        names, _ = parameters_of(node.target)
         if rule.identity:
             builder.values[node] = args[0]
             return
@@ -300,8 +293,8 @@ class Reader:
             run = torch.reshape if rule.reshapes else torch.Tensor.expand
             args, kwargs, names = (args[0], shape), {}, (names[0], "size")
         roles = (
-            tuple(ops.role_of(rule, name) for name in names[: len(args)]),
-            {key: ops.role_of(rule, key) for key in kwargs},
+            tuple(role_of(rule, name) for name in names[: len(args)]),
+            {key: role_of(rule, key) for key in kwargs},
         )
         builder.add_results(node)
         builder.body.append(Step(node.name, run, args, kwargs, names, rule, roles))
@@ -320,22 +313,21 @@ class Reader:
             if not isinstance(node.target, torch._ops.OpOverload):
                 return "control flow that depends on the input is not supported"
             return rejected.RANDOM if _is_random(node.target) else rejected.UNKNOWN
-        if isinstance(rule, ops.Smooth) or (isinstance(rule, ops.Terminal) and rule.curve):
+        if isinstance(rule, ops.SmoothRule) or (isinstance(rule, ops.TerminalRule) and rule.curve):
             return None if self.smooth else f"{rule.reason}: {ops.OPTION}"
-        if isinstance(rule, (ops.Rejected, ops.Terminal)):
-            constant = rule.reason == rejected.PLACES and not self.builder.is_active(
-                named["indices"]
-            )
+        if isinstance(rule, (ops.RejectedRule, ops.TerminalRule)):
+            places = rule.reason == rejected.PLACES
+            constant = places and not self.builder.is_active(named["indices"])
             return rejected.CONSTANT_PLACES if constant else rule.reason
-        if isinstance(rule, ops.Affine):
+        if isinstance(rule, ops.AffineRule):
             return self._against_affine(call, rule)
-        if isinstance(rule, ops.Composite):
+        if isinstance(rule, ops.CompositeRule):
             return self._depends({name: named[name] for name in rule.constants})
-        if isinstance(rule, (ops.Maximum, ops.Sort)):
+        if isinstance(rule, (ops.MaximumRule, ops.SortRule)):
             return uses_places(node, self.needed)
-        if isinstance(rule, ops.Scatter):
+        if isinstance(rule, ops.ScatterRule):
             return self._depends(named, ("self", rule.source))
-        if isinstance(rule, ops.Piecewise):
+        if isinstance(rule, ops.PiecewiseRule):
             return self._depends(named, (*rule.source, *(name for name, _ in rule.pairs)))
         return None
 
@@ -350,7 +342,7 @@ class Reader:
                 return f"its {name} depends on the input"
         return None
 
-    def _against_affine(self, call: NodeCall, rule: ops.Affine) -> str | None:
+    def _against_affine(self, call: NodeCall, rule: ops.AffineRule) -> str | None:
         node, named, rows = call.node, call.named, self.builder.rows
         allowed = (*rule.data, *rule.product, *rule.shape_only)
         reason = self._depends(named, allowed, rule.factor)
@@ -364,7 +356,9 @@ class Reader:
         reason = rule.check(named) if rule.check else None
         return reason or self._mixes_points(node, rule, named)
 
-    def _mixes_points(self, node: fx.Node, rule: ops.Affine, named: dict[str, Any]) -> str | None:
+    def _mixes_points(
+        self, node: fx.Node, rule: ops.AffineRule, named: dict[str, Any]
+    ) -> str | None:
         """The reason against an affine node that mixes the points of the batch, by its shapes."""
         builder = self.builder
         first = next(n for n in node.all_input_nodes if builder.is_active(builder.values[n]))
@@ -386,9 +380,3 @@ class Reader:
 
 def _is_random(target: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
-
-
-def _takes_shape(node: fx.Node) -> bool:
-    """Whether a node gives its first argument the shape or the type of another one."""
-    rule = ops.rule_of(node.target)
-    return isinstance(rule, ops.Affine) and rule.shape_only != ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf, isclose, pi, prod, sqrt
 from typing import Any
@@ -16,33 +15,30 @@ from splinecam._util.tolerances import EPS
 from splinecam.network.capture.reading.graph_builder import GraphBuilder, NodeCall, UnevenRows
 from splinecam.network.capture.reading.stages import refs
 from splinecam.network.capture.tracing.flat_graph import FlatGraph, arguments_of
-from splinecam.network.curves import (
-    Curve,
-    Gelu,
-    GeluTanh,
-    Hardswish,
-    Mish,
-    Power,
-    Scaled,
-    Silu,
-    Softsign,
+from splinecam.network.curves.curve import Curve
+from splinecam.network.curves.formulas import (
+    GELU,
+    GELU_TANH,
+    HARDSWISH,
+    MISH,
+    SILU,
+    SOFTSIGN,
+    power,
 )
+from splinecam.network.curves.registered import Scaled, scaled
 from splinecam.network.nonlinearities import (
     MaxNonlinearity,
     PiecewiseScalar,
     SmoothScalar,
     apply_curve,
 )
-from splinecam.network.ops import Knots, target_name
 from splinecam.network.ops.nonlinear import MIXES
+from splinecam.network.ops.registry import Knots, target_name
 from splinecam.network.values import Operation, Ref, Rows
 
 
 def add_function(builder: GraphBuilder, call: NodeCall) -> str | None:
-    """Add a function of one variable, with breakpoints at its knots.
-
-    The result is the reason why it cannot be added, or None.
-    """
+    """Add a function of one variable with its knots, or say why it cannot be added."""
     node, rule, constants = call.node, call.rule, builder.constants
     source = next(name for name in rule.source if builder.is_active(call.named.get(name)))
     try:
@@ -57,7 +53,9 @@ def add_function(builder: GraphBuilder, call: NodeCall) -> str | None:
     shape = builder.batch.shape_at(node.meta["val"], 1)
     z = torch.zeros(shape, dtype=torch.float64, device=builder.device)
     constant = next((named.get(name) for name in rule.source if name != source), None)
-    knots = rule.knots(named | {source: z, "constant": constant})
+    knots = rule.knots
+    if callable(knots):
+        knots = knots(named | {source: z, "constant": constant})
     if isinstance(knots, str):
         return knots
     ref = builder.expand(node, named[source])
@@ -105,15 +103,14 @@ def spread_knots(
     A knot is dropped where the slope does not change; where only some units drop it, theirs is
     moved to infinity.
     """
-    if _all_equal(knots):
-        return _repeated(knots.levels, shape, device), _repeated(knots.slopes, shape, device)
+    if _all_equal(*knots):
+        return _repeated(knots[0], shape, device), _repeated(knots[1], shape, device)
 
     def spread(value: float | Tensor) -> Tensor:
         wide = torch.as_tensor(value, dtype=torch.float64, device=device).expand(shape)
         return rows.out(wide).reshape(-1)
 
-    levels = [spread(level) for level in knots.levels]
-    slopes = [spread(slope) for slope in knots.slopes]
+    levels, slopes = ([spread(value) for value in values] for values in knots)
     for k, level in enumerate(levels):
         # Nothing lies below minus infinity, above infinity, or between two equal levels.
         slopes[k] = torch.where(level == -inf, slopes[k + 1], slopes[k])
@@ -125,12 +122,12 @@ def spread_knots(
     return _without_idle(levels, slopes)
 
 
-def _all_equal(knots: Knots) -> bool:
+def _all_equal(levels: tuple[Any, ...], slopes: tuple[Any, ...]) -> bool:
     """Whether all units have the same knots, of which none is dropped or moved."""
-    if any(isinstance(value, Tensor) for value in (*knots.levels, *knots.slopes)):
+    if any(isinstance(value, Tensor) for value in (*levels, *slopes)):
         return False
-    ascending = all(low < high for low, high in pairwise((-inf, *knots.levels, inf)))
-    return ascending and all(before != after for before, after in pairwise(knots.slopes))
+    ascending = all(low < high for low, high in pairwise((-inf, *levels, inf)))
+    return ascending and all(before != after for before, after in pairwise(slopes))
 
 
 def _repeated(numbers: tuple[Any, ...], shape: list[int], device: torch.device) -> Tensor:
@@ -206,7 +203,9 @@ def add_smooth(builder: GraphBuilder, call: NodeCall) -> str | None:
     active = [name for name, item in call.named.items() if builder.is_active(item)]
     if len(active) > 1 or not isinstance(call.named[active[0]], Ref):
         return f"its {active[-1]} depends on the input"
-    curve = call.rule.curve(call.named)
+    curve = call.rule.curve
+    if not isinstance(curve, Curve):
+        curve = curve(call.named)
     if isinstance(curve, str):
         return curve
     return add_curve(builder, call.node, curve, call.named[active[0]])
@@ -237,29 +236,22 @@ _SIGMOIDS = ("sigmoid", "special_expit")
 _CUBIC = 0.044715
 
 
-@dataclass(frozen=True)
-class Patterns:
-    """The nodes that make a smooth function, each with the function and what it is applied to.
-
-    weights: whether a number in one of the functions is a weight of the model.
-    """
-
-    found: dict[fx.Node, tuple[Curve, fx.Node]] = field(default_factory=dict)
-    weights: bool = False
-
+Patterns = dict[fx.Node, tuple[Curve, fx.Node]]
+"""The nodes that make a smooth function, each with the function and what it is applied to."""
 
 _Match = tuple[Curve, fx.Node, list[fx.Node]]  # the function, its variable, the nodes on the way
 
 
 def smooth_patterns(
     graph: FlatGraph, needed: set[fx.Node], active: set[fx.Node], apart: Iterable[fx.Node]
-) -> Patterns:
+) -> tuple[Patterns, bool]:
     """The smooth functions in a graph that are written as several operations.
 
     Nodes that are only on the way to such a function are removed from ``needed``. active: the nodes
-    that depend on the input; apart: nodes that are read in another way.
+    that depend on the input; apart: nodes that are read in another way. The second result says
+    whether a number in one of the functions is a weight of the model.
     """
-    found: dict[fx.Node, tuple[Curve, fx.Node]] = {}
+    found: Patterns = {}
     skipped, matcher, weights = set(apart), _Matcher(graph), False
     place = {node: i for i, node in enumerate(graph.nodes)}
     for node in graph.nodes:
@@ -273,7 +265,7 @@ def smooth_patterns(
         found[node] = curve, x
         weights = weights or matcher.used_weight
         _drop(node, sorted(set(inner), key=place.__getitem__), needed)
-    return Patterns(found, weights)
+    return found, weights
 
 
 def _drop(node: fx.Node, inner: list[fx.Node], needed: set[fx.Node]) -> None:
@@ -304,7 +296,7 @@ class _Matcher:
         if not isinstance(first, fx.Node) or not isinstance(second, fx.Node):
             return None
         if first is second:
-            return Power(2), first, []
+            return power(2), first, []
         for outer, gate in ((first, second), (second, first)):
             for core, share, way in self._multiples(gate):
                 gated = self._gated(core)
@@ -330,32 +322,34 @@ class _Matcher:
         if not isinstance(source, fx.Node):
             return None
         if name in _SIGMOIDS:
-            return Silu(), source, []
+            return SILU, source, []
         if name == "hardsigmoid":
-            return Hardswish(), source, []
-        if name == "tanh" and _op(source) == "softplus" and _plain(source):
-            return Mish(), _first(source), [source]
+            return HARDSWISH, source, []
+        if name == "tanh" and _op(source) == "softplus":
+            given = arguments_of(source)
+            plain = given["beta"] == 1 and given["threshold"] >= 20
+            return (MISH, given["self"], [source]) if plain else None
         if name in ("relu6", "hardtanh", "clamp"):
             shifted = self._plus(source, 3.0)
-            return (Scaled(Hardswish(), 6.0), shifted, [source]) if shifted and _six(gate) else None
+            return (scaled(HARDSWISH, 6.0), shifted, [source]) if shifted and _six(gate) else None
         raised = self._plus(gate, 1.0)
         if raised is not None and _op(raised) in ("erf", "special_erf"):
-            return Scaled(Gelu(), sqrt(2), sqrt(2)), _first(raised), [raised]
+            return scaled(GELU, sqrt(2), sqrt(2)), raised.args[0], [raised]
         if raised is not None and _op(raised) == "tanh":
             return self._gelu_tanh(raised)
         return None
 
     def _gelu_tanh(self, tanh: fx.Node) -> _Match | None:
         """``x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))``."""
-        for total, rate, way in self._multiples(_first(tanh)):
+        for total, rate, way in self._multiples(tanh.args[0]):
             if _op(total) != "add" or not isclose(rate, sqrt(2 / pi), rel_tol=4 * EPS):
                 continue
             first, second = _two(total)
             for x, cubic in ((first, second), (second, first)):
-                for power, factor, others in self._multiples(cubic):
-                    known = isclose(factor, _CUBIC, rel_tol=4 * EPS) and _op(power) == "pow"
-                    if known and _two(power) == (x, 3):
-                        return Scaled(GeluTanh(), 2.0), x, [tanh, total, *way, *others, power]
+                for cube, factor, others in self._multiples(cubic):
+                    known = isclose(factor, _CUBIC, rel_tol=4 * EPS) and _op(cube) == "pow"
+                    if known and _two(cube) == (x, 3):
+                        return scaled(GELU_TANH, 2.0), x, [tanh, total, *way, *others, cube]
         return None
 
     def _softsign(self, node: fx.Node) -> _Match | None:
@@ -365,7 +359,7 @@ class _Matcher:
         size = self._plus(divisor, 1.0)
         if size is None or _op(size) not in ("abs", "absolute") or size.args[0] is not x:
             return None
-        return Softsign(), x, [size, divisor]
+        return SOFTSIGN, x, [size, divisor]
 
     # -- multiples and sums with numbers
 
@@ -412,7 +406,7 @@ def _scaled(curve: Curve, share: float, rate: float) -> Curve:
     if isinstance(curve, Scaled):
         factor, inner, curve = factor * curve.factor, inner * curve.rate, curve.base
     factor, inner = (1.0 if isclose(x, 1, rel_tol=4 * EPS) else x for x in (factor, inner))
-    return curve if factor == inner == 1 else Scaled(curve, factor, inner)
+    return curve if factor == inner == 1 else scaled(curve, factor, inner)
 
 
 def _is_node(item: Any) -> bool:
@@ -424,18 +418,9 @@ def _op(node: Any) -> str:
     return target_name(node.target).removeprefix("aten.") if is_call else ""
 
 
-def _first(node: fx.Node) -> Any:
-    return node.args[0]
-
-
 def _two(node: fx.Node) -> tuple[Any, Any]:
     first, second = node.args[:2]
     return first, second
-
-
-def _plain(softplus: fx.Node) -> bool:
-    arguments = arguments_of(softplus)
-    return bool(arguments["beta"] == 1 and arguments["threshold"] >= 20)
 
 
 def _six(gate: fx.Node) -> bool:

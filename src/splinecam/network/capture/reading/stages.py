@@ -10,32 +10,23 @@ from typing import Any
 import torch
 
 from splinecam.network.nonlinearities import Nonlinearity
-from splinecam.network.ops import Affine
+from splinecam.network.ops.registry import AffineRule
 from splinecam.network.program import Program, Stage, Step
 from splinecam.network.values import Ref, Rows
 
-_MOVE = Affine(exact=True)
+_MOVE = AffineRule(exact=True)
 
 
 def refs(item: Any) -> Iterator[Ref]:
     """Every Ref in nested lists, tuples and dictionaries."""
-    found: list[Ref] = []
-    _collect(item, found)
-    return iter(found)
-
-
-def _collect(item: Any, found: list[Ref]) -> None:
     if type(item) is Ref:
-        found.append(item)
-    elif isinstance(item, (list, tuple)):
-        for part in item:
-            _collect(part, found)
-    elif isinstance(item, dict):
-        for part in item.values():
-            _collect(part, found)
+        yield item
+    elif isinstance(item, (list, tuple, dict)):
+        for part in item.values() if isinstance(item, dict) else item:
+            yield from refs(part)
 
 
-def _names_read(step: Step) -> list[str]:
+def _names_read(step: Any) -> list[str]:
     return [ref.name for ref in refs((step.args, step.kwargs))]
 
 
@@ -108,7 +99,7 @@ def _stage(
     own = {step.name for step in steps}
     live_in = dict.fromkeys(_border_name(name, rows) for name in outside)
     live_in |= dict.fromkeys(name for name in live_out if name not in own)
-    return Stage(tuple(live_in), live_out, layer, _with_frees(steps, live_out))
+    return Stage(tuple(live_in), live_out, layer, with_frees(steps, live_out))
 
 
 def _move(result: str, source: str, name: str, rows: dict[str, Rows]) -> Step | None:
@@ -119,10 +110,9 @@ def _move(result: str, source: str, name: str, rows: dict[str, Rows]) -> Step | 
     return Step(result, run, (Ref(source),), {}, ("self",), _MOVE, (("add",), {}))
 
 
-def _with_frees(steps: list[Step], live_out: tuple[str, ...]) -> tuple[Step, ...]:
-    """The steps, each of which frees the values that it is the last to use."""
-    used = set(live_out)
-    freeing: list[Step] = []
+def with_frees(steps: list[Any], kept: tuple[str, ...]) -> tuple[Any, ...]:
+    """Steps, each of which frees the values that it is the last to use, but for those kept."""
+    used, freeing = set(kept), []
     for step in reversed(steps):
         names = dict.fromkeys([step.name, *_names_read(step)])
         freeing.append(replace(step, frees=tuple(name for name in names if name not in used)))
@@ -131,10 +121,7 @@ def _with_frees(steps: list[Step], live_out: tuple[str, ...]) -> tuple[Step, ...
 
 
 def first_layers(program: Program, count: int) -> Program:
-    """The program up to and including so many layers, whose output is that of the last of them.
-
-    Without any layer, the output is the input. What only later layers need is left out.
-    """
+    """The program up to so many layers, with the output of the last of them, or with the input."""
     kept = program.stages[:count]
     body = [item for stage in kept for item in (*stage.steps, stage.layer) if item is not None]
     name = program.layers[count - 1].result if count else program.input_name

@@ -20,8 +20,8 @@ from splinecam.network.capture.reading.graph_builder import (
 from splinecam.network.capture.reading.scalar_functions import operation_of
 from splinecam.network.capture.reading.stages import refs
 from splinecam.network.nonlinearities import MaxNonlinearity, SortNonlinearity
-from splinecam.network.ops import Affine, Scatter, target_name
 from splinecam.network.ops.nonlinear import INDICES, MIXES, PRODUCT, UNPOOLED
+from splinecam.network.ops.registry import AffineRule, ScatterRule, target_name
 from splinecam.network.program import Step
 from splinecam.network.values import Operation, Ref, Rows, resolve
 
@@ -194,7 +194,7 @@ def add_scattered(builder: GraphBuilder, call: NodeCall) -> str | None:
 
 def _find_places(builder: GraphBuilder, call: NodeCall, index: Tensor) -> _Places | None:
     """Where the values of one point go; None if they go to other points."""
-    rule: Scatter = call.rule
+    rule: ScatterRule = call.rule
     shape = builder.batch.shape_at(call.node.meta["val"], 1)
     dim = call.named["dim"] % len(shape)
     whole = rule.whole or (index.dim() == len(shape) and isinstance(call.named["index"], Ref))
@@ -215,7 +215,7 @@ def _add_sums(
     divisor = places.counts + included if mean else torch.ones_like(included)
     constants = (places.place, included.double(), divisor.double(), places.shape, places.taken)
     builder.add_results(node)
-    builder.add_step(node.name, _summed, (*values, *constants), plain=5, rule=Affine())
+    builder.add_step(node.name, _summed, (*values, *constants), plain=5, rule=AffineRule())
 
 
 def _summed(

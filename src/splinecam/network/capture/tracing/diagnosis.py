@@ -1,10 +1,10 @@
-"""Models that read the size of their batch as a plain number, as in ``view(len(x), -1)``.
+"""Why a model cannot be exported, and a way for models that read the size of their batch.
 
 Python's ``len`` and ``int`` give plain numbers, of which ``torch.export`` can no longer say that
-they depend on the batch. Such a model is exported for two sizes of the batch. The two graphs must
-be the same call by call, except for whole numbers that are in proportion to the size of the batch.
-These numbers, and the shapes of all values, are then written with the symbol of a batch of any
-size. What the numbers are used for is checked later, as for any other graph.
+they depend on the batch. A model with ``view(len(x), -1)`` is exported for two sizes of the batch.
+The two graphs must be the same call by call, except for whole numbers that are in proportion to the
+size of the batch. These numbers, and the shapes of all values, are then written with the symbol of
+a batch of any size. What the numbers are used for is checked later, as for any other graph.
 """
 
 from __future__ import annotations
@@ -28,10 +28,6 @@ from splinecam.network.capture.tracing.walk import ENTRYWISE
 SIZES = (3, 5)
 
 
-class Differs(Exception):
-    """The graphs for two sizes of the batch differ in more than these sizes."""
-
-
 def fixes_batch(error: Exception) -> bool:
     """Whether a model could not be exported because it takes the batch for a plain number."""
     text = str(error)
@@ -39,75 +35,57 @@ def fixes_batch(error: Exception) -> bool:
 
 
 def generalise(first: Any, second: Any, example: Tensor) -> None:
-    """Rewrite the first of two exported programs for a batch of any size, or raise ``Differs``.
+    """Rewrite the first of two exported programs for a batch of any size, or raise a ValueError.
 
     The programs are for batches of ``SIZES``; the first size of ``example`` is the symbol of a
     batch of any size.
     """
-    if first.constants.keys() != second.constants.keys():
-        raise Differs
-    for key, value in first.constants.items():
-        if isinstance(value, Tensor) and not torch.equal(value, second.constants[key]):
-            raise Differs  # a constant that forward makes depends on the batch
+    _require_alike(first.constants.keys() == second.constants.keys())
+    for key, value in first.constants.items():  # does one that forward makes depend on the batch?
+        _require_alike(not isinstance(value, Tensor) or torch.equal(value, second.constants[key]))
     nodes = list(first.graph.nodes), list(second.graph.nodes)
-    if len(nodes[0]) != len(nodes[1]):
-        raise Differs
-    merge = _Merge(example)
-    for pair in zip(*nodes, strict=True):
-        merge.rewrite(*pair)
-
-
-class _Merge:
-    """Rewrites the nodes of one graph for a batch of any size by comparing them with another's."""
-
-    def __init__(self, example: Tensor) -> None:
-        self.example = example
-        self.twins: dict[fx.Node, fx.Node] = {}
-
-    def rewrite(self, node: fx.Node, twin: fx.Node) -> None:
-        """Put the symbol in a node that equals its twin, but for the batch."""
-        if node.op != twin.op or node.op == "get_attr":
-            raise Differs
-        if node.op == "call_function" and node.target is not twin.target:
-            raise Differs
-        self.twins[node] = twin
-        args, kwargs = self._merged(node.args, twin.args), self._merged(node.kwargs, twin.kwargs)
+    _require_alike(len(nodes[0]) == len(nodes[1]))
+    twins: dict[fx.Node, fx.Node] = {}
+    for node, twin in zip(*nodes, strict=True):
+        _require_alike(node.op == twin.op != "get_attr")
+        _require_alike(node.op != "call_function" or node.target is twin.target)
+        twins[node] = twin
+        args, kwargs = (
+            _merged(item, other, example, twins)
+            for item, other in ((node.args, twin.args), (node.kwargs, twin.kwargs))
+        )
         if node.op != "output":  # its results are nodes
             node.args, node.kwargs = args, kwargs
-            node.meta["val"] = self._value(node.meta.get("val"), twin.meta.get("val"))
+            value, other = node.meta.get("val"), twin.meta.get("val")
+            node.meta["val"] = _merged(value, other, example, twins)
 
-    def _merged(self, item: Any, other: Any) -> Any:
-        """One argument for a batch of any size, from those for two sizes."""
-        if isinstance(item, (list, tuple)):
-            if not isinstance(other, (list, tuple)) or len(item) != len(other):
-                raise Differs
-            parts = [self._merged(*pair) for pair in zip(item, other, strict=True)]
-            return parts if isinstance(item, list) else tuple(parts)
-        if isinstance(item, dict):
-            if item.keys() != other.keys():
-                raise Differs
-            return {key: self._merged(value, other[key]) for key, value in item.items()}
-        if isinstance(item, fx.Node):
-            if self.twins.get(item) is not other:
-                raise Differs
-            return item
-        if type(item) is int and type(other) is int and item != other:
-            each, rest = divmod(item, SIZES[0])
-            if rest or each * SIZES[1] != other:
-                raise Differs
-            return each * self.example.shape[0]
-        if type(item) is not type(other) or not (item == other or item is other):
-            raise Differs
+
+def _require_alike(alike: bool) -> None:
+    if not alike:
+        raise ValueError("the graphs for two sizes of the batch differ in more than these sizes")
+
+
+def _merged(item: Any, other: Any, example: Tensor, twins: dict[fx.Node, fx.Node]) -> Any:
+    """An argument, or a value without data, for a batch of any size, from those for two sizes."""
+    if isinstance(item, (list, tuple)):
+        _require_alike(isinstance(other, (list, tuple)) and len(item) == len(other))
+        parts = [_merged(*pair, example, twins) for pair in zip(item, other, strict=True)]
+        return parts if isinstance(item, list) else tuple(parts)
+    if isinstance(item, dict):
+        _require_alike(item.keys() == other.keys())
+        return {key: _merged(part, other[key], example, twins) for key, part in item.items()}
+    if isinstance(item, fx.Node):
+        _require_alike(twins.get(item) is other)
         return item
-
-    def _value(self, value: Any, other: Any) -> Any:
-        """A value without data, in the shape that it has for a batch of any size."""
-        if isinstance(value, (list, tuple)):
-            return type(value)(self._value(*pair) for pair in zip(value, other, strict=True))
-        if not isinstance(value, Tensor):
-            return self._merged(value, other)
-        shape = [self._merged(*pair) for pair in zip(value.shape, other.shape, strict=True)]
-        return self.example.new_empty(shape, dtype=value.dtype, device=value.device)
+    if isinstance(item, Tensor):
+        shape = _merged(list(item.shape), list(other.shape), example, twins)
+        return example.new_empty(shape, dtype=item.dtype, device=item.device)
+    if type(item) is int and type(other) is int and item != other:
+        each, rest = divmod(item, SIZES[0])
+        _require_alike(rest == 0 and each * SIZES[1] == other)
+        return each * example.shape[0]
+    _require_alike(type(item) is type(other) and (item == other or item is other))
+    return item
 
 
 _REGISTER = "If the part that does so is piecewise linear, splinecam.register_op can describe it"

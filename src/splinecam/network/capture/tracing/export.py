@@ -1,4 +1,4 @@
-"""Values of parameters and buffers for code that reads them while ``torch.export`` follows it."""
+"""The graph of a model by ``torch.export``, also of one that reads the values of its weights."""
 
 from __future__ import annotations
 
@@ -31,7 +31,14 @@ from splinecam.network.capture.tracing.diagnosis import (
     unknown_cause,
 )
 from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, Batch, FlatGraph, arguments_of
-from splinecam.network.ops import Affine, Maximum, Piecewise, Sort, rule_of, target_name
+from splinecam.network.ops.registry import (
+    AffineRule,
+    MaximumRule,
+    PiecewiseRule,
+    SortRule,
+    rule_of,
+    target_name,
+)
 
 # Functions whose results leave torch: Python numbers, lists and arrays.
 _READS = frozenset(
@@ -222,7 +229,12 @@ def _exported(model: nn.Module, x: Tensor) -> tuple[Any, bool]:
             raise CaptureError(cause) from None
         raise CaptureError(unknown_cause(error, input_shape)) from error
     exported = _functional(exported)
-    return exported, not read_values and _depends_on_weights_alone(exported)
+    # The graph may be used again if it has no constants but weights, and changes none of them.
+    signature = exported.graph_signature
+    inputs = {spec.kind.name for spec in signature.input_specs}
+    outputs = {spec.kind.name for spec in signature.output_specs}
+    plain = inputs <= {"USER_INPUT", "PARAMETER", "BUFFER"} and outputs == {"USER_OUTPUT"}
+    return exported, not read_values and plain
 
 
 def _example(model: nn.Module, input_shape: tuple[int, ...]) -> Tensor:
@@ -233,14 +245,6 @@ def _example(model: nn.Module, input_shape: tuple[int, ...]) -> Tensor:
     device = torch.device("cpu") if own is None else own.device
     values = torch.linspace(-1, 1, 2 * prod(input_shape), dtype=torch.float64)
     return values.view(2, *input_shape).to(device=device, dtype=dtype)
-
-
-def _depends_on_weights_alone(exported: Any) -> bool:
-    """Whether a program has no constants but weights, and changes none of them."""
-    signature = exported.graph_signature
-    inputs = {spec.kind.name for spec in signature.input_specs}
-    outputs = {spec.kind.name for spec in signature.output_specs}
-    return inputs <= {"USER_INPUT", "PARAMETER", "BUFFER"} and outputs == {"USER_OUTPUT"}
 
 
 @contextlib.contextmanager
@@ -267,10 +271,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _export_known(model: nn.Module, x: Tensor) -> tuple[Any, bool]:
-    """Export a model; one that reads values is given those of its parameters and buffers.
-
-    The second result says whether it may have read any.
-    """
+    """Export a model, and say whether it may have read values of its parameters and buffers."""
     try:
         exported = _export(model, x)
         if not any(str(symbol).startswith("u") for symbol in exported.range_constraints):
@@ -315,7 +316,7 @@ def _export(model: nn.Module, x: Tensor) -> Any:
 def _export_any_batch(model: nn.Module, x: Tensor) -> Any:
     """The program for a batch of any size, made from those for two sizes; None if they differ."""
     try:
-        symbolic = _export(_Identity(), x).graph.nodes
+        symbolic = _export(nn.Identity(), x).graph.nodes
         (example,) = (node.meta["val"] for node in symbolic if node.op == "placeholder")
         batches = [(x[torch.arange(size) % 2],) for size in SIZES]
         exported = [torch.export.export(model, batch, strict=False) for batch in batches]
@@ -326,11 +327,6 @@ def _export_any_batch(model: nn.Module, x: Tensor) -> Any:
     except Exception:  # the first attempt to export the model has the better reason
         return None
     return first
-
-
-class _Identity(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return x
 
 
 # -- functional form -------------------------------------------------------------------------------
@@ -365,8 +361,8 @@ def _inline(module: fx.GraphModule) -> None:
     for node in list(graph.nodes):
         if getattr(node.target, "__name__", "") not in _BLOCKS:
             continue
-        at = next(i for i, item in enumerate(node.args) if _is_graph(module, item))
-        inner: fx.GraphModule = getattr(module, node.args[at].target)
+        graphs = [(i, x) for i, x in enumerate(node.args) if getattr(x, "op", "") == "get_attr"]
+        at, inner = next((i, getattr(module, x.target)) for i, x in graphs)
         _inline(inner)
         inputs, copies = iter(node.args[at + 1 :]), {}
         with graph.inserting_before(node):
@@ -381,11 +377,6 @@ def _inline(module: fx.GraphModule) -> None:
             user.replace_all_uses_with(results[user.args[1]])
             graph.erase_node(user)
         graph.erase_node(node)
-
-
-def _is_graph(module: fx.GraphModule, item: Any) -> bool:
-    found = isinstance(item, fx.Node) and item.op == "get_attr"
-    return found and isinstance(getattr(module, str(item.target), None), fx.GraphModule)
 
 
 def _make_functional(graph: fx.Graph) -> bool:
@@ -410,9 +401,9 @@ def _is_fresh(node: Any) -> bool:
     name, rule = target_name(node.target), rule_of(node.target)
     if name in _MAY_BE_VIEWS:
         return False
-    if isinstance(rule, Affine):
+    if isinstance(rule, AffineRule):
         return name in _FRESH or not (rule.exact or rule.reshapes or rule.identity)
-    return name in _FRESH or isinstance(rule, (Piecewise, Maximum, Sort))
+    return name in _FRESH or isinstance(rule, (PiecewiseRule, MaximumRule, SortRule))
 
 
 def _drop_dropout(graph: fx.Graph) -> None:

@@ -49,17 +49,13 @@ class FlatGraph:
         parts: list[Any] = [self.x.meta["val"].shape, self.output.name]
         for node in self.nodes:
             parts += (node.name, node.target, node.meta.get("nn_module_stack"))
-            parts += fx.node.map_arg(node.args, _name)
+            parts += fx.node.map_arg(node.args, lambda source: source.name)
         parts += (tensor.shape for _, tensor in self.constants.values())
         return parts
 
 
-def _name(node: fx.Node) -> Any:
-    return node.name
-
-
 @cache
-def _parameters(target: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+def parameters_of(target: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
     """The names of an operation's arguments in its schema, and their default values."""
     schema = getattr(target, "_schema", None)
     arguments = schema.arguments if schema else ()
@@ -67,16 +63,11 @@ def _parameters(target: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
     return tuple(argument.name for argument in arguments), defaults
 
 
-def argument_names(node: fx.Node) -> tuple[str, ...]:
-    """The names of a call's arguments in its schema, in order."""
-    return _parameters(node.target)[0]
-
-
 def named_arguments(
     node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Arguments for the operation of a node by name, with the defaults filled in."""
-    names, defaults = _parameters(node.target)
+    names, defaults = parameters_of(node.target)
     return defaults | dict(zip(names, args, strict=False)) | dict(kwargs)
 
 
@@ -90,10 +81,7 @@ def _evaluate(expression: Any, symbol: Any, kind: type, batch: int) -> Any:
 
 
 class Batch:
-    """The symbol that stands for the size of the batch in the shapes of a graph.
-
-    known: other symbols, whose values are constants of the model.
-    """
+    """The symbol for the size of the batch in a graph; known: other symbols that are constants."""
 
     def __init__(self, x: fx.Node) -> None:
         size = x.meta["val"].shape[0]
@@ -112,6 +100,11 @@ class Batch:
         self.known[symbol] = number
         self._shapes.clear()
         self._rows.clear()
+
+    def learn(self, value: Any, source: Any) -> None:
+        """Record a number that is read from a constant, as ``weight.max().item()`` is."""
+        if self.unknown(value) and isinstance(source, Tensor) and source.numel() == 1:
+            self.set_known(value.node.expr, source.item())
 
     def _expression(self, value: Any) -> Any:
         """The expression of a symbolic number, with the known symbols substituted."""

@@ -89,7 +89,17 @@ class OpaqueModule:
                 f"{self.kind} is registered, but the first dimension of its input is not the batch"
             )
         rows = 2 if isinstance(shape[0], torch.SymInt) else shape[0]
-        result = self._on_zeros((rows, *shape[1:]))
+        device = next((tensor.device for tensor in self.state.values()), None)
+        # On real zeros, also where torch.export follows tensors without data.
+        with _disable_current_modes(), torch.no_grad(), torch.random.fork_rng(devices=[]):
+            try:
+                zeros = torch.zeros((rows, *shape[1:]), dtype=torch.float64, device=device)
+                result: Any = self.value(zeros, self.state)
+            except Exception as error:
+                raise CaptureError(
+                    f"{self.kind} is registered, but cannot be run on a tensor "
+                    f"{(rows, *shape[1:])} of float64: {first_line(error)}"
+                ) from error
         if not isinstance(result, Tensor) or not result.is_floating_point():
             raise CaptureError(f"{self.kind} is registered: its forward must return one tensor")
         if result.dim() == 0 or result.shape[0] != rows:
@@ -98,19 +108,6 @@ class OpaqueModule:
                 f"{(rows, *shape[1:])}: the first dimension must be the batch"
             )
         return [shape[0], *result.shape[1:]]
-
-    def _on_zeros(self, shape: tuple[int, ...]) -> Any:
-        """The result for real zeros, also where torch.export follows tensors without data."""
-        device = next((tensor.device for tensor in self.state.values()), None)
-        with _disable_current_modes(), torch.no_grad(), torch.random.fork_rng(devices=[]):
-            try:
-                zeros = torch.zeros(shape, dtype=torch.float64, device=device)
-                return self.value(zeros, self.state)
-            except Exception as error:
-                raise CaptureError(
-                    f"{self.kind} is registered, but cannot be run on a tensor {shape} of "
-                    f"float64: {first_line(error)}"
-                ) from error
 
 
 def as_columns(functions: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""Layers of torch that are one operation, whose result has the shape of its input."""
+"""The graph of a chain, a tree or a graph of torch's own layers, without ``torch.export``."""
 
 from __future__ import annotations
 
@@ -16,39 +16,38 @@ from torch.nn.modules.module import _has_any_global_hook
 from splinecam.network.capture.models import Output, any_mode, selected
 from splinecam.network.capture.tracing.flat_graph import FirstDimension, FlatGraph
 from splinecam.network.layer_graph import Call, LayerGraph, call_result
-from splinecam.network.ops import target_name
 from splinecam.network.ops.register import rule_of_class
+from splinecam.network.ops.registry import target_name
 
-_ATEN = torch.ops.aten
+aten = torch.ops.aten
 
 ENTRYWISE: dict[type[nn.Module], Any] = {
-    nn.ReLU: _ATEN.relu.default,
-    nn.ReLU6: _ATEN.hardtanh.default,
-    nn.Hardtanh: _ATEN.hardtanh.default,
-    nn.LeakyReLU: _ATEN.leaky_relu.default,
-    nn.RReLU: _ATEN.rrelu.default,
-    nn.Hardsigmoid: _ATEN.hardsigmoid.default,
-    nn.Softshrink: _ATEN.softshrink.default,
-    nn.Threshold: _ATEN.threshold.default,
-    nn.Sigmoid: _ATEN.sigmoid.default,
-    nn.Tanh: _ATEN.tanh.default,
-    nn.LogSigmoid: _ATEN.log_sigmoid.default,
-    nn.Softmax: _ATEN.softmax.int,
-    nn.LogSoftmax: _ATEN.log_softmax.int,
-    nn.PReLU: _ATEN.prelu.default,
-    nn.GELU: _ATEN.gelu.default,
-    nn.SiLU: _ATEN.silu.default,
-    nn.Mish: _ATEN.mish.default,
-    nn.Softplus: _ATEN.softplus.default,
-    nn.ELU: _ATEN.elu.default,
-    nn.SELU: _ATEN.selu.default,
-    nn.CELU: _ATEN.celu.default,
-    nn.Hardswish: _ATEN.hardswish.default,
+    nn.ReLU: aten.relu.default,
+    nn.ReLU6: aten.hardtanh.default,
+    nn.Hardtanh: aten.hardtanh.default,
+    nn.LeakyReLU: aten.leaky_relu.default,
+    nn.RReLU: aten.rrelu.default,
+    nn.Hardsigmoid: aten.hardsigmoid.default,
+    nn.Softshrink: aten.softshrink.default,
+    nn.Threshold: aten.threshold.default,
+    nn.Sigmoid: aten.sigmoid.default,
+    nn.Tanh: aten.tanh.default,
+    nn.LogSigmoid: aten.log_sigmoid.default,
+    nn.Softmax: aten.softmax.int,
+    nn.LogSoftmax: aten.log_softmax.int,
+    nn.PReLU: aten.prelu.default,
+    nn.GELU: aten.gelu.default,
+    nn.SiLU: aten.silu.default,
+    nn.Mish: aten.mish.default,
+    nn.Softplus: aten.softplus.default,
+    nn.ELU: aten.elu.default,
+    nn.SELU: aten.selu.default,
+    nn.CELU: aten.celu.default,
+    nn.Hardswish: aten.hardswish.default,
 }
 """The operation of each; its arguments are the attributes of the layer that have their names."""
 
 
-aten = torch.ops.aten
 _META = torch.device("meta")
 _TORCH = f"{Path(torch.__file__).parent}{os.sep}"
 _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -60,19 +59,16 @@ _CALLED = (
 _MISSING = object()
 
 
-class _Unusual(Exception):
-    """A module, or a shape, that only ``torch.export`` can follow."""
-
-
 def walk(model: nn.Module, input_shape: tuple[int, ...], output: Output = None) -> FlatGraph | None:
     """The graph of a chain, a tree or a graph of torch's own layers; None for any other model."""
     if _has_any_global_hook() or any_mode():  # type: ignore[no-untyped-call]
         return None
-    recorder = _Recorder(input_shape)
+    recorder = _GraphRecorder(input_shape)
     try:
         result = _follow(recorder, model, "", recorder.x)
         if isinstance(result, dict):
-            result = _selected(result, output)
+            chosen = selected({name: node.meta["val"] for name, node in result.items()}, output)
+            result = next(node for node in result.values() if node.meta["val"] is chosen)
         elif output is not None:
             return None
     except Exception:  # torch.export finds out what is wrong, and where
@@ -83,17 +79,8 @@ def walk(model: nn.Module, input_shape: tuple[int, ...], output: Output = None) 
     return FlatGraph(recorder.nodes, recorder.x, result, recorder.constants, FirstDimension())
 
 
-def _selected(results: dict[str, fx.Node], output: Output) -> fx.Node:
-    """The one of several outputs that ``output`` selects."""
-    chosen = selected({name: node.meta["val"] for name, node in results.items()}, output)
-    return next(node for node in results.values() if node.meta["val"] is chosen)
-
-
 def _uniform(tensors: list[Tensor]) -> bool:
-    """Whether all weights are ordinary tensors of one floating-point type on one device.
-
-    Constants of other types, such as indices, are all that ``Call`` may have besides.
-    """
+    """Whether all weights are tensors of one floating-point type, or of indices, on one device."""
     first = next((tensor for tensor in tensors if tensor.is_floating_point()), None)
     return first is None or all(
         type(tensor) in (Tensor, nn.Parameter)
@@ -107,31 +94,28 @@ def _uniform(tensors: list[Tensor]) -> bool:
     )
 
 
-def _follow(recorder: _Recorder, module: nn.Module, path: str, x: fx.Node) -> Any:
+def _follow(recorder: _GraphRecorder, module: nn.Module, path: str, x: fx.Node) -> Any:
     """The result of a module for a value; a dict of results if a graph has several."""
     kind, state = type(module), vars(module)
     names = recorder.class_attributes.get(kind)
     if names is None:
         own = kind.forward in (Call.forward, LayerGraph.forward)
-        if not (own or _unchanged(kind)) or rule_of_class(module) is not None:
-            raise _Unusual
+        _require((own or _unchanged(kind)) and rule_of_class(module) is None)
         names = recorder.class_attributes[kind] = set().union(*map(vars, kind.__mro__))
-    if not names.isdisjoint(state) or any(state[hooks] for hooks in _HOOKS):
-        raise _Unusual
+    _require(names.isdisjoint(state) and not any(state[hooks] for hooks in _HOOKS))
     layer = LAYERS.get(kind)
     if layer is not None:
         recorder.enter(module, path)
         return layer(recorder, module, x)
     if isinstance(module, LayerGraph):
         return _follow_graph(recorder, module, path, x)
-    if kind.forward is not nn.Sequential.forward:
-        raise _Unusual
+    _require(kind.forward is nn.Sequential.forward)
     for name, child in module._modules.items():
         x = _follow(recorder, child, f"{path}.{name}" if path else name, x)  # type: ignore[arg-type]
     return x
 
 
-def _follow_graph(recorder: _Recorder, graph: LayerGraph, path: str, x: fx.Node) -> Any:
+def _follow_graph(recorder: _GraphRecorder, graph: LayerGraph, path: str, x: fx.Node) -> Any:
     """The outputs of a graph of layers for a value: one, or a dict of several."""
     shape, prefix = tuple(_shape(x)[1:]), f"{path}." if path else ""
     if shape != graph.input_shape:
@@ -154,7 +138,7 @@ def _unchanged(kind: type) -> bool:
     return all(f is None or f.__code__.co_filename.startswith(_TORCH) for f in functions)
 
 
-class _Recorder:
+class _GraphRecorder:
     """The graph of the layers so far. Values are tensors without data, of two points each."""
 
     def __init__(self, input_shape: tuple[int, ...]) -> None:
@@ -203,8 +187,7 @@ class _Recorder:
         """A parameter or a buffer of the layer."""
         module = self.module
         found = module._parameters if name in module._parameters else module._buffers
-        if name not in found or name in vars(module):
-            raise _Unusual
+        _require(name in found and name not in vars(module))
         tensor = found[name]
         if tensor is None:
             return None
@@ -234,8 +217,9 @@ def _parameters(target: Any) -> tuple[tuple[str, bool, bool], ...]:
 
 
 def _require(usual: bool) -> None:
+    """Raise an error for a module, or a shape, that only ``torch.export`` can follow."""
     if not usual:
-        raise _Unusual
+        raise NotImplementedError
 
 
 def _shape(x: fx.Node) -> torch.Size:
@@ -250,8 +234,8 @@ def _listed(value: Any, x: fx.Node) -> Any:
     return None if value is None else [value] * (len(_shape(x)) - 2)
 
 
-Layer = Callable[[_Recorder, Any, fx.Node], fx.Node]
-SpatialLayer = Callable[[_Recorder, Any, fx.Node, int], fx.Node]
+Layer = Callable[[_GraphRecorder, Any, fx.Node], fx.Node]
+SpatialLayer = Callable[[_GraphRecorder, Any, fx.Node, int], fx.Node]
 
 LAYERS: dict[type[nn.Module], Layer] = {}
 """The result of a layer for a value. An error means a layer or a shape that is not usual."""
@@ -279,7 +263,7 @@ def _spatial(*names: str) -> Callable[[SpatialLayer], SpatialLayer]:
     """Register layers of 1, 2 and 3 dimensions; the function is given their number."""
 
     def add(layer: SpatialLayer) -> SpatialLayer:
-        def checked(recorder: _Recorder, m: Any, x: fx.Node, dims: int) -> fx.Node:
+        def checked(recorder: _GraphRecorder, m: Any, x: fx.Node, dims: int) -> fx.Node:
             _require(len(_shape(x)) == 2 + dims and not getattr(m, "return_indices", False))
             return layer(recorder, m, x, dims)
 
@@ -292,7 +276,7 @@ def _spatial(*names: str) -> Callable[[SpatialLayer], SpatialLayer]:
 
 
 @_layer(nn.Linear)
-def _linear(recorder: _Recorder, m: nn.Linear, x: fx.Node) -> fx.Node:
+def _linear(recorder: _GraphRecorder, m: nn.Linear, x: fx.Node) -> fx.Node:
     outputs, inputs = m.weight.shape
     shape = _shape(x)
     _require(len(shape) > 1 and shape[-1] == inputs)
@@ -301,14 +285,14 @@ def _linear(recorder: _Recorder, m: nn.Linear, x: fx.Node) -> fx.Node:
 
 
 @_layer(Call)
-def _call(recorder: _Recorder, m: Call, x: fx.Node) -> fx.Node:
+def _call(recorder: _GraphRecorder, m: Call, x: fx.Node) -> fx.Node:
     arguments = m.bound(recorder.inputs, recorder.weight)
     blank = fx.node.map_arg(tuple(arguments), recorder.example)
     return recorder.call(m.target, *arguments, value=call_result(m.operation, m.target, blank))
 
 
 @_spatial("Conv")
-def _conv(recorder: _Recorder, m: Any, x: fx.Node, dims: int) -> fx.Node:
+def _conv(recorder: _GraphRecorder, m: Any, x: fx.Node, dims: int) -> fx.Node:
     _require(_shape(x)[1] == m.in_channels)
     padding = m.padding
     if m.padding_mode != "zeros":
@@ -320,14 +304,14 @@ def _conv(recorder: _Recorder, m: Any, x: fx.Node, dims: int) -> fx.Node:
 
 
 @_spatial("ConvTranspose")
-def _conv_transpose(recorder: _Recorder, m: Any, x: fx.Node, dims: int) -> fx.Node:
+def _conv_transpose(recorder: _GraphRecorder, m: Any, x: fx.Node, dims: int) -> fx.Node:
     _require(_shape(x)[1] == m.in_channels and m.padding_mode == "zeros")
     packet = getattr(aten, f"conv_transpose{dims}d")
     return recorder.apply(packet.default if dims == 1 else packet.input, x)
 
 
 @_layer(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-def _batch_norm(recorder: _Recorder, m: Any, x: fx.Node) -> fx.Node:
+def _batch_norm(recorder: _GraphRecorder, m: Any, x: fx.Node) -> fx.Node:
     value, momentum = x.meta["val"], 0.0 if m.momentum is None else m.momentum
     m._check_input_dim(value)
     _require(not m.training and value.shape[1] == m.running_mean.shape[0])
@@ -336,13 +320,13 @@ def _batch_norm(recorder: _Recorder, m: Any, x: fx.Node) -> fx.Node:
 
 
 @_spatial(*_POOLS)
-def _pool(recorder: _Recorder, m: Any, x: fx.Node, dims: int) -> fx.Node:
+def _pool(recorder: _GraphRecorder, m: Any, x: fx.Node, dims: int) -> fx.Node:
     name = _POOLS[type(m).__name__[:-2]]
     return recorder.apply(getattr(aten, f"{name}{dims}d").default, x)
 
 
 @_spatial(*_ADAPTIVE_POOLS)
-def _adaptive_pool(recorder: _Recorder, m: Any, x: fx.Node, dims: int) -> fx.Node:
+def _adaptive_pool(recorder: _GraphRecorder, m: Any, x: fx.Node, dims: int) -> fx.Node:
     name = _ADAPTIVE_POOLS[type(m).__name__[:-2]]
     sizes = zip(_listed(m.output_size, x), _shape(x)[2:], strict=True)
     new_sizes = [old if size is None else size for size, old in sizes]
@@ -353,14 +337,14 @@ def _adaptive_pool(recorder: _Recorder, m: Any, x: fx.Node, dims: int) -> fx.Nod
 
 
 @_spatial(*_PADS)
-def _pad(recorder: _Recorder, m: Any, x: fx.Node, dims: int) -> fx.Node:
+def _pad(recorder: _GraphRecorder, m: Any, x: fx.Node, dims: int) -> fx.Node:
     mode = _PADS[type(m).__name__[:-2]]
     value = (float(m.value),) if mode == "constant" else ()
     return recorder.call(aten.pad.default, x, list(m.padding), mode, *value)
 
 
 @_layer(*ENTRYWISE)
-def _entrywise(recorder: _Recorder, m: nn.Module, x: fx.Node) -> fx.Node:
+def _entrywise(recorder: _GraphRecorder, m: nn.Module, x: fx.Node) -> fx.Node:
     if isinstance(m, nn.PReLU):
         _require(m.weight.numel() == 1 or m.weight.shape == _shape(x)[1:2])
     _require(not (isinstance(m, nn.RReLU) and m.training))
@@ -368,40 +352,40 @@ def _entrywise(recorder: _Recorder, m: nn.Module, x: fx.Node) -> fx.Node:
 
 
 @_layer(nn.Softsign)
-def _softsign(recorder: _Recorder, m: nn.Softsign, x: fx.Node) -> fx.Node:
+def _softsign(recorder: _GraphRecorder, m: nn.Softsign, x: fx.Node) -> fx.Node:
     size = recorder.call(aten.abs.default, x, value=x.meta["val"])
     divisor = recorder.call(aten.add.Tensor, size, 1, value=x.meta["val"])
     return recorder.call(aten.div.Tensor, x, divisor, value=x.meta["val"])
 
 
 @_layer(*_IMAGES)
-def _image(recorder: _Recorder, m: nn.Module, x: fx.Node) -> fx.Node:
+def _image(recorder: _GraphRecorder, m: nn.Module, x: fx.Node) -> fx.Node:
     _require(len(_shape(x)) == 4)
     return recorder.apply(_IMAGES[type(m)], x)
 
 
 @_layer(nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 @_layer(nn.AlphaDropout, nn.FeatureAlphaDropout)
-def _identity(recorder: _Recorder, m: nn.Module, x: fx.Node) -> fx.Node:
+def _identity(recorder: _GraphRecorder, m: nn.Module, x: fx.Node) -> fx.Node:
     _require(isinstance(m, nn.Identity) or not m.training)
     return x
 
 
 @_layer(nn.Flatten)
-def _flatten(recorder: _Recorder, m: nn.Flatten, x: fx.Node) -> fx.Node:
+def _flatten(recorder: _GraphRecorder, m: nn.Flatten, x: fx.Node) -> fx.Node:
     dims = len(_shape(x))
     _require(m.start_dim % dims > 0 and m.start_dim % dims <= m.end_dim % dims)
     return recorder.apply(aten.flatten.using_ints, x)
 
 
 @_layer(nn.Unflatten)
-def _unflatten(recorder: _Recorder, m: nn.Unflatten, x: fx.Node) -> fx.Node:
+def _unflatten(recorder: _GraphRecorder, m: nn.Unflatten, x: fx.Node) -> fx.Node:
     _require(isinstance(m.dim, int) and int(m.dim) % len(_shape(x)) > 0)
     return recorder.apply(aten.unflatten.int, x, sizes=m.unflattened_size)
 
 
 @_layer(nn.Upsample, nn.UpsamplingNearest2d, nn.UpsamplingBilinear2d)
-def _upsample(recorder: _Recorder, m: nn.Upsample, x: fx.Node) -> fx.Node:
+def _upsample(recorder: _GraphRecorder, m: nn.Upsample, x: fx.Node) -> fx.Node:
     dims = len(_shape(x)) - 2
     _require(not m.recompute_scale_factor and (m.size is None) != (m.scale_factor is None))
     _require(m.mode in ("nearest", {1: "linear", 2: "bilinear", 3: "trilinear"}[dims]))

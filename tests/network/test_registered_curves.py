@@ -136,9 +136,12 @@ def test_an_operator_with_its_other_arguments() -> None:
         check(read(Bump()), network(Bump()))
 
 
-def test_it_can_be_pickled_and_moved() -> None:
-    with registered(Snake, curvature=2.0):
-        program = read(Snake())
+@pytest.mark.parametrize(
+    ("target", "act"), [(Snake, Snake), ("splinecamtests::bump", Bump)], ids=["module", "operator"]
+)
+def test_it_can_be_pickled_and_moved(target: Any, act: type[nn.Module]) -> None:
+    with registered(target, curvature=2.0):
+        program = read(act())
         copy = load(join(parts_of(program))).to("cpu")
         x = torch.ones(1, 2, dtype=torch.float64)
         assert torch.equal(copy(x), program(x))

@@ -1,0 +1,374 @@
+"""The smooth functions of networks: exponential, saturating, gated, periodic, and polynomial ones.
+
+Each is a ``Curve``, or a function that makes one of its parameters. The derivatives of gated
+functions vanish at levels without a closed form, but for GELU. These levels were found with mpmath
+as roots of the derivatives; ``tests/network/test_curves.py`` checks them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from math import atanh, exp, log1p, pi, sqrt
+
+import torch
+from torch import Tensor
+
+from splinecam._util.tolerances import EPS
+from splinecam.network.curves.curve import Curve, FormulaCurve, Shape, extremes
+
+_FAR = 100.0  # beyond this all gates are open or closed, and their derivatives zero, in float64
+_THIRD = atanh(sqrt(1 / 3))  # where the curvature of tanh is largest
+
+
+# -- exponential -----------------------------------------------------------------------------------
+
+EXP = FormulaCurve("exp", (torch.exp, torch.exp, torch.exp))
+"""The exponential function, which is infinite in float64 beyond 709.78."""
+
+
+def exponential_linear(
+    below: float = 1.0, rate: float = 1.0, above: float = 1.0, kind: str = "elu"
+) -> Curve:
+    """``above z`` for positive z, else ``below (exp(rate z) - 1)``: ELU, SELU and CELU.
+
+    rate: a positive number. kind: what the function is called.
+    """
+    bend, jump = below * rate, above - below * rate
+    shape = Shape(
+        slope_limits=((0.0, bend), (0.0, above)),
+        curvature_limits=((0.0, bend * rate), (0.0, 0.0)),
+    )
+    functions = (_elu_value, _elu_slope, _elu_curvature)
+    kinks = ((0.0, jump),) if abs(jump) > 4 * EPS * abs(above) else ()
+    return FormulaCurve(kind, functions, shape, (below, rate, above), kinks=kinks)
+
+
+def _elu_value(z: Tensor, below: float, rate: float, above: float) -> Tensor:
+    return above * z.clamp(min=0) + below * torch.expm1(rate * z.clamp(max=0))
+
+
+def _elu_slope(z: Tensor, below: float, rate: float, above: float) -> Tensor:
+    return torch.where(z > 0, above, below * rate * torch.exp(rate * z.clamp(max=0)))
+
+
+def _elu_curvature(z: Tensor, below: float, rate: float, above: float) -> Tensor:
+    return torch.where(z > 0, 0.0, below * rate * rate * torch.exp(rate * z.clamp(max=0)))
+
+
+# -- saturating ------------------------------------------------------------------------------------
+
+
+def _bell(size: Tensor) -> Tensor:
+    """The slope of the logistic function at positive arguments."""
+    small = torch.exp(-size)
+    return small / (1 + small).square()
+
+
+def _tanh_slope(z: Tensor) -> Tensor:
+    return 4 * _bell(2 * z.abs())
+
+
+def _tanh_curvature(z: Tensor) -> Tensor:
+    return -2 * torch.tanh(z) * _tanh_slope(z)
+
+
+TANH = FormulaCurve(
+    "tanh",
+    (torch.tanh, _tanh_slope, _tanh_curvature),
+    Shape(inflections=(0.0,), curvature_extrema=(-_THIRD, _THIRD)),
+    single_noise=1.0,
+)
+
+
+def _sigmoid_slope(z: Tensor) -> Tensor:
+    return _bell(z.abs())
+
+
+def _sigmoid_curvature(z: Tensor) -> Tensor:
+    return -torch.tanh(z / 2) * _sigmoid_slope(z)
+
+
+SIGMOID = FormulaCurve(
+    "sigmoid",
+    (torch.sigmoid, _sigmoid_slope, _sigmoid_curvature),
+    Shape(inflections=(0.0,), curvature_extrema=(-2 * _THIRD, 2 * _THIRD)),
+)
+
+
+def _erf_slope(z: Tensor) -> Tensor:
+    return torch.exp(-z * z) * (2 / sqrt(pi))
+
+
+def _erf_curvature(z: Tensor) -> Tensor:
+    z = z.clamp(-_FAR, _FAR)
+    return -2 * z * _erf_slope(z)
+
+
+ERF = FormulaCurve(
+    "erf",
+    (torch.erf, _erf_slope, _erf_curvature),
+    Shape(inflections=(0.0,), curvature_extrema=(-sqrt(0.5), sqrt(0.5))),
+)
+
+
+def softplus(beta: float = 1.0, threshold: float | None = None) -> Curve:
+    """``log(1 + exp(beta z)) / beta``; with beta = -1 it is the logarithm of the sigmoid.
+
+    threshold: of ``beta z``, beyond which torch computes the identity, and jumps.
+    """
+    return FormulaCurve(
+        "logsigmoid" if beta == -1 else "softplus",
+        (_softplus_value, _softplus_slope, _softplus_curvature),
+        Shape((1 if beta > 0 else -1,), curvature_extrema=(0.0,)),
+        (beta,),
+        rounding=8.0 + softplus_jump(threshold) / EPS,
+    )
+
+
+def softplus_jump(threshold: float | None) -> float:
+    """By how much torch's softplus is off beyond its threshold, relative to its value."""
+    return 0.0 if threshold is None else log1p(exp(-threshold)) / threshold
+
+
+def _softplus_value(z: Tensor, beta: float) -> Tensor:
+    scaled = beta * z
+    rest = torch.log1p(torch.exp(-scaled.abs())) / beta
+    return torch.where(scaled > 0, z, 0.0) + rest
+
+
+def _softplus_slope(z: Tensor, beta: float) -> Tensor:
+    return torch.sigmoid(beta * z)
+
+
+def _softplus_curvature(z: Tensor, beta: float) -> Tensor:
+    return beta * _bell((beta * z).abs())
+
+
+def _softsign_value(z: Tensor) -> Tensor:
+    return z / (1 + z.abs())
+
+
+def _softsign_slope(z: Tensor) -> Tensor:
+    return (1 / (1 + z.abs())).square()
+
+
+def _softsign_curvature(z: Tensor) -> Tensor:
+    return -2 * z.sign() * (1 / (1 + z.abs())).pow(3)
+
+
+SOFTSIGN = FormulaCurve(
+    "softsign",
+    (_softsign_value, _softsign_slope, _softsign_curvature),
+    Shape(inflections=(0.0,), curvature_limits=((0.0, 2.0), (0.0, -2.0))),
+)
+
+
+# -- gated: products of the variable and a gate that opens from 0 to 1 -----------------------------
+
+
+def _gelu_value(z: Tensor) -> Tensor:
+    if z.dtype == torch.float32:
+        return torch.nn.functional.gelu(z)
+    gate: Tensor = torch.special.ndtr(z)  # precise to EPS; erfc would take three times as long
+    return z * gate
+
+
+def _gelu_slope(z: Tensor) -> Tensor:
+    return torch.erfc(z * -sqrt(0.5)) / 2 + z * _normal_density(z)
+
+
+def _gelu_curvature(z: Tensor) -> Tensor:
+    z = z.clamp(-_FAR, _FAR)
+    return (2 - z * z) * _normal_density(z)
+
+
+def _normal_density(z: Tensor) -> Tensor:
+    return torch.exp(z * z / -2) / sqrt(2 * pi)
+
+
+GELU = FormulaCurve(
+    "gelu",
+    (_gelu_value, _gelu_slope, _gelu_curvature),
+    Shape((-0.7517915246935644574579,), (-sqrt(2), sqrt(2)), (-2.0, 0.0, 2.0)),
+    noise=2.0,
+    single_noise=4.0,  # vector instructions approximate erf to 1e-7
+)
+
+
+def _logistic_value(z: Tensor, cubic: float) -> Tensor:
+    """The variable times a logistic function of it, or of a polynomial if ``cubic`` is not 0."""
+    return z * torch.sigmoid(_inner(z, cubic))
+
+
+def _logistic_slope(z: Tensor, cubic: float) -> Tensor:
+    z = z.clamp(-_FAR, _FAR)
+    inner, (first, _) = _inner(z, cubic), _inner_derivatives(z, cubic)
+    gate, closed = torch.sigmoid(inner), torch.sigmoid(-inner)
+    return gate + z * (gate * closed * first)
+
+
+def _logistic_curvature(z: Tensor, cubic: float) -> Tensor:
+    z = z.clamp(-_FAR, _FAR)
+    inner, (first, second) = _inner(z, cubic), _inner_derivatives(z, cubic)
+    gate, closed = torch.sigmoid(inner), torch.sigmoid(-inner)
+    return gate * closed * (2 * first + z * ((closed - gate) * first * first + second))
+
+
+def _inner(z: Tensor, cubic: float) -> Tensor:
+    """What the logistic function is applied to."""
+    return z if cubic == 0 else sqrt(8 / pi) * z * (1 + cubic * z * z)
+
+
+def _inner_derivatives(z: Tensor, cubic: float) -> tuple[Tensor | float, Tensor | float]:
+    if cubic == 0:
+        return 1.0, 0.0
+    return sqrt(8 / pi) * (1 + 3 * cubic * z * z), sqrt(8 / pi) * 6 * cubic * z
+
+
+GELU_TANH = FormulaCurve(
+    "gelu (tanh)",
+    (_logistic_value, _logistic_slope, _logistic_curvature),
+    Shape(
+        (-0.752461422071016258488,),
+        (-1.418504008790828355548, 1.418504008790828355548),
+        (-2.01348072462425792808, 0.0, 2.01348072462425792808),
+    ),
+    (0.044715,),
+    noise=2.0,  # of torch's formula, whose terms cancel below zero
+    single_noise=1.0,
+)
+"""The approximation of GELU by ``z (1 + tanh(sqrt(2 / pi) (z + 0.044715 z^3))) / 2``."""
+
+SILU = FormulaCurve(
+    "silu",
+    (_logistic_value, _logistic_slope, _logistic_curvature),
+    Shape(
+        (-1.278464542761073795109,),
+        (-2.399357280515467667833, 2.399357280515467667833),
+        (-3.435840993535110688952, 0.0, 3.435840993535110688952),
+    ),
+    (0.0,),
+    single_noise=1.0,
+)
+"""``z / (1 + exp(-z))``, also called swish."""
+
+
+def _mish_value(z: Tensor) -> Tensor:
+    return z * _mish_gate(z)[0]
+
+
+def _mish_slope(z: Tensor) -> Tensor:
+    gate, rise, _ = _mish_gate(z)
+    return gate + z * rise
+
+
+def _mish_curvature(z: Tensor) -> Tensor:
+    gate, rise, opening = _mish_gate(z)
+    return rise * 2 + z * rise * (1 - opening - 2 * gate * opening)
+
+
+def _mish_gate(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The gate, its derivative, and the logistic function."""
+    small = torch.exp(-z.abs())
+    up = z > 0
+    # The gate is (w^2 + 2 w) / (w^2 + 2 w + 2) with w = exp(z); a large w^2 is divided out.
+    total = torch.where(up, 1 + 2 * small + 2 * small * small, small * small + 2 * small + 2)
+    gate = torch.where(up, 1 + 2 * small, small * (small + 2)) / total
+    opening = torch.where(up, 1.0, small) / (1 + small)
+    root = torch.where(up, small, 1.0) * (1 + small) / total
+    return gate, 4 * root * root * opening, opening
+
+
+MISH = FormulaCurve(
+    "mish",
+    (_mish_value, _mish_slope, _mish_curvature),
+    Shape(
+        (-1.192431214515495212138,),
+        (-2.256376396360793120006, 1.490571179485428459294),
+        (-3.267337846520404576125, -0.08793443131491421132669, 2.114842563020877108593),
+    ),
+)
+"""``z tanh(log(1 + exp(z)))``."""
+
+
+def _hardswish_value(z: Tensor) -> Tensor:
+    return z * ((z + 3).clamp(0, 6) / 6)
+
+
+def _hardswish_slope(z: Tensor) -> Tensor:
+    between = (2 * z.clamp(-3, 3) + 3) / 6
+    return torch.where(z <= -3, 0.0, torch.where(z >= 3, 1.0, between))
+
+
+def _hardswish_curvature(z: Tensor) -> Tensor:
+    return (z.abs() < 3).to(z.dtype) / 3
+
+
+HARDSWISH = FormulaCurve(
+    "hardswish",
+    (_hardswish_value, _hardswish_slope, _hardswish_curvature),
+    Shape(
+        extrema=(-1.5,),
+        slope_limits=((-3.0, 0.0), (-3.0, -0.5), (3.0, 1.5), (3.0, 1.0)),
+        curvature_limits=((-3.0, 0.0), (-3.0, 1 / 3), (3.0, 1 / 3), (3.0, 0.0)),
+    ),
+    kinks=((-3.0, -0.5), (3.0, -0.5)),
+)
+"""``z min(max(z + 3, 0), 6) / 6``."""
+
+
+# -- periodic and polynomial -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Wave(FormulaCurve):
+    """A wave of period 2 pi between -1 and 1.
+
+    peak: where its value is largest; its slope is largest a quarter of the period before.
+    """
+
+    peak: float = 0.0
+
+    def extent(self, order: int, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        least, most = extremes(partial(self.derivative, order), (), low, high)
+        peak = self.peak - order * (pi / 2)
+        most = torch.where(_reaches(peak, low, high), 1.0, most)
+        return torch.where(_reaches(peak + pi, low, high), -1.0, least), most
+
+
+def _reaches(level: float, low: Tensor, high: Tensor) -> Tensor:
+    """Whether an interval contains a level or one that is some periods away, up to rounding."""
+    first, last = ((end - level) / (2 * pi) for end in (low, high))
+    slack = 1e-12 + 4 * EPS * torch.maximum(first.abs(), last.abs())
+    return torch.floor(last + slack) >= torch.ceil(first - slack)
+
+
+def _minus_sine(z: Tensor) -> Tensor:
+    return -torch.sin(z)
+
+
+def _minus_cosine(z: Tensor) -> Tensor:
+    return -torch.cos(z)
+
+
+SINE = Wave("sin", (torch.sin, torch.cos, _minus_sine), peak=pi / 2)
+COSINE = Wave("cos", (torch.cos, _minus_sine, _minus_cosine), peak=0.0)
+
+
+def power(exponent: int) -> Curve:
+    """``z^exponent`` for a whole number of at least 2."""
+    return FormulaCurve(
+        "square" if exponent == 2 else f"power {exponent}",
+        (torch.pow, _power_slope, _power_curvature),
+        Shape((0.0,), () if exponent % 2 == 0 else (0.0,), (0.0,)),
+        (exponent,),
+    )
+
+
+def _power_slope(z: Tensor, exponent: int) -> Tensor:
+    return exponent * z.pow(exponent - 1)
+
+
+def _power_curvature(z: Tensor, exponent: int) -> Tensor:
+    return exponent * (exponent - 1) * z.pow(exponent - 2)
