@@ -153,10 +153,10 @@ def zero_sets(mesh: Mesh, functions: Functions) -> ZeroSets:
 
 def _columns_of(functions: Functions, columns: Tensor) -> Functions:
     """Some of the functions, (m,)."""
-    other = None if functions.other is None else functions.other[columns]
-    names = "unit", "level", "error", "wanted"
-    chosen = {name: getattr(functions, name)[columns] for name in names}
-    return Functions(z=functions.z, **chosen, label=columns, other=other)
+    f, other = functions, functions.other
+    unit, level, error, wanted = (x[columns] for x in (f.unit, f.level, f.error, f.wanted))
+    other = None if other is None else other[columns]
+    return Functions(f.z, unit, level, error, wanted, columns, other)
 
 
 def _joined(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
