@@ -19,10 +19,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from splinecam._util.files import reason_of
-from splinecam.cli.console import complain, in_options, print_script, printing
+from splinecam.cli.console import complain, print_script, printing
 from splinecam.cli.parser import make_parser
 from splinecam.cli.usage import parse
-from splinecam.errors import SplineCamError
+from splinecam.errors import SplineCamError, on_command_line
 
 __all__ = ["main"]
 
@@ -41,7 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         make_parser().print_help()
         return 0
     try:
-        return _run(options)
+        with on_command_line():
+            return _run(options)
     except KeyboardInterrupt:
         return _interrupted()
     except BrokenPipeError:  # the reader of the results has stopped
@@ -94,7 +95,7 @@ def _message(error: Exception, *, debug: bool) -> str:
         return "".join(traceback.format_exception(error))
     notes = "".join(f"{note}\n" for note in getattr(error, "__notes__", ()))
     if isinstance(error, SplineCamError):
-        return f"splinecam: error: {in_options(str(error))}\n{notes}"
+        return f"splinecam: error: {error}\n{notes}"
     if isinstance(error, OSError) and error.filename is not None:
         return f"splinecam: error: {error.filename}: {reason_of(error)}.\n{notes}"
     if isinstance(error, (OSError, MemoryError)):

@@ -20,7 +20,7 @@ from splinecam._util.files import writing
 from splinecam._util.options import device_of
 from splinecam._util.text import TextTable, number_text
 from splinecam.cli import demo, reproducing
-from splinecam.cli.console import Console, claim, in_options, plain, printing, write_text
+from splinecam.cli.console import Console, claim, plain, printing, write_text
 from splinecam.cli.differences import difference_command
 from splinecam.cli.models import Found, domain_of, find_model, fitted, picked, read_samples
 from splinecam.cli.pictures import (
@@ -32,7 +32,7 @@ from splinecam.cli.pictures import (
 )
 from splinecam.cli.properties import check_property_command
 from splinecam.cli.viewing import view_command
-from splinecam.errors import CaptureError, SplineCamError, UnsupportedOpError
+from splinecam.errors import CaptureError, SplineCamError, UnsupportedOpError, option
 from splinecam.geometry.domain import Domain
 from splinecam.jobs.partitioning import partition
 from splinecam.network.capture import capture
@@ -356,14 +356,13 @@ def _obstacles(model: str, error: UnsupportedOpError) -> str:
     lines = []
     for op in error.ops:
         where = f", {op.location}" if op.location else ""
-        reason = in_options(op.reason)
-        lines += [f"  {op.name:<{width}}  {op.target}{where}", f"  {'':<{width}}  {reason}", ""]
+        lines += [f"  {op.name:<{width}}  {op.target}{where}", f"  {'':<{width}}  {op.reason}", ""]
     found = f"{model} is not supported: {count} {stand} in the way.\n\n" + "\n".join(lines)
     if error.advice is not None:
         return f"{found}{error.advice}"
     if all(op.settled for op in error.ops):
         return found.rstrip()
-    if all(op.settled or "smooth=" in op.reason for op in error.ops):
+    if all(op.settled or option("smooth", "") in op.reason for op in error.ops):
         return (
             f"{found}\nWith --smooth, functions of one variable are replaced by linear pieces, and "
             "the\nerror of the outputs has a guaranteed bound."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 import sys
 import tempfile
 from argparse import Action, ArgumentParser, Namespace, _SubParsersAction
@@ -20,54 +19,6 @@ from splinecam._util.text import harmless, how_to_install, optional
 from splinecam.errors import FileError
 
 _PAUSE = 5.0  # seconds between two lines of progress
-
-_DOMAINS = r"(box|slice|polygon|through|around|fit)\b"
-# What messages of the library name, and the options that do the same.
-_OPTIONS = (
-    (r"\b([Cc]hoose one with) output='?([\w.-]+)'?", r"\1 --result \2"),
-    (r"\boutput='?([\w.-]+)'? gives", r"--result \1 gives"),
-    (r"\bleave output= out", "leave --result out"),
-    (r"\bmax_regions=([\d,]+)", r"--max-regions \1"),
-    (r"\bmax_regions\b", "--max-regions"),
-    (r"\bmemory=([\d,]+)", r"--memory \1"),
-    (r"\braise memory\b", "raise --memory"),
-    (r"\boutput=(\d+)", r"--output \1"),
-    (r"\bdevice '([\w:]+)'", r"--device \1"),
-    (
-        r"\b(smooth=1e-3 replaces|capture\(\.\.\., smooth=True\) takes) it\b",
-        "splinecam partition --smooth 1e-3 replaces it",
-    ),
-    (r"\bsmooth=", "--smooth"),
-    (r'\brefine="boundary"', "--refine boundary"),
-    (r"\bsplinecam\.op_table\(\)", "splinecam ops"),
-    (r"\bsc\.load\(path, model=model\), or part\.attach\(model\)", "--model MODEL"),
-    (r"\binput_shape=(\d+)", r"--input-shape \1"),
-    (r"\b(input_shape) is \(([\d, ]+?),?\)", r"--input-shape is \2"),
-    (r"\b(as|in|Give) at\b", r"\1 --at"),
-    (r"\bat has shape\b", "--at has shape"),
-    (r"\baxes has\b", "--slice has"),
-    (r"\bThe two directions of axes are parallel\b", "The two axes of --slice are the same"),
-    (r"\bThe samples a and b are\b", "The first two of the three samples (--pick) are"),
-    (r"\bThe samples a, b and c lie\b", "The three samples (--pick) lie"),
-)
-
-
-def in_options(text: str) -> str:
-    """Return a message of the library with the names of options in place of Python's.
-
-    >>> in_options("Raise max_regions. For more inputs than two use Domain.through or around")
-    'Raise --max-regions. For more inputs than two use --through or --around'
-    >>> in_options("it is not piecewise linear: smooth=1e-3 replaces it")
-    'it is not piecewise linear: splinecam partition --smooth 1e-3 replaces it'
-    """
-    for pattern, option in _OPTIONS:
-        text = re.sub(pattern, option, text)
-    # Domain.through, around or polygon: several of them after one "Domain."
-    return re.sub(
-        rf"\bDomain\.{_DOMAINS}(?:(?:,| or|, or) {_DOMAINS})*",
-        lambda found: re.sub(rf"\b{_DOMAINS}", r"--\1", found[0].removeprefix("Domain.")),
-        text,
-    )
 
 
 @dataclass

@@ -17,7 +17,7 @@ from splinecam.engine.activations import LayerInput, State, first_state
 from splinecam.engine.plan import Plan
 from splinecam.engine.run import Outcome, Report, Run, TooLarge, Waiting
 from splinecam.engine.tiling import Tile
-from splinecam.errors import LimitError
+from splinecam.errors import LimitError, option
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
 from splinecam.network.nonlinearities import Nonlinearity
@@ -132,8 +132,9 @@ def _outcomes(whole: Outcome, members: range, max_regions: int | None) -> Iterat
     for (mesh, values), mine in zip(pieces, ambiguities, strict=True):
         if max_regions is not None and mesh.num_faces > max_regions:
             raise LimitError(
-                f"The partition exceeds max_regions={max_regions:,}: it has {mesh.num_faces:,} "
-                "regions. Raise max_regions, or choose a smaller domain."
+                f"The partition exceeds {option('max_regions', f'{max_regions:,}')}: it has "
+                f"{mesh.num_faces:,} regions. Raise {option('max_regions')}, or choose a "
+                "smaller domain."
             )
         yield Outcome(mesh, values, whole.error, whole.layer_errors, mine)
 

@@ -19,7 +19,7 @@ from splinecam.engine.affine_maps import fit_maps
 from splinecam.engine.plan import Plan, overlaying_kernel
 from splinecam.engine.run import Outcome, Report, Run, TooLarge, faces_within, run
 from splinecam.engine.tiling import cut_in_two
-from splinecam.errors import LimitError
+from splinecam.errors import LimitError, option
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels import Kernel
@@ -331,9 +331,11 @@ class _Computation:
         found = overlay_outcomes(first, second, kernel, len(self.pair.a.layers), most)
         if found == "too many faces" and most < fits:
             raise LimitError(
-                f"The partition of both networks exceeds max_regions={self.max_regions:,}; that of "
-                f"the first has {first.mesh.num_faces:,} regions, and that of the second "
-                f"{second.mesh.num_faces:,}. Raise max_regions, or choose a smaller domain."
+                "The partition of both networks exceeds "
+                f"{option('max_regions', f'{self.max_regions:,}')}; that of the first "
+                f"has {first.mesh.num_faces:,} regions, and that of the second "
+                f"{second.mesh.num_faces:,}. Raise {option('max_regions')}, or choose a "
+                "smaller domain."
             )
         return None if isinstance(found, str) else found
 

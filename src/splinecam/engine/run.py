@@ -47,7 +47,7 @@ from splinecam.engine.plan import (
     vertices_after,
 )
 from splinecam.engine.tiling import Tile, sorted_faces, tile_of
-from splinecam.errors import LimitError
+from splinecam.errors import LimitError, option
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.subdivision import Mesh, kept, polygon_mesh
 from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity, PiecewiseScalar
@@ -556,21 +556,23 @@ class Run:
     def _too_many(self, layer: Nonlinearity, faces: int) -> LimitError:
         """The error of more regions than wanted; faces: how many there were before the layer."""
         return LimitError(
-            f"The partition exceeds max_regions={self.max_regions:,} {self._where(layer, faces)}. "
-            "Raise max_regions, or choose a smaller domain."
+            f"The partition exceeds {option('max_regions', f'{self.max_regions:,}')} "
+            f"{self._where(layer, faces)}. Raise {option('max_regions')}, or choose a "
+            "smaller domain."
         )
 
     def _too_large(self, layer: Nonlinearity | None, faces: int) -> TooLarge:
         """The error of more regions than fit; faces: how many there were before the layer."""
         return TooLarge(
-            f"The partition exceeds memory={self.memory:,} bytes {self._where(layer, faces)}. "
-            f"{_more_memory(self.memory)}"
+            f"The partition exceeds {option('memory', f'{self.memory:,}')} bytes "
+            f"{self._where(layer, faces)}. {_more_memory(self.memory)}"
         )
 
     def _result_too_large(self) -> LimitError:
         """The error of a result that alone is larger than the memory."""
         return LimitError(
-            f"The regions alone exceed memory={self.memory:,} bytes: {self.finished:,} are done, "
+            f"The regions alone exceed {option('memory', f'{self.memory:,}')} bytes: "
+            f"{self.finished:,} are done, "
             "and more are to come. Raise memory, or give sc.partition a folder, store=, in which "
             "the regions stay on disk."
         )
@@ -618,6 +620,7 @@ def _more_memory(memory: int) -> str:
     """What to do about an amount of memory that is too small."""
     if memory < _LEAST_MEMORY:
         least = f"Less than {_LEAST_MEMORY:,} bytes is hardly ever enough"
-        return f"{least}: raise memory, or leave it out to use what is free."
+        return f"{least}: raise {option('memory')}, or leave it out to use what is free."
     most = f"{faces_within(memory):,} regions"
-    return f"What is cut at once must stay below {most}: raise memory, or choose a smaller domain."
+    raised = f"raise {option('memory')}, or choose a smaller domain"
+    return f"What is cut at once must stay below {most}: {raised}."

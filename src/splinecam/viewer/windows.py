@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from splinecam._util.tolerances import EPS, MAX_CORNER_ERROR
-from splinecam.errors import DomainError, LimitError, SplineCamError
+from splinecam.errors import DomainError, LimitError, SplineCamError, option
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.partitions.partition import Partition
 from splinecam.plot.lines import Floats, Pixels, to_numpy
@@ -278,7 +278,7 @@ def partition_within(
             domain, max_regions=limits.max_regions, memory=limits.memory, outdated=over
         )
     except LimitError as error:
-        if "max_regions" in str(error):
+        if option("max_regions") in str(error):
             raise TooMuch(f"more than {limits.max_regions:,} regions") from None
         raise TooMuch("more regions than memory allows") from None
     except GivenUp:
