@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -25,14 +25,12 @@ from splinecam.questions.measures import table
 from splinecam.questions.partition_data import PartitionData
 from splinecam.viewer.answers import Answer, Request
 from splinecam.viewer.container import archive, deflated, key_of, pack
+from splinecam.viewer.frames import TooMuch
 from splinecam.viewer.meshes import Sizes, has_classes, outputs_of, quantized_gradients
 from splinecam.viewer.panes import Pane
 from splinecam.viewer.scene import COLUMNS, SceneOptions, given_colors
 from splinecam.viewer.session import Session, session_of
-from splinecam.viewer.windows import TooMuch, raster_pixels
-
-if TYPE_CHECKING:
-    from splinecam.viewer.session import Session
+from splinecam.viewer.windows import raster_pixels
 
 # The address of the page is secret: it goes to nobody as the referrer. The empty icon keeps the
 # browser from asking for one.
@@ -284,9 +282,10 @@ def _draw_decision(ax: Axes, pane: Pane, frame: int, options: SceneOptions) -> N
     (u0, v0), (u1, v1) = (corner.tolist() for corner in pane.domain.corners.aminmax(dim=0))
     level, box = options.level or 0.0, (u0, v0, u1, v1)
     network = pane.frames.network(frame)
-    found = raster_pixels(network, pane.domain, box, _PIXELS, level=level)
-    left, low, right, high = found.box
-    ax.imshow(found.pixels, origin="lower", extent=(left, right, low, high))
+    (left, low, right, high), pixels = raster_pixels(
+        network, pane.domain, box, _PIXELS, level=level
+    )
+    ax.imshow(pixels, origin="lower", extent=(left, right, low, high))
     ax.set_axis_off()
 
 

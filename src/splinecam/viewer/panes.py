@@ -21,18 +21,9 @@ from splinecam.tiles.atlas import Atlas
 from splinecam.training.runs import Run
 from splinecam.training.watching import Watch
 from splinecam.viewer.container import pack
-from splinecam.viewer.frames import Frames, GivenFrames, Network, NetworkFrame, RunFrames
+from splinecam.viewer.frames import Frames, Limits, Network, RunFrames, TooMuch
 from splinecam.viewer.planes import Plane
-from splinecam.viewer.windows import (
-    Box,
-    Limits,
-    TooMuch,
-    Window,
-    contains,
-    partition_within,
-    start_window,
-    typical_lead,
-)
+from splinecam.viewer.windows import Box, Window, contains, start_window, typical_lead
 
 MAX_REGIONS = Limits.max_regions
 _REMEMBERED = 32  # windows with too many regions
@@ -58,7 +49,7 @@ class Pane:
         limits: Limits | None = None,
     ):
         self.title = title
-        self.frames = GivenFrames(frames, labels) if isinstance(frames, Sequence) else frames
+        self.frames = Frames(frames, labels) if isinstance(frames, Sequence) else frames
         self.limits = limits or Limits()
         self.domain = self.frames.domain
         self.plane: Plane | None = None
@@ -111,8 +102,7 @@ class Pane:
         self, frame: int, domain: Domain, outdated: Callable[[], bool] = lambda: False
     ) -> Partition:
         """The partition of any domain by the network of a frame, within the pane's limits."""
-        network = self.frames.network(frame)
-        return partition_within(network, domain, self.limits, outdated=outdated)
+        return self.frames.network(frame).partition(domain, self.limits, outdated)
 
     @property
     def start(self) -> Box | None:
@@ -188,8 +178,8 @@ def panes_of(
     subjects: each is a partition, or an atlas; a list of partitions of one domain, which are frames
     of one pane; a model and a domain as a tuple; a run, a watch, or the folder of a run, whose
     frames are the recorded steps. titles: the headings of the panes. labels: of the frames of given
-    lists. max_regions, memory: limits of what is computed while one looks. options: output, device
-    and names, for subjects that are models.
+    lists. max_regions, memory: limits of what is computed while one looks. options: output, device,
+    names and smooth, for subjects that are models.
 
     >>> from splinecam.jobs.partitioning import partition
     >>> net = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1))
@@ -220,7 +210,7 @@ def _frames_of(
 ) -> tuple[str, Frames]:
     """The title and the frames of one subject."""
     if isinstance(subject, Partition):
-        return _title(subject), GivenFrames([subject])
+        return _title(subject), Frames([subject])
     if isinstance(subject, Watch):
         return type(subject.model).__name__, RunFrames(subject)
     if isinstance(subject, Run):
@@ -234,10 +224,10 @@ def _frames_of(
             if not isinstance(model, nn.Module | Captured):
                 raise TypeError(f"with a domain goes a model, not {kind_of(model)}")
             network = Network.of_model(model, domain, **options)
-            return type(network.model).__name__, NetworkFrame(network, domain)
+            return type(network.model).__name__, Frames((), given=(network, domain))
         wrong = [each for each in subject if not isinstance(each, Partition)]
         if not wrong:
-            return _title(*subject[:1]), GivenFrames(subject, labels)
+            return _title(*subject[:1]), Frames(subject, labels)
         raise TypeError(f"the frames of a pane are partitions, not {kind_of(wrong[0])}")
     raise TypeError(
         "a viewer shows a partition, a list of them, a model with a domain as a tuple, a run, a "
@@ -249,14 +239,14 @@ def _frames_of_atlas(atlas: Atlas, max_regions: int) -> tuple[str, Frames]:
     """The title and the frames of an atlas, which its network computes if it is too large."""
     if len(atlas) <= max_regions:
         part = atlas.window(_around(atlas.domain))
-        return _title(part), GivenFrames([part])
+        return _title(part), Frames([part])
     if atlas._model is None:
         raise SplineCamError(
             f"The atlas has {len(atlas):,} regions, and a viewer shows {max_regions:,} at a time. "
             "Give it its model, atlas.attach(model), or choose a part: atlas.view(window=...)."
         )
     network = Network(atlas.model, atlas.program, atlas.device, atlas.output, atlas.names)
-    return type(atlas.model).__name__, NetworkFrame(network, atlas.domain)
+    return type(atlas.model).__name__, Frames((), given=(network, atlas.domain))
 
 
 def _around(domain: Domain) -> Box:

@@ -29,7 +29,7 @@ from splinecam.training.runs import Run
 from splinecam.training.watching import Watch
 from splinecam.viewer.answers import Answer, Request, RequestError, box_of, integer, number, text
 from splinecam.viewer.container import pack
-from splinecam.viewer.frames import GivenFrames
+from splinecam.viewer.frames import TooMuch
 from splinecam.viewer.meshes import (
     Sizes,
     band_answer,
@@ -51,7 +51,7 @@ from splinecam.viewer.scene import (
     scene_answer,
 )
 from splinecam.viewer.view_state import browser_state, checked_state
-from splinecam.viewer.windows import Box, TooMuch, Window, raster_pixels
+from splinecam.viewer.windows import Box, Window, raster_pixels
 
 
 def plane_of(domain: Domain, options: SceneOptions) -> Plane:
@@ -251,8 +251,7 @@ class Session:
             if name == whole or name.startswith(f"{whole}/w"):
                 return pane, frame
         for place, shown in enumerate(self.panes):
-            given = shown.frames.partitions if isinstance(shown.frames, GivenFrames) else ()
-            frames = [frame for frame, each in enumerate(given) if each is part]
+            frames = [k for k, each in enumerate(shown.frames.partitions) if each is part]
             if frames and not shown.generation:
                 return place, frames[0]
         return None
@@ -287,9 +286,11 @@ class Session:
         """Pixels of the network's decision, in place of a partition that is too large."""
         pane, level = self.panes[number], self.options.level or 0.0
         network, typical = pane.frames.network(frame), pane.typical_lead(frame, level)
-        image = raster_pixels(network, pane.domain, box, pixels, level=level, typical=typical)
-        about = {"kind": "raster", "pane": number, "frame": frame, "window": list(image.box)}
-        return Answer({**about, "reason": str(reason)}, {"pixels": image.pixels})
+        shown, image = raster_pixels(
+            network, pane.domain, box, pixels, level=level, typical=typical
+        )
+        about = {"kind": "raster", "pane": number, "frame": frame, "window": list(shown)}
+        return Answer({**about, "reason": str(reason)}, {"pixels": image})
 
     def _plane(self, request: Request) -> Answer:
         number, pane = self.pane_of(request)
@@ -424,7 +425,7 @@ def session_of(
     except ImportError as error:
         raise missing_package("The viewer needs matplotlib for its colours", error) from error
     computed: dict[str, Any] = {
-        name: options.pop(name) for name in ("memory", "device") if name in options
+        name: options.pop(name) for name in ("memory", "device", "smooth") if name in options
     }
     if "names" in options:
         computed["names"] = options["names"]

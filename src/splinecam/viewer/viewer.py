@@ -415,8 +415,8 @@ def view(  # noqa: PLR0913 - the options of a picture, each given by its name
     (F,). anchors: three inputs, by which one moves the plane; by default those of the domain.
     frames: labels of a slider. title: the heading. state: the view to begin with, as
     ``viewer.state`` gives it. max_regions: of what is computed while one looks. more: further
-    options of the scene (``cmap``, ``limits``, ``seed``, ``colors``, ``shape``), and ``memory`` and
-    ``device`` for what is computed.
+    options of the scene (``cmap``, ``limits``, ``seed``, ``colors``, ``shape``), and ``memory``,
+    ``device`` and ``smooth`` for what is computed.
 
     door: ``"widget"`` or ``"browser"``, by default the one that fits. browser: open it; without,
     open ``viewer.url`` yourself, which holds a secret. port: of the server, by default one that is
