@@ -53,11 +53,11 @@ _BOTH = "delta,shuffle"
 
 
 class Message(NamedTuple):
-    """A message, its arrays, and the number of the request that it answers."""
+    """The header of a message, its arrays, and the number of the request that it answers."""
 
     message: dict[str, Any]
-    arrays: dict[str, Array]
-    request_id: int | None
+    arrays: dict[str, Any] = {}  # noqa: RUF012 - never changed
+    request_id: int | None = None
 
 
 def pack(

@@ -23,8 +23,7 @@ from splinecam.partitions.partition import Partition
 from splinecam.plot.regions import plot
 from splinecam.questions.measures import table
 from splinecam.questions.partition_data import PartitionData
-from splinecam.viewer.answers import Answer, Request
-from splinecam.viewer.container import archive, deflated, key_of, pack
+from splinecam.viewer.container import Message, archive, deflated, key_of, pack
 from splinecam.viewer.frames import TooMuch
 from splinecam.viewer.meshes import Sizes, has_classes, outputs_of, quantized_gradients
 from splinecam.viewer.panes import Pane
@@ -114,7 +113,7 @@ class Recording:
             request = {"ask": "mesh", "pane": pane, "frame": frame}
             answer = self.session.reply(request)
             if self._with_gradients(part, regions * part.domain.dim):
-                answer = Answer(answer.message, answer.arrays | quantized_gradients(part))
+                answer = Message(answer.message, answer.arrays | quantized_gradients(part))
             found[key_of(request)] = _packed(answer)
             if part.smoothing is not None and has_classes(part, self.session.options.level):
                 request = {"ask": "band", "pane": pane, "mesh": answer.message["id"], "level": None}
@@ -196,28 +195,27 @@ class Recording:
                 found[key_of(request)] = _packed(self.session.reply(request))
         return found
 
-    def _scene(self, names: Sequence[str], *, single: bool) -> Answer:
+    def _scene(self, names: Sequence[str], *, single: bool) -> Message:
         """The scene, with the colourings that are in the file."""
         panes = [
             pane
             | {
                 "colorings": [
-                    choice | {"byOutput": choice["byOutput"] and (_of_all(choice) or not single)}
+                    choice
+                    | {
+                        "byOutput": choice["byOutput"]
+                        and (choice["name"] == "output" or not single)
+                    }
                     for choice in pane["colorings"]
                     if choice["name"] in names
                 ]
             }
             for pane in self.scene.message["panes"]
         ]
-        return Answer(self.scene.message | {"panes": panes}, self.scene.arrays)
+        return Message(self.scene.message | {"panes": panes}, self.scene.arrays)
 
 
-def _of_all(choice: Request) -> bool:
-    """Whether a file always holds a colouring for every output."""
-    return bool(choice["name"] == "output")
-
-
-def _packed(answer: Answer) -> bytes:
+def _packed(answer: Message) -> bytes:
     return pack(answer.message, answer.arrays, compact=True)
 
 

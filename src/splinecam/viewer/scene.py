@@ -33,7 +33,8 @@ from splinecam.plot.rasters import CellColors
 from splinecam.plot.regions import default_color
 from splinecam.questions.measures import table_columns
 from splinecam.questions.partition_data import PartitionData
-from splinecam.viewer.answers import Answer, RequestError
+from splinecam.viewer.answers import RequestError
+from splinecam.viewer.container import Message
 from splinecam.viewer.meshes import MAX_CLASSES, class_coloring, has_classes
 from splinecam.viewer.panes import Pane
 
@@ -79,7 +80,7 @@ _NAMED_LABELS = 1 << 16  # names of labels that are sent, at most
 
 def points_of(
     part: PartitionData, domain: Domain, options: SceneOptions, notes: list[str]
-) -> Answer:
+) -> Message:
     """The data points that lie in a domain; empty without any.
 
     notes: gets a sentence about points that are left out.
@@ -87,7 +88,7 @@ def points_of(
     if options.points is None:
         if options.labels is not None or options.images not in (None, False):
             raise ValueError("labels and images belong to points: give points= as well")
-        return Answer({})
+        return Message({})
     given = as_float64(options.points, "points")
     given = given.reshape(-1, *domain.input_shape) if given.numel() == domain.dim else given
     images = options.images
@@ -124,7 +125,7 @@ def points_of(
             )
         small = thumbnails(pictures[found.kept[:_MOST]])
         header["thumbnail"], arrays["thumbnails"] = list(small.shape[1:3]), small
-    return Answer(header, arrays)
+    return Message(header, arrays)
 
 
 def _rows(values: Any, kept: Bools) -> Any:
@@ -135,10 +136,10 @@ def _rows(values: Any, kept: Bools) -> Any:
     return array[kept] if len(array) == len(kept) else array
 
 
-def anchors_of(domain: Domain, anchors: Any, shape: Sequence[int] | None) -> Answer:
+def anchors_of(domain: Domain, anchors: Any, shape: Sequence[int] | None) -> Message:
     """Three inputs that span the plane, with thumbnails if they are images; empty without any."""
     if anchors is None:
-        return Answer({})
+        return Message({})
     given = as_float64(anchors, "anchors")
     if given.ndim < 2 or len(given) != 3 or not bool(given.isfinite().all()):
         raise ValueError(f"anchors must be three inputs of finite numbers, not {given.shape}")
@@ -146,10 +147,10 @@ def anchors_of(domain: Domain, anchors: Any, shape: Sequence[int] | None) -> Ans
     header: dict[str, Any] = {"at": at.tolist(), "thumbnail": None}
     size = tuple(domain.input_shape if shape is None else shape)
     if len(size) not in (2, 3) or (len(size) == 3 and size[0] not in (1, 3)):
-        return Answer(header)
+        return Message(header)
     small = thumbnails(pictures_of(given.reshape(3, *size)))
     header["thumbnail"] = list(small.shape[1:3])
-    return Answer(header, {"anchors": small})
+    return Message(header, {"anchors": small})
 
 
 def thumbnails(pictures: Floats) -> Pixels:
@@ -196,7 +197,7 @@ _PRECISE = 64  # inputs of so many numbers are shown as numbers, and sent in dou
 _GRID = 5  # inputs per axis from which the range of pixels is found
 
 
-def scene_answer(panes: Sequence[Pane], options: SceneOptions) -> Answer:
+def scene_answer(panes: Sequence[Pane], options: SceneOptions) -> Message:
     """The scene: all panes with their arrays."""
     answers = [pane_answer(number, pane, options) for number, pane in enumerate(panes)]
     header = {
@@ -210,7 +211,7 @@ def scene_answer(panes: Sequence[Pane], options: SceneOptions) -> Answer:
     arrays: dict[str, Any] = {}
     for answer in answers:
         arrays |= answer.arrays
-    return Answer(header, arrays)
+    return Message(header, arrays)
 
 
 def _state(part: PartitionData, options: SceneOptions) -> dict[str, Any]:
@@ -226,7 +227,7 @@ def _state(part: PartitionData, options: SceneOptions) -> dict[str, Any]:
     return begin | dict(options.state)
 
 
-def pane_answer(number: int, pane: Pane, options: SceneOptions) -> Answer:
+def pane_answer(number: int, pane: Pane, options: SceneOptions) -> Message:
     """The header of a pane, and its arrays under names that begin with the pane's number."""
     part, domain, plane = representative(pane), pane.domain, pane.plane
     n, notes = int(part.values.shape[1]), list[str]()
@@ -264,7 +265,7 @@ def pane_answer(number: int, pane: Pane, options: SceneOptions) -> Answer:
         **points.arrays,
         **anchors.arrays,
     }
-    return Answer(header, {f"{number}/{name}": array for name, array in arrays.items()})
+    return Message(header, {f"{number}/{name}": array for name, array in arrays.items()})
 
 
 def representative(pane: Pane) -> PartitionData:
@@ -439,7 +440,9 @@ def given_colors(colors: Any, part: PartitionData, whole: PartitionData) -> Any:
     return np.asarray(colors)[to_numpy(parent)]
 
 
-def coloring_answer(coloring: Coloring, about: Mapping[str, Any], outputs: Sequence[int]) -> Answer:
+def coloring_answer(
+    coloring: Coloring, about: Mapping[str, Any], outputs: Sequence[int]
+) -> Message:
     """Colours as a message; about: the mesh, name and output that were asked for.
 
     outputs: those that the mesh holds.
@@ -473,7 +476,7 @@ def coloring_answer(coloring: Coloring, about: Mapping[str, Any], outputs: Seque
             arrays["numbers"] = fill.numbers.astype(np.float32)
     if coloring.edges is not None:
         arrays["edges"] = to_numpy(coloring.edges).astype(np.uint32)
-    return Answer(header, arrays)
+    return Message(header, arrays)
 
 
 def lut_of(cmap: Colormap) -> Pixels:

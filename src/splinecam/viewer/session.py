@@ -27,8 +27,8 @@ from splinecam.questions.partition_data import PartitionData
 from splinecam.tiles.atlas import Atlas
 from splinecam.training.runs import Run
 from splinecam.training.watching import Watch
-from splinecam.viewer.answers import Answer, Request, RequestError, box_of, integer, number, text
-from splinecam.viewer.container import pack
+from splinecam.viewer.answers import Request, RequestError, box_of, failure, integer, number, text
+from splinecam.viewer.container import Message, pack
 from splinecam.viewer.frames import TooMuch
 from splinecam.viewer.meshes import (
     Sizes,
@@ -142,7 +142,7 @@ class Session:
         self.sizes = sizes or Sizes()
         if self.options.color is not None:
             check_name(self.options.color, self.options)
-        self.answers: dict[str, Callable[[Request], Answer]] = {
+        self.answers: dict[str, Callable[[Request], Message]] = {
             "scene": self._scene,
             "mesh": self._mesh,
             "coloring": self._coloring,
@@ -151,7 +151,7 @@ class Session:
             "window": self._window,
             "plane": self._plane,
         }
-        self.told: dict[str, Callable[[Request], Answer]] = {}
+        self.told: dict[str, Callable[[Request], Message]] = {}
         self.outdated: Callable[[], bool] = _never
         self._limits: dict[tuple[str, str, int | None], Limits | None] = {}
         self._kept: OrderedDict[str, Partition] = OrderedDict()
@@ -168,33 +168,27 @@ class Session:
         outdated: Callable[[], bool] = _never,
         *,
         request_id: int | None = None,
-        checksum: bool = False,
-        compact: bool = False,
     ) -> bytes:
         """The answer to a request as bytes; a message of kind "error" says what is wrong with it.
 
         Requests are answered one after the other, whichever threads they come from. outdated: tells
         while the answer is computed that nobody waits for it; any exception may then end it.
         """
-        found = self._answered(request, outdated)
-        style: dict[str, Any] = {"checksum": checksum, "compact": compact}
         try:
-            return pack(found.message, found.arrays, request_id=request_id, **style)
-        except (TypeError, ValueError) as error:  # such as numbers that JSON does not know
-            logger.exception("An answer of the viewer cannot be sent")
-            return pack(_error(error).message, request_id=request_id, **style)
-
-    def _answered(self, request: Any, outdated: Callable[[], bool]) -> Answer:
-        try:
-            return self.reply(request, outdated)
+            found = self.reply(request, outdated)
         except Exception as error:  # the browser shows it, and the session goes on
             if outdated():
                 raise
             if not isinstance(error, SplineCamError):
                 logger.info("A request of the viewer failed", exc_info=True)
-            return _error(error)
+            return failure(_said(error), request_id)
+        try:
+            return pack(found.message, found.arrays, request_id=request_id)
+        except (TypeError, ValueError) as error:  # such as numbers that JSON does not know
+            logger.exception("An answer of the viewer cannot be sent")
+            return failure(_said(error), request_id)
 
-    def reply(self, request: Any, outdated: Callable[[], bool] = _never) -> Answer:
+    def reply(self, request: Any, outdated: Callable[[], bool] = _never) -> Message:
         """The answer to a request; an exception says what is wrong with it."""
         if not isinstance(request, Mapping):
             raise RequestError(f"A request is an object, not {type(request).__name__}.")
@@ -258,10 +252,10 @@ class Session:
 
     # -- the answers ------------------------------------------------------------------------------
 
-    def _scene(self, _: Request) -> Answer:
+    def _scene(self, _: Request) -> Message:
         return scene_answer(self.panes, self.options)
 
-    def _mesh(self, request: Request) -> Answer:
+    def _mesh(self, request: Request) -> Message:
         number, pane = self.pane_of(request)
         frame = self.frame_of(request, pane)
         try:
@@ -271,7 +265,7 @@ class Session:
             return self._raster(number, frame, (*low, *high), _COARSE, reason)
         return self.mesh_of(part, pane.mesh_id(number, frame), number, frame)
 
-    def _window(self, request: Request) -> Answer:
+    def _window(self, request: Request) -> Message:
         number, pane = self.pane_of(request)
         frame, box = self.frame_of(request, pane), box_of(request, "window")
         window = Window.of(pane.domain, box)
@@ -282,7 +276,7 @@ class Session:
         mesh = f"{pane.mesh_id(number, frame)}/w{next(self._windows)}"
         return self.mesh_of(part, mesh, number, frame, window.box)
 
-    def _raster(self, number: int, frame: int, box: Box, pixels: int, reason: TooMuch) -> Answer:
+    def _raster(self, number: int, frame: int, box: Box, pixels: int, reason: TooMuch) -> Message:
         """Pixels of the network's decision, in place of a partition that is too large."""
         pane, level = self.panes[number], self.options.level or 0.0
         network, typical = pane.frames.network(frame), pane.typical_lead(frame, level)
@@ -290,13 +284,13 @@ class Session:
             network, pane.domain, box, pixels, level=level, typical=typical
         )
         about = {"kind": "raster", "pane": number, "frame": frame, "window": list(shown)}
-        return Answer({**about, "reason": str(reason)}, {"pixels": image})
+        return Message({**about, "reason": str(reason)}, {"pixels": image})
 
-    def _plane(self, request: Request) -> Answer:
+    def _plane(self, request: Request) -> Message:
         number, pane = self.pane_of(request)
         pane.move(moved_plane(pane, request))
         found = pane_answer(number, pane, self.options)
-        return Answer({"kind": "plane", "pane": number, "header": found.message}, found.arrays)
+        return Message({"kind": "plane", "pane": number, "header": found.message}, found.arrays)
 
     def mesh_of(
         self,
@@ -305,14 +299,14 @@ class Session:
         pane: int,
         frame: int,
         window: tuple[float, float, float, float] | None = None,
-    ) -> Answer:
+    ) -> Message:
         """The mesh of a partition under an id, by which later requests refer to the partition."""
         self.keep(mesh, part)
         box = None if window is None else list(window)
         about = {"id": mesh, "pane": pane, "frame": frame, "window": box}
         return mesh_answer(part, about, self.options.level, self.sizes)
 
-    def _coloring(self, request: Request) -> Answer:
+    def _coloring(self, request: Request) -> Message:
         mesh, name = text(request, "mesh"), text(request, "name")
         part = self.partition_of(mesh)
         output = self._output_of(request, part) if name in BY_OUTPUT else None
@@ -366,7 +360,7 @@ class Session:
             given = given_colors(given, part, whole)
         return coloring_of(part, name, output, self.options, like=like, given=given)
 
-    def _band(self, request: Request) -> Answer:
+    def _band(self, request: Request) -> Message:
         mesh, level = text(request, "mesh"), request.get("level")
         part = self.partition_of(mesh)
         if part.smoothing is None or not has_classes(part, self.options.level):
@@ -375,7 +369,7 @@ class Session:
             level = self.options.state.get("level", self.options.level or 0.0)
         return band_answer(part, {"mesh": mesh}, level)
 
-    def _gradient(self, request: Request) -> Answer:
+    def _gradient(self, request: Request) -> Message:
         mesh = text(request, "mesh")
         part = self.partition_of(mesh)
         region = integer(request, "region", len(part))
@@ -388,12 +382,12 @@ class Session:
         return integer(request, "output", int(part.values.shape[1]))
 
 
-def _error(error: BaseException) -> Answer:
-    """A message that says in a sentence what went wrong."""
+def _said(error: BaseException) -> str:
+    """What went wrong, in a sentence."""
     said = " ".join(str(error).split()) or type(error).__name__
     if not isinstance(error, SplineCamError | ValueError | IndexError | TypeError):
         said = f"{type(error).__name__}: {said}"
-    return Answer({"kind": "error", "message": said[:2000]})
+    return said[:2000]
 
 
 _OWN = "given"  # the name of a colouring by an array

@@ -10,24 +10,25 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import RLock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import torch
 from torch import Tensor
 
 from splinecam.partitions.partition import Partition
 from splinecam.questions.regions import Region
-from splinecam.viewer.answers import Answer, Request, RequestError, integer, number, text
-from splinecam.viewer.container import pack
+from splinecam.viewer.answers import Request, RequestError, integer, number, text
+from splinecam.viewer.container import Message, pack
 from splinecam.viewer.page import asset, live_page
 from splinecam.viewer.panes import MAX_REGIONS, Growing
 from splinecam.viewer.scene import SceneOptions
-from splinecam.viewer.session import missing_package, session_of
+from splinecam.viewer.session import Session, missing_package, session_of
 from splinecam.viewer.surroundings import in_notebook, is_interactive, open_browser
 from splinecam.viewer.view_state import browser_state, checked_state, state_of_browser
 
 if TYPE_CHECKING:
-    from splinecam.viewer.session import Session
+    from splinecam.viewer.server import Server
+    from splinecam.viewer.widget import ViewerWidget
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,23 +149,6 @@ _LOG = logging.getLogger("splinecam")
 Callback = Callable[[Selection], object]
 
 
-class Door(Protocol):
-    """How a viewer is reached: by a browser or in a notebook."""
-
-    @property
-    def url(self) -> str | None:
-        """The address for a browser, or None."""
-
-    def notify(self, notice: bytes) -> None:
-        """Send a message to every view that is open."""
-
-    def wait(self) -> None:
-        """Return when the last view has been closed."""
-
-    def close(self) -> None:
-        """Close all views."""
-
-
 class Viewer:
     """A viewer that ``part.view()`` or ``sc.view(...)`` opened.
 
@@ -183,7 +167,7 @@ class Viewer:
 
     def __init__(self, session: Session):
         self.session = session
-        self._door: Door | None = None
+        self._door: Server | ViewerWidget | None = None
         self._growing: Growing | None = None
         self._selection = Selection()
         self._callbacks: dict[object, Callback] = {}
@@ -217,16 +201,16 @@ class Viewer:
 
         return remove
 
-    def _told_selection(self, request: Request) -> Answer:
+    def _told_selection(self, request: Request) -> Message:
         self._select(selection_of(request, self.session))
-        return Answer({"kind": "ok"})
+        return Message({"kind": "ok"})
 
-    def _told_state(self, request: Request) -> Answer:
+    def _told_state(self, request: Request) -> Message:
         reported = state_of_browser(request.get("state"))
         with self._lock:
             self._state.update(reported)
         self._show_state()
-        return Answer({"kind": "ok"})
+        return Message({"kind": "ok"})
 
     def _select(self, selection: Selection) -> None:
         """Take over a selection; views tell it again when they show it in another window."""
@@ -296,8 +280,8 @@ class Viewer:
 
     # -- doors --------------------------------------------------------------------------------
 
-    def open(self, door: Door) -> None:
-        """Be reached through a door from now on."""
+    def open(self, door: Server | ViewerWidget) -> None:
+        """Be reached through a door from now on: by a browser or in a notebook."""
         self._door = door
         self._growing = Growing(self.session.panes, door.notify)
 
@@ -334,7 +318,6 @@ class Viewer:
         path: the file. recorded: the options ``colorings`` and ``gradients`` of ``sc.to_html``.
         """
         from splinecam.viewer.page import write_page
-        from splinecam.viewer.session import Session
 
         options = replace(self.session.options, live=False, state=browser_state(self.state))
         write_page(Session(self.session.panes, options), path, **recorded)
