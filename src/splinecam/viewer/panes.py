@@ -112,7 +112,10 @@ class Pane:
         try:
             self.partition(0)
         except TooMuch:
-            return self._first_window()[0]
+            if self._start is None:
+                limits = replace(self.limits, seconds=min(_SEARCH, self.limits.seconds))
+                self._start = start_window(self.frames.network(0), self.domain, limits)
+            return self._start[0]
         return None
 
     def window(
@@ -126,11 +129,12 @@ class Pane:
             if contains(window.box, box):  # what is larger has no fewer regions
                 raise TooMuch(reason)
         try:
-            return window.placed(self.computed(frame, window.domain, outdated), self.domain)
+            part = self.computed(frame, window.domain, outdated)
         except TooMuch as reason:
             del crowded[:-_REMEMBERED]
             crowded.append((window.box, str(reason)))
             raise
+        return window.placed(part, self.domain)
 
     def mesh_id(self, number: int, frame: int) -> str:
         """The name of the mesh of a frame in the present plane; number: of this pane."""
@@ -143,19 +147,9 @@ class Pane:
             self._leads[frame] = typical_lead(network, domain, level)
         return self._leads[frame]
 
-    def _first_window(self) -> tuple[Box, Partition]:
-        if self._start is None:
-            limits = replace(self.limits, seconds=min(_SEARCH, self.limits.seconds))
-            self._start = start_window(self.frames.network(0), self.domain, limits)
-        return self._start
-
     def poll(self) -> list[str] | None:
         """Look for new frames: the labels of all frames if they have changed, else None."""
         return self.labels if self.frames.poll() else None
-
-    def settle(self, plane: Plane) -> None:
-        """Let the domain be moved from now on, by what its plane allows."""
-        self.plane = self.home = plane
 
     def move(self, plane: Plane) -> None:
         """Show the domain of another plane from now on, which the network partitions."""
@@ -238,7 +232,9 @@ def _frames_of(
 def _frames_of_atlas(atlas: Atlas, max_regions: int) -> tuple[str, Frames]:
     """The title and the frames of an atlas, which its network computes if it is too large."""
     if len(atlas) <= max_regions:
-        part = atlas.window(_around(atlas.domain))
+        low, high = atlas.domain.corners.amin(0), atlas.domain.corners.amax(0)
+        pad = (high - low) / 100  # which takes in the sides of the domain
+        part = atlas.window((*(low - pad).tolist(), *(high + pad).tolist()))
         return _title(part), Frames([part])
     if atlas._model is None:
         raise SplineCamError(
@@ -247,14 +243,6 @@ def _frames_of_atlas(atlas: Atlas, max_regions: int) -> tuple[str, Frames]:
         )
     network = Network(atlas.model, atlas.program, atlas.device, atlas.output, atlas.names)
     return type(atlas.model).__name__, Frames((), given=(network, atlas.domain))
-
-
-def _around(domain: Domain) -> Box:
-    """A rectangle that is a little larger than a domain."""
-    low, high = domain.corners.amin(0), domain.corners.amax(0)
-    pad = (high - low) / 100
-    (u0, v0), (u1, v1) = (low - pad).tolist(), (high + pad).tolist()
-    return u0, v0, u1, v1
 
 
 def _distinct(titles: Sequence[str]) -> list[str]:

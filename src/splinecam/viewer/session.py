@@ -1,4 +1,4 @@
-"""Requests that move the plane of a pane."""
+"""Panes, and the answers to requests about them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from itertools import count
 from typing import Any
@@ -62,11 +63,8 @@ def plane_of(domain: Domain, options: SceneOptions) -> Plane:
     points = None if options.points is None else as_float64(options.points, "points")
     if points is not None and points.numel() % domain.dim:
         points = None  # the scene says what is wrong with them
-    if options.anchors is not None:
-        try:
-            return Plane.of(domain, anchors=options.anchors, points=points)
-        except DomainError:
-            return Plane.of(domain, points=points)
+    with suppress(DomainError):
+        return Plane.of(domain, anchors=options.anchors, points=points)
     return Plane.of(domain, points=points)
 
 
@@ -86,25 +84,23 @@ def moved_plane(pane: Pane, request: Request) -> Plane:
     if anchors is not None:
         if not isinstance(anchors, list | tuple):
             raise RequestError("anchors must be three places or numbers of data points.")
-        plane = plane.through([_anchor(each) for each in anchors])
+        a_place = "An anchor is a place with two coordinates, or a data point."
+        plane = plane.through(
+            [each if type(each) is int else _numbers(each, "anchors", a_place) for each in anchors]
+        )
     if turn is None and shift is None:
         return plane
-    return plane.turned(_numbers(turn, "turn"), _numbers(shift, "shift"))
+    each_one = "must be a list of numbers, one for each direction."
+    turned = _numbers(turn, "turn", f"turn {each_one}")
+    return plane.turned(turned, _numbers(shift, "shift", f"shift {each_one}"))
 
 
-def _anchor(value: Any) -> tuple[float, ...] | int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if not isinstance(value, list | tuple):
-        raise RequestError("An anchor is a place with two coordinates, or a data point.")
-    return tuple(number(each, "anchors") for each in value)
-
-
-def _numbers(values: Any, name: str) -> tuple[float, ...]:
+def _numbers(values: Any, name: str, otherwise: str) -> tuple[float, ...]:
+    """The numbers of a list, none of None; otherwise: the message if it is something else."""
     if values is None:
         return ()
     if not isinstance(values, list | tuple):
-        raise RequestError(f"{name} must be a list of numbers, one for each direction.")
+        raise RequestError(otherwise)
     return tuple(number(each, name) for each in values)
 
 
@@ -152,7 +148,7 @@ class Session:
             "plane": self._plane,
         }
         self.told: dict[str, Callable[[Request], Message]] = {}
-        self.outdated: Callable[[], bool] = _never
+        self.outdated = _never
         self._limits: dict[tuple[str, str, int | None], Limits | None] = {}
         self._kept: OrderedDict[str, Partition] = OrderedDict()
         self._windows = count(1)
@@ -160,7 +156,7 @@ class Session:
         self._shelf = threading.Lock()  # of what is kept, also while an answer is computed
         for pane in self.panes:
             if self.options.live and pane.live:
-                pane.settle(plane_of(pane.domain, self.options))
+                pane.plane = pane.home = plane_of(pane.domain, self.options)
 
     def answer(
         self,
@@ -263,7 +259,7 @@ class Session:
         except TooMuch as reason:
             low, high = pane.domain.corners.amin(0).tolist(), pane.domain.corners.amax(0).tolist()
             return self._raster(number, frame, (*low, *high), _COARSE, reason)
-        return self.mesh_of(part, pane.mesh_id(number, frame), number, frame)
+        return self._sent(part, pane.mesh_id(number, frame), number, frame)
 
     def _window(self, request: Request) -> Message:
         number, pane = self.pane_of(request)
@@ -274,7 +270,7 @@ class Session:
         except TooMuch as reason:
             return self._raster(number, frame, box, int(request.get("pixels") or _COARSE), reason)
         mesh = f"{pane.mesh_id(number, frame)}/w{next(self._windows)}"
-        return self.mesh_of(part, mesh, number, frame, window.box)
+        return self._sent(part, mesh, number, frame, window.box)
 
     def _raster(self, number: int, frame: int, box: Box, pixels: int, reason: TooMuch) -> Message:
         """Pixels of the network's decision, in place of a partition that is too large."""
@@ -292,18 +288,12 @@ class Session:
         found = pane_answer(number, pane, self.options)
         return Message({"kind": "plane", "pane": number, "header": found.message}, found.arrays)
 
-    def mesh_of(
-        self,
-        part: Partition,
-        mesh: str,
-        pane: int,
-        frame: int,
-        window: tuple[float, float, float, float] | None = None,
+    def _sent(
+        self, part: Partition, mesh: str, pane: int, frame: int, window: Box | None = None
     ) -> Message:
         """The mesh of a partition under an id, by which later requests refer to the partition."""
         self.keep(mesh, part)
-        box = None if window is None else list(window)
-        about = {"id": mesh, "pane": pane, "frame": frame, "window": box}
+        about = {"id": mesh, "pane": pane, "frame": frame, "window": window and list(window)}
         return mesh_answer(part, about, self.options.level, self.sizes)
 
     def _coloring(self, request: Request) -> Message:
@@ -414,13 +404,8 @@ def session_of(
     **options: Any,
 ) -> Session:
     """The session of what is shown; the options are those of ``view``."""
-    try:
-        from splinecam.viewer.scene import scene_answer
-    except ImportError as error:
-        raise missing_package("The viewer needs matplotlib for its colours", error) from error
-    computed: dict[str, Any] = {
-        name: options.pop(name) for name in ("memory", "device", "smooth") if name in options
-    }
+    given = ("memory", "device", "smooth")
+    computed: dict[str, Any] = {name: options.pop(name) for name in given if name in options}
     if "names" in options:
         computed["names"] = options["names"]
     panes = panes_of(_paired(subjects), labels=frames, max_regions=max_regions, **computed)
@@ -437,15 +422,11 @@ def session_of(
     options.setdefault("python", _python(subjects))
     opening = browser_state(checked_state(state or {}))
     session = Session(panes, SceneOptions(color=color, state=opening, **options))
-    _check(session, scene_answer(panes, session.options).message["panes"])
+    headers = scene_answer(panes, session.options).message["panes"]
+    output, most = session.options.output, max(pane["outputCount"] for pane in headers)
+    if output is not None and not 0 <= output < most:
+        raise ValueError(f"output is {output}; there are {most}, numbered from 0")
     return session
-
-
-def _check(session: Session, panes: Sequence[Mapping[str, Any]]) -> None:
-    """Raise an error if the panes do not have the output that is asked for."""
-    output, count = session.options.output, max(pane["outputCount"] for pane in panes)
-    if output is not None and not 0 <= output < count:
-        raise ValueError(f"output is {output}; there are {count}, numbered from 0")
 
 
 def _paired(subjects: Sequence[Any]) -> list[Any]:
