@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import sys
 import tempfile
-from argparse import Action, ArgumentParser, Namespace, _SubParsersAction
+from argparse import Action, ArgumentParser, _SubParsersAction
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from splinecam._util.files import reason_of, replaced
+from splinecam._util.files import reason_of, replaced, writing
 from splinecam._util.text import harmless, how_to_install, optional
 from splinecam.errors import FileError
 
@@ -113,6 +114,17 @@ def write_text(path: Path, text: str) -> None:
         file.write(text.encode())
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder, if it is not there."""
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def inside(thing: object) -> str:
+    """What stands between the parentheses of a repr: ``3 regions`` of ``Partition(3 regions)``."""
+    return repr(thing).partition("(")[2].removesuffix(")")
+
+
 def claim(paths: Sequence[Path], *, force: bool) -> None:
     """Raise an error if files of one folder cannot be written or may not be overwritten."""
     taken = [path for path in paths if path.exists()]
@@ -136,15 +148,17 @@ def claim(paths: Sequence[Path], *, force: bool) -> None:
         raise FileError(f"Nothing can be written to {folder}: {reason_of(error)}.") from error
 
 
-def plain(value: Any) -> Any:
-    """Return a value that JSON has: mappings, lists, and numbers that are finite or null."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+def json_text(content: Any) -> str:
+    """Return mappings, lists, texts and numbers as JSON; numbers that are not finite are null."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {str(key): plain(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [plain(item) for item in value]
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    return json.dumps(plain(content), indent=2, allow_nan=False)
 
 
 SHELLS = ("bash", "zsh", "fish")
@@ -165,15 +179,8 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=f"{', '.join(SHELLS)}")
 
 
-def print_script(parser: ArgumentParser, options: Namespace) -> int:
-    """Print the script of a shell and return the exit code."""
-    sys.stdout.write(script(parser, options.shell).rstrip("\n") + "\n")
-    sys.stdout.flush()
-    return 0
-
-
-def script(parser: ArgumentParser, shell: str) -> str:
-    """Return the script with which a shell completes the commands and options of a parser.
+def print_script(parser: ArgumentParser, shell: str) -> int:
+    """Print the script with which a shell completes the commands and options of a parser.
 
     Raises an error that says what to install when shtab is missing.
     """
@@ -184,7 +191,9 @@ def script(parser: ArgumentParser, shell: str) -> str:
             action.complete = completed  # type: ignore[attr-defined]
         elif action.dest == "device":
             action.choices = DEVICES
-    return str(shtab.complete(parser, shell))
+    sys.stdout.write(str(shtab.complete(parser, shell)).rstrip("\n") + "\n")
+    sys.stdout.flush()
+    return 0
 
 
 def _actions(parser: ArgumentParser) -> Iterator[Action]:
