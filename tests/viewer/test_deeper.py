@@ -11,10 +11,11 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam.viewer.container import Message, unpack
+from splinecam.viewer.container import Message
 from splinecam.viewer.panes import panes_of
 from splinecam.viewer.scene import SceneOptions
 from splinecam.viewer.session import Session
+from viewer_messages import unpack
 
 BOX = sc.Domain.box(-1, 1)
 

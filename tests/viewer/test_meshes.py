@@ -11,10 +11,11 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam.viewer.container import Message, unpack
+from splinecam.viewer.container import Message
 from splinecam.viewer.meshes import Sizes
 from splinecam.viewer.panes import Pane
 from splinecam.viewer.session import Session
+from viewer_messages import unpack
 
 
 def net(*sizes: int, last: Any = None) -> nn.Sequential:

@@ -17,13 +17,14 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.errors import SplineCamError
-from splinecam.viewer.container import pack, unpack
+from splinecam.viewer.container import pack
 from splinecam.viewer.page import still_png
 from splinecam.viewer.session import session_of
 from splinecam.viewer.surroundings import has_screen, in_marimo, in_notebook, is_interactive
 from splinecam.viewer.viewer import Viewer
 from splinecam.viewer.widget import ViewerWidget
 from viewer.kernel import Kernel, running_kernel
+from viewer_messages import unpack
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import html
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from io import BytesIO
@@ -31,9 +31,10 @@ from splinecam.viewer.scene import COLUMNS, SceneOptions, given_colors
 from splinecam.viewer.session import Session, session_of
 from splinecam.viewer.windows import raster_pixels
 
+# The page that a server gives to the browser, where the script asks for the rest.
 # The address of the page is secret: it goes to nobody as the referrer. The empty icon keeps the
 # browser from asking for one.
-_LIVE_PAGE = """\
+LIVE_PAGE = """\
 <!doctype html>
 <html lang="en">
 <head>
@@ -63,11 +64,6 @@ def asset(name: str) -> str:
     return (files("splinecam.viewer") / "static" / name).read_text(encoding="utf-8")
 
 
-def live_page() -> str:
-    """The page that a server gives to the browser, where the script asks for the rest."""
-    return _LIVE_PAGE
-
-
 _FILE = Sizes(outputs=200, values=3_200_000, points=1_000_000, precise=1_000_000)
 _ALL, _MOST = 50_000, 300_000  # regions up to which files hold all colourings, or most
 _CHEAP = ("class", "output", "layer", "area", "vertices")  # those of larger ones
@@ -89,17 +85,12 @@ class Recording:
         colorings: Sequence[str] | None = None,
         gradients: bool | None = None,
     ) -> None:
+        if isinstance(colorings, str):
+            raise TypeError(f"colorings must be a list of names, not {colorings!r}")
         self.session = session
         self.session.sizes = _FILE
         self.scene = self.session.reply({"ask": "scene"})
         self._wanted, self._gradients = colorings, gradients
-        if isinstance(colorings, str):
-            raise TypeError(f"colorings must be a list of names, not {colorings!r}")
-
-    @property
-    def title(self) -> str:
-        """The title of the scene."""
-        return str(self.scene.message["title"])
 
     def answers(self) -> dict[str, bytes]:
         """All answers by key."""
@@ -109,7 +100,8 @@ class Recording:
         names, single = self._names(regions), numbers > _SLOPES
         found = {}
         for pane, frame in self._frames():
-            part = self._partition(pane, frame)
+            chosen = self.session.panes[pane]
+            part = self.session.keep(chosen.mesh_id(pane, frame), chosen.partition(frame))
             request = {"ask": "mesh", "pane": pane, "frame": frame}
             answer = self.session.reply(request)
             if self._with_gradients(part, regions * part.domain.dim):
@@ -128,10 +120,9 @@ class Recording:
         found[key_of({"ask": "scene"})] = _packed(self._scene(names, single=single))
         return found
 
-    def _frames(self) -> Iterator[tuple[int, int]]:
-        for number, pane in enumerate(self.session.panes):
-            for frame in range(len(pane.labels)):
-                yield number, frame
+    def _frames(self) -> list[tuple[int, int]]:
+        panes = enumerate(self.session.panes)
+        return [(number, frame) for number, pane in panes for frame in range(len(pane.labels))]
 
     def _size(self, pane: int, frame: int) -> tuple[int, int]:
         """The number of regions of a frame, and of its outputs on all of them."""
@@ -143,10 +134,6 @@ class Recording:
                 "larger max_regions."
             ) from None
         return len(part), len(part) * int(part.values.shape[1])
-
-    def _partition(self, pane: int, frame: int) -> Partition:
-        chosen = self.session.panes[pane]
-        return self.session.keep(chosen.mesh_id(pane, frame), chosen.partition(frame))
 
     def _with_gradients(self, part: Partition, numbers: int) -> bool:
         """Whether a file holds gradients: in a plane of two inputs the maps are the same."""
@@ -355,7 +342,7 @@ def write_page(session: Session, path: str | os.PathLike[str] | BinaryIO, **reco
     """Write a session, which must not be live, to a file; recorded: as for ``Recording``."""
     with torch.no_grad():
         recording = Recording(session, **recorded)
-        page = page_of(recording.title, archive(recording.answers()))
+        page = page_of(recording.scene.message["title"], archive(recording.answers()))
     if not isinstance(path, str | os.PathLike):
         path.write(page)
         return

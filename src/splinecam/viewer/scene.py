@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.colors import Colormap, LogNorm, Normalize, TwoSlopeNorm, is_color_like, to_rgb
+from matplotlib.colors import LogNorm, Normalize, TwoSlopeNorm, is_color_like, to_rgb
 from torch import Tensor
 
 from splinecam._util.options import as_float64
@@ -108,8 +108,8 @@ def points_of(
     if outside:
         notes.append(f"{outside:,} of {len(finite):,} data points are outside of the domain.")
     number = np.flatnonzero(finite)[found.kept].astype(np.uint32)
-    arrays: dict[str, Any] = {"points": found.uv, "off": found.off.astype(np.uint8)}
-    arrays["number"] = number
+    off = found.off.astype(np.uint8)
+    arrays: dict[str, Any] = {"points": found.uv, "off": off, "number": number}
     header: dict[str, Any] = {"count": len(found.uv), "thumbnail": None, "labels": [], "colors": []}
     if found.labels is not None:
         count = min(int(found.labels.max(initial=-1)) + 1, _NAMED_LABELS)
@@ -208,10 +208,7 @@ def scene_answer(panes: Sequence[Pane], options: SceneOptions) -> Message:
         "state": _state(representative(panes[0]), options),
         "python": options.python,
     }
-    arrays: dict[str, Any] = {}
-    for answer in answers:
-        arrays |= answer.arrays
-    return Message(header, arrays)
+    return Message(header, {name: array for each in answers for name, array in each.arrays.items()})
 
 
 def _state(part: PartitionData, options: SceneOptions) -> dict[str, Any]:
@@ -219,12 +216,8 @@ def _state(part: PartitionData, options: SceneOptions) -> dict[str, Any]:
     color = options.color or default_color(part)
     if color == "class" and not has_classes(part, options.level):
         color = "output"
-    begin: dict[str, Any] = {"color": color}
-    if options.output is not None:
-        begin["output"] = options.output
-    if options.level is not None:
-        begin["level"] = options.level
-    return begin | dict(options.state)
+    begin = {"color": color, "output": options.output, "level": options.level}
+    return {name: value for name, value in begin.items() if value is not None} | dict(options.state)
 
 
 def pane_answer(number: int, pane: Pane, options: SceneOptions) -> Message:
@@ -240,7 +233,12 @@ def pane_answer(number: int, pane: Pane, options: SceneOptions) -> Message:
         "frames": list(pane.labels),
         "grows": pane.grows and options.live,
         "live": plane is not None,
-        "domain": _domain_header(domain, options),
+        "domain": {
+            "corners": domain.corners.tolist(),
+            "inputShape": list(domain.input_shape),
+            "image": _image(domain, options),
+            "axes": list(axis_names(domain)),
+        },
         "layers": [
             {"name": name, "units": int(part.layer_errors[name].shape[0])} for name in part.layers
         ],
@@ -251,10 +249,9 @@ def pane_answer(number: int, pane: Pane, options: SceneOptions) -> Message:
         "points": points.message or None,
         "anchors": anchors.message or None,
         "directions": [
-            {"name": each.name, "turn": True, "reach": each.reach} for each in plane.directions
-        ]
-        if plane
-        else [],
+            {"name": each.name, "turn": True, "reach": each.reach}
+            for each in (plane.directions if plane else ())
+        ],
         "start": None if pane.start is None else list(pane.start),
         "notes": notes,
     }
@@ -293,15 +290,6 @@ def representative(pane: Pane) -> PartitionData:
     )
     bare.names = network.names
     return bare
-
-
-def _domain_header(domain: Domain, options: SceneOptions) -> dict[str, Any]:
-    return {
-        "corners": domain.corners.tolist(),
-        "inputShape": list(domain.input_shape),
-        "image": _image(domain, options),
-        "axes": list(axis_names(domain)),
-    }
 
 
 def _image(domain: Domain, options: SceneOptions) -> dict[str, Any] | None:
@@ -467,7 +455,9 @@ def coloring_answer(
     else:
         assert fill.numbers is not None
         assert coloring.cmap is not None
-        arrays["lut"] = lut_of(coloring.cmap)
+        # Each entry of the table is in the middle of its part of the scale.
+        places = (np.arange(_ENTRIES) + 0.5) / _ENTRIES
+        arrays["lut"] = _bytes(np.asarray(coloring.cmap(places)))
         if about["name"] == "output":
             header["output"] = about["output"] or 0
         if about["name"] == "output" and header["output"] in outputs:
@@ -477,12 +467,6 @@ def coloring_answer(
     if coloring.edges is not None:
         arrays["edges"] = to_numpy(coloring.edges).astype(np.uint32)
     return Message(header, arrays)
-
-
-def lut_of(cmap: Colormap) -> Pixels:
-    """A colour map as a table, (256, 3), each entry in the middle of its part of the scale."""
-    places = (np.arange(_ENTRIES) + 0.5) / _ENTRIES
-    return _bytes(np.asarray(cmap(places)))
 
 
 def _bytes(colors: Floats) -> Pixels:

@@ -19,7 +19,7 @@ from splinecam.partitions.partition import Partition
 from splinecam.questions.regions import Region
 from splinecam.viewer.answers import Request, RequestError, integer, number, text
 from splinecam.viewer.container import Message, pack
-from splinecam.viewer.page import asset, live_page
+from splinecam.viewer.page import LIVE_PAGE, asset
 from splinecam.viewer.panes import MAX_REGIONS, Growing
 from splinecam.viewer.scene import SceneOptions
 from splinecam.viewer.session import Session, missing_package, session_of
@@ -122,9 +122,8 @@ def _region(
 def _given_partition(session: Session, mesh: str) -> Partition | None:
     """The partition that was given for the frame of a mesh, in the same plane, or None."""
     pane, frame, *rest = mesh.split("/")
-    if any(part.startswith("p") for part in rest):  # the plane was moved
-        return None
-    return session.panes[int(pane)].frames.partition(int(frame))
+    moved = any(part.startswith("p") for part in rest)
+    return None if moved else session.panes[int(pane)].frames.partition(int(frame))
 
 
 def _place(at: Any) -> tuple[float, float] | None:
@@ -480,7 +479,7 @@ def _server(viewer: Viewer, port: int) -> Any:
         raise missing_package("The viewer needs starlette and uvicorn", error) from error
     script, style = asset("viewer.js").encode(), asset("style.css").encode()
     files = {
-        "": (live_page().encode(), "text/html"),
+        "": (LIVE_PAGE.encode(), "text/html"),
         "viewer.js": (script, "text/javascript"),
         "style.css": (style, "text/css"),
     }
