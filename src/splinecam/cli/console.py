@@ -54,7 +54,7 @@ class Console:
     @contextmanager
     def progress(self) -> Iterator[None]:
         """Report the progress of a partition from time to time if no bar can be shown."""
-        logger, handler = logging.getLogger("splinecam"), _Lines(self)
+        logger, handler = logging.getLogger("splinecam"), _ProgressLines(self)
         level = logger.level
         if self.quiet or sys.stderr is None or sys.stderr.isatty():
             yield
@@ -68,7 +68,7 @@ class Console:
             logger.setLevel(level)
 
 
-class _Lines(logging.Handler):
+class _ProgressLines(logging.Handler):
     """Writes lines of progress, at most one every few seconds."""
 
     def __init__(self, console: Console) -> None:

@@ -1,4 +1,4 @@
-"""The network behind a frame, which partitions windows and other planes while one looks."""
+"""The frames of a pane, and the network behind a frame, which computes while one looks."""
 
 from __future__ import annotations
 

@@ -130,22 +130,6 @@ def quantized_gradients(part: PartitionData) -> dict[str, Any]:
     }
 
 
-def region_bounds(part: PartitionData, outputs: list[int]) -> Message:
-    """What is added to the mesh of a partition: nothing if the partition is exact.
-
-    outputs: whose values are sent. The bounds of the regions are rounded up to single precision.
-    """
-    if part.smoothing is None:
-        return Message({})
-    bounds = to_numpy(part.region_bounds)[:, outputs]
-    single = bounds.astype(np.float32)
-    above = np.nextafter(single, np.float32(np.inf))
-    return Message(
-        {"within": part.smoothing.within},
-        {"regionBounds": np.where(single < bounds, above, single)},
-    )
-
-
 def band_answer(part: PartitionData, about: dict[str, Any], level: Any) -> Message:
     """The polygons on which no class is certain, in the local coordinates of the partition.
 
@@ -171,7 +155,7 @@ _BLOCK = 1 << 22  # numbers in a block
 
 
 @dataclass(frozen=True)
-class Sizes:
+class MeshSizes:
     """How much a mesh may hold.
 
     outputs: whose values are sent; values: of all of them together, unless more can win; points,
@@ -197,7 +181,7 @@ def has_classes(part: PartitionData, level: float | None = None) -> bool:
 
 
 def mesh_answer(
-    part: PartitionData, about: dict[str, Any], level: float | None, sizes: Sizes
+    part: PartitionData, about: dict[str, Any], level: float | None, sizes: MeshSizes
 ) -> Message:
     """The mesh of a partition; about: its id, pane, frame and window."""
     mesh, outputs, values = part.mesh, outputs_of(part, level, sizes), part.values
@@ -225,8 +209,13 @@ def mesh_answer(
         "edgeUnit": _as(mesh.edge_unit, np.int32),
         "values": _real(values, sizes.precise),
     }
-    bounds = region_bounds(part, outputs)
-    return Message(header | bounds.message, arrays | bounds.arrays)
+    if part.smoothing is not None:
+        header["within"] = part.smoothing.within
+        bounds = to_numpy(part.region_bounds)[:, outputs]
+        single = bounds.astype(np.float32)  # which is rounded up
+        above = np.nextafter(single, np.float32(np.inf))
+        arrays["regionBounds"] = np.where(single < bounds, above, single)
+    return Message(header, arrays)
 
 
 def _as(values: Tensor, dtype: Any) -> Any:
@@ -237,7 +226,7 @@ def _real(values: Tensor, precise: int) -> Any:
     return _as(values, np.float64 if values.numel() <= precise else np.float32)
 
 
-def outputs_of(part: PartitionData, level: float | None, sizes: Sizes) -> list[int]:
+def outputs_of(part: PartitionData, level: float | None, sizes: MeshSizes) -> list[int]:
     """The outputs whose values are sent, ascending: all, or those that win or come closest.
 
     All that win somewhere are among them, so that the browser finds the classes.

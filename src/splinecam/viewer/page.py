@@ -25,7 +25,7 @@ from splinecam.questions.measures import table
 from splinecam.questions.partition_data import PartitionData
 from splinecam.viewer.container import Message, archive, deflated, key_of, pack
 from splinecam.viewer.frames import TooMuch
-from splinecam.viewer.meshes import Sizes, has_classes, outputs_of, quantized_gradients
+from splinecam.viewer.meshes import MeshSizes, has_classes, outputs_of, quantized_gradients
 from splinecam.viewer.panes import Pane
 from splinecam.viewer.scene import COLUMNS, SceneOptions, given_colors
 from splinecam.viewer.session import Session, session_of
@@ -64,7 +64,7 @@ def asset(name: str) -> str:
     return (files("splinecam.viewer") / "static" / name).read_text(encoding="utf-8")
 
 
-_FILE = Sizes(outputs=200, values=3_200_000, points=1_000_000, precise=1_000_000)
+_FILE = MeshSizes(outputs=200, values=3_200_000, points=1_000_000, precise=1_000_000)
 _ALL, _MOST = 50_000, 300_000  # regions up to which files hold all colourings, or most
 _CHEAP = ("class", "output", "layer", "area", "vertices")  # those of larger ones
 _SLOPES = 2_000_000  # numbers up to which files hold the slopes of every output

@@ -1,4 +1,4 @@
-"""Who may ask the viewer's server: pages of this machine that know the secret, and nobody else."""
+"""The viewer's server, which only pages of this machine that know the secret may ask."""
 
 from __future__ import annotations
 

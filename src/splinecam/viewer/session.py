@@ -32,7 +32,7 @@ from splinecam.viewer.answers import Request, RequestError, box_of, failure, int
 from splinecam.viewer.container import Message, pack
 from splinecam.viewer.frames import TooMuch
 from splinecam.viewer.meshes import (
-    Sizes,
+    MeshSizes,
     band_answer,
     gradient_answer,
     has_classes,
@@ -131,11 +131,11 @@ class Session:
         panes: Sequence[Pane],
         options: SceneOptions | None = None,
         *,
-        sizes: Sizes | None = None,
+        sizes: MeshSizes | None = None,
     ) -> None:
         self.panes = list(panes)
         self.options = options or SceneOptions()
-        self.sizes = sizes or Sizes()
+        self.sizes = sizes or MeshSizes()
         if self.options.color is not None:
             check_name(self.options.color, self.options)
         self.answers: dict[str, Callable[[Request], Message]] = {

@@ -111,19 +111,14 @@ def _region(
     """The region of the given partition if there is one, else that of the mesh."""
     seen = session.partition_of(mesh)
     index = integer(request, name, len(seen), what="regions")
-    given = _given_partition(session, mesh)
+    pane, frame, *rest = mesh.split("/")
+    moved = any(part.startswith("p") for part in rest)  # to another plane
+    given = None if moved else session.panes[int(pane)].frames.partition(int(frame))
     if given is None or given is seen:
         return seen[index]
     place = seen.centroids[index].cpu() if uv is None else torch.tensor(uv, dtype=torch.float64)
     found = int(given.locate(given.domain.embed(place[None]))[0])
     return seen[index] if found < 0 else given[found]
-
-
-def _given_partition(session: Session, mesh: str) -> Partition | None:
-    """The partition that was given for the frame of a mesh, in the same plane, or None."""
-    pane, frame, *rest = mesh.split("/")
-    moved = any(part.startswith("p") for part in rest)
-    return None if moved else session.panes[int(pane)].frames.partition(int(frame))
 
 
 def _place(at: Any) -> tuple[float, float] | None:

@@ -1,4 +1,4 @@
-"""Pixels of a network's decision: what is shown where there are too many regions."""
+"""Windows of a domain, and pixels of a network's decision where there are too many regions."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def raster_pixels(
     most, longer, end = max(_COARSEST, min(pixels, _FINEST)), _COARSEST, clock() + seconds
     while True:  # each raster takes at most four times as long as the one before
         begin = clock()
-        columns, rows = _size(longer, wide, tall)
+        columns, rows = (max(1, round(longer / max(wide, tall) * side)) for side in (wide, tall))
         grid = _grid(low, high, columns, rows)
         winner, lead = _leads(network, window.domain, grid, level)
         if longer == most or clock() + 4 * (clock() - begin) > end:
@@ -86,12 +86,12 @@ def raster_pixels(
     typical = float(np.median(lead)) if typical is None else typical
     colors = np.round(255 * paler(winner, lead, typical)).astype(np.uint8)
     image = colors.reshape(rows, columns, 3)
-    if not _is_rectangle(corners, low, high):
+    is_rectangle = len(corners) == 4 and bool(((corners == low) | (corners == high)).all())
+    if not is_rectangle:
         inside = _inside(corners, grid).reshape(rows, columns, 1)
         image = np.concatenate([image, 255 * inside.astype(np.uint8)], 2)
-    u, v = window.center
-    shown = (u + float(low[0]), v + float(low[1]), u + float(high[0]), v + float(high[1]))
-    return shown, np.ascontiguousarray(image)
+    (u, v), (left, down), (right, up) = window.center, low.tolist(), high.tolist()
+    return (u + left, v + down, u + right, v + up), np.ascontiguousarray(image)
 
 
 def typical_lead(network: Network, domain: Domain, level: float = 0.0) -> float:
@@ -108,17 +108,6 @@ def _grid(low: Tensor, high: Tensor, columns: int, rows: int) -> Tensor:
     u = low[0] + (high[0] - low[0]) * (torch.arange(columns, dtype=torch.float64) + 0.5) / columns
     v = low[1] + (high[1] - low[1]) * (torch.arange(rows, dtype=torch.float64) + 0.5) / rows
     return torch.stack([u.repeat(rows), v.repeat_interleave(columns)], 1)
-
-
-def _size(longer: int, wide: float, tall: float) -> tuple[int, int]:
-    """Columns and rows of a raster with so many pixels on its longer side."""
-    scale = longer / max(wide, tall)
-    return max(1, round(scale * wide)), max(1, round(scale * tall))
-
-
-def _is_rectangle(corners: Tensor, low: Tensor, high: Tensor) -> bool:
-    on_side = ((corners == low) | (corners == high)).all(1)
-    return len(corners) == 4 and bool(on_side.all())
 
 
 def _inside(corners: Tensor, uv: Tensor) -> Any:
@@ -240,9 +229,12 @@ def start_window(
     The number of regions, and with it the time, grows with the area at most, so that each window
     tells how much larger the next one may be, and the search takes little longer than its result.
     """
+    u, v = domain.center.tolist()
+    width = float((domain.corners.amax(0) - domain.corners.amin(0)).max())
     halvings, failed, best = _FIRST, 0, None
     while True:
-        box, begin = _centred(domain, halvings), clock()
+        half = width / 2 ** (halvings + 1)
+        box, begin = (u - half, v - half, u + half, v + half), clock()
         try:
             part = network.partition(Window.of(domain, box).domain, limits, clock=clock)
         except TooMuch:
@@ -258,10 +250,3 @@ def start_window(
         if growth < _ENOUGH or halvings == failed + 1:
             return best
         halvings = max(failed + 1, halvings - max(1, int(math.log2(growth) / 2)))
-
-
-def _centred(domain: Domain, halvings: int) -> Box:
-    """The square around the centre of a domain, as wide as the domain halved so often."""
-    u, v = domain.center.tolist()
-    half = float((domain.corners.amax(0) - domain.corners.amin(0)).max()) / 2 ** (halvings + 1)
-    return u - half, v - half, u + half, v + half
