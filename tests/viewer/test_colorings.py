@@ -17,8 +17,7 @@ from splinecam.plot.colors import ColorOptions
 from splinecam.plot.figures import written
 from splinecam.viewer.container import Message
 from splinecam.viewer.meshes import class_coloring
-from splinecam.viewer.panes import Pane
-from splinecam.viewer.scene import SceneOptions
+from splinecam.viewer.panes import Pane, SceneOptions
 from splinecam.viewer.session import Session
 from viewer_messages import unpack
 

@@ -12,8 +12,7 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.viewer.container import Message
-from splinecam.viewer.panes import panes_of
-from splinecam.viewer.scene import SceneOptions
+from splinecam.viewer.panes import SceneOptions, panes_of
 from splinecam.viewer.session import Session
 from viewer_messages import unpack
 

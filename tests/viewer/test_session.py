@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import splinecam as sc
-from splinecam.viewer.panes import Pane
-from splinecam.viewer.scene import SceneOptions
+from splinecam.viewer.panes import Pane, SceneOptions
 from splinecam.viewer.session import Session
 from viewer_messages import unpack
 

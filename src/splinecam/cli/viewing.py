@@ -30,7 +30,7 @@ from splinecam.partitions.partition import load
 def view_command(options: Namespace) -> int:
     """Open a viewer and wait until it is closed, or write it to a file."""
     from splinecam.viewer import viewer as viewing
-    from splinecam.viewer.session import session_of
+    from splinecam.viewer.subjects import session_of
 
     console = Console(options.quiet)
     if options.html is not None:

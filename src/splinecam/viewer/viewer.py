@@ -19,15 +19,15 @@ from splinecam.partitions.partition import Partition
 from splinecam.questions.regions import Region
 from splinecam.viewer.answers import Request, RequestError, integer, number, text
 from splinecam.viewer.container import Message, pack
-from splinecam.viewer.page import LIVE_PAGE, asset
-from splinecam.viewer.panes import MAX_REGIONS, Growing
-from splinecam.viewer.scene import SceneOptions
-from splinecam.viewer.session import Session, missing_package, session_of
+from splinecam.viewer.page import LIVE_PAGE, asset, write_page
+from splinecam.viewer.panes import MAX_REGIONS, Growing, SceneOptions
+from splinecam.viewer.subjects import missing_package, session_of
 from splinecam.viewer.surroundings import in_notebook, is_interactive, open_browser
 from splinecam.viewer.view_state import browser_state, checked_state, state_of_browser
 
 if TYPE_CHECKING:
     from splinecam.viewer.server import Server
+    from splinecam.viewer.session import Session
     from splinecam.viewer.widget import ViewerWidget
 
 
@@ -311,7 +311,7 @@ class Viewer:
 
         path: the file. recorded: the options ``colorings`` and ``gradients`` of ``sc.to_html``.
         """
-        from splinecam.viewer.page import write_page
+        from splinecam.viewer.session import Session
 
         options = replace(self.session.options, live=False, state=browser_state(self.state))
         write_page(Session(self.session.panes, options), path, **recorded)
@@ -453,7 +453,7 @@ def opened(
 def _widget(viewer: Viewer, height: int) -> Any:
     """A widget that shows a viewer."""
     try:
-        from splinecam.viewer.page import still_png
+        from splinecam.viewer.recording import still_png
         from splinecam.viewer.widget import ViewerWidget
     except ImportError as error:
         raise missing_package("In a notebook the viewer needs anywidget", error) from error
