@@ -2,7 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+
+# What messages name in Python's words, and how the command line says it.
+_FLAGS = {
+    "at": "--at",
+    "axes": "--slice",
+    "box": "--box",
+    "slice": "--slice",
+    "polygon": "--polygon",
+    "through": "--through",
+    "around": "--around",
+    "fit": "--fit",
+    "device": "--device",
+    "input_shape": "--input-shape",
+    "max_regions": "--max-regions",
+    "memory": "--memory",
+    "output": "--output",
+    "smooth": "--smooth",
+    "splinecam.op_table()": "splinecam ops",
+    "smooth=1e-3 replaces it": "splinecam partition --smooth 1e-3 replaces it",
+    "sc.load(path, model=model), or part.attach(model)": "--model MODEL",
+    "The samples a and b": "The first two of the three samples (--pick)",
+    "The samples a, b and c": "The three samples (--pick)",
+    "The two directions of axes are parallel": "The two axes of --slice are the same",
+}
+_on_command_line = ContextVar("_on_command_line", default=False)
+
+
+@contextmanager
+def on_command_line() -> Iterator[None]:
+    """Let messages name options as the command line does, within this context."""
+    before = _on_command_line.set(True)
+    try:
+        yield
+    finally:
+        _on_command_line.reset(before)
+
+
+def option(name: str, value: str | None = None, *, flag: str = "") -> str:
+    """An option in a message, as Python or, while a command runs, the command line writes it.
+
+    What only Python has stays as it is. value: what follows the name, which may be nothing. flag:
+    that of the command line, if one name has several.
+
+    >>> option("max_regions"), option("memory", "5"), option("smooth", "")
+    ('max_regions', 'memory=5', 'smooth=')
+    >>> with on_command_line():
+    ...     option("max_regions"), option("memory", "5"), option("Domain.through")
+    ('--max-regions', '--memory 5', '--through')
+    """
+    flag = flag or _FLAGS.get(name.removeprefix("Domain."), "")
+    if not (flag and _on_command_line.get()):
+        return name if value is None else f"{name}={value}"
+    value = (value or "").strip("'")
+    return f"{flag} {value}".rstrip()
 
 
 class SplineCamError(Exception):
@@ -53,16 +110,16 @@ class UnsupportedOpError(CaptureError):
         others = [op for op in self.ops if not op.settled]
         if not others:
             return ""
-        if all("smooth=" in op.reason for op in others):
+        if all(option("smooth", "") in op.reason for op in others):
             return (
-                "\nWith smooth=, functions of one variable are replaced by linear pieces, and the "
-                "error of the outputs has a guaranteed bound."
+                f"\nWith {option('smooth', '')}, functions of one variable are replaced by linear "
+                "pieces, and the error of the outputs has a guaranteed bound."
             )
         return (
             f"\nReplace {'it' if len(others) == 1 else 'them'}, a smooth function of one variable "
             "for example by a table (splinecam.nn.PiecewiseLinear). An operation that is "
             "continuous and piecewise linear can be registered: splinecam.register_op. "
-            "splinecam.op_table() lists what is supported."
+            f"{option('splinecam.op_table()')} lists what is supported."
         )
 
     def __reduce__(self) -> tuple[type, tuple[list[OffendingOp], str | None]]:

@@ -11,9 +11,10 @@ import pytest
 
 import splinecam as sc
 from splinecam.cli import main
-from splinecam.cli.console import in_options
 from splinecam.cli.parser import amount, bytes_of_memory, device
 from splinecam.cli.usage import parse
+from splinecam.errors import DomainError, on_command_line, option
+from splinecam.geometry.domain import Domain
 
 PARTITION = "partition m:f --out x"
 BOX = f"{PARTITION} --box -1 1"
@@ -155,24 +156,20 @@ def test_words() -> None:
     assert device("cuda:1") == "cuda:1"
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("say which one, output=0 to 9.", "say which one, --output 0 to 9."),
-        (
-            "exceeds memory=2,000 bytes: raise memory",
-            "exceeds --memory 2,000 bytes: raise --memory",
-        ),
-        ("Use Domain.around, through or polygon to", "Use --around, --through or --polygon to"),
-        ("Use Domain.slice, around or polygon to", "Use --slice, --around or --polygon to"),
-        ("one input has: input_shape=5.", "one input has: --input-shape 5."),
-        ("Give an input inside the box as at.", "Give an input inside the box as --at."),
-        ("Use Domain.through for a plane through", "Use --through for a plane through"),
-        ("splinecam.op_table() lists", "splinecam ops lists"),
-    ],
-)
-def test_messages_name_options(text: str, told: str) -> None:
-    assert in_options(text) == told
+def test_messages_name_options() -> None:
+    assert option("output", "0") == "output=0"
+    with on_command_line():
+        assert option("output", "0") == "--output 0"
+        assert option("output", "'b'", flag="--result") == "--result b"
+        assert (option("Domain.around"), option("through")) == ("--around", "--through")
+        assert option("splinecam.op_table()") == "splinecam ops"
+        assert option("part.attach()") == "part.attach()"  # which the command line does not have
+        with pytest.raises(DomainError, match=r"one input has: --input-shape 5\.$"):
+            Domain.slice((0, 1), (0, 1))
+        with pytest.raises(DomainError, match=r"--box .* --input-shape is 1, 5\. Use --slice, --a"):
+            Domain.box(-1, 1, input_shape=(1, 5))
+    with pytest.raises(DomainError, match=r"one input has: input_shape=5\.$"):
+        Domain.slice((0, 1), (0, 1))
 
 
 # -- the package ----------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from importing.onnx_files import (
     reference,
     saved,
 )
-from splinecam.viewer.session import session_of
+from splinecam.viewer.subjects import session_of
 
 
 def test_module_is_readable(tmp_path):

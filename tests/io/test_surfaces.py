@@ -155,7 +155,7 @@ def test_points_and_polygons_in_files_for_vtk(tmp_path: Path) -> None:
     part = partition_of("classifier")
     corners, offsets = part.face_vertices.numpy(), part.face_offsets.numpy()
     flat = np.pad(part.vertices.numpy(), ((0, 0), (0, 1)))
-    part.to_vtk(tmp_path / "a.vtk")
+    part.export(tmp_path / "a.vtk")
     content = (tmp_path / "a.vtk").read_bytes()
     head = f"DATASET POLYDATA\nPOINTS {len(flat)} double\n".encode()
     place = content.index(head) + len(head)
@@ -167,7 +167,7 @@ def test_points_and_polygons_in_files_for_vtk(tmp_path: Path) -> None:
     rows = np.split(corners, offsets[1:-1])
     assert cells.tolist() == [n for row in rows for n in (len(row), *row)]
 
-    part.to_vtk(tmp_path / "a.vtp")
+    part.export(tmp_path / "a.vtp")
     content = (tmp_path / "a.vtp").read_bytes()
     start = content.index(b'<AppendedData encoding="raw">\n_') + 31
     arrays = {}

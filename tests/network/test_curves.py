@@ -308,7 +308,9 @@ def test_a_gpu_multiplies_by_a_rounded_sixth() -> None:
     assert on_gpu.to(torch.device("cpu")).rounding == 12
 
 
-@pytest.mark.parametrize(("curve", "how"), [(GELU, "none"), (GELU_TANH, "tanh")], ids=["gelu", "tanh"])
+@pytest.mark.parametrize(
+    ("curve", "how"), [(GELU, "none"), (GELU_TANH, "tanh")], ids=["gelu", "tanh"]
+)
 def test_torch_rounds_far_below_zero_no_more_than_noise(curve: Curve, how: str) -> None:
     z = torch.linspace(-12, -3, 1000, dtype=torch.float64)
     off = (torch.nn.functional.gelu(z, approximate=how) - curve.value(z)).abs()

@@ -428,7 +428,9 @@ def test_memory_for_few_regions_at_a_time_is_enough() -> None:
     box = sc.Domain.box(-1, 1)
     parts = [sc.partition(large, box, memory=memory, progress=False) for memory in (3e6, None)]
     assert len(parts[0]) == len(parts[1]) > 10_000
-    with pytest.raises(sc.LimitError, match=r"regions alone exceed memory=1,000,000 .* store="):
+    with pytest.raises(
+        sc.LimitError, match=r"regions alone exceed memory=1,000,000 .* sc\.atlas keep"
+    ):
         sc.partition(large, box, memory=1e6, progress=False)
 
 

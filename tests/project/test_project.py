@@ -257,7 +257,7 @@ def test_only_the_command_line_knows_of_the_paper() -> None:
         path for path in (ROOT / "src").rglob("*.py") if "splinecam_paper" in path.read_text()
     ]
     names = sorted(path.relative_to(ROOT / "src" / "splinecam").as_posix() for path in knowing)
-    assert names == ["_util/text.py", "cli/reproducing.py"]
+    assert names == ["_util/text.py", "cli/commands.py"]
 
 
 # -- the suite itself ---------------------------------------------------------------------------

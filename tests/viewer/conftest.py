@@ -9,7 +9,8 @@ from math import inf
 import pytest
 
 from splinecam.viewer import panes, session
-from splinecam.viewer.windows import Limits, raster_pixels
+from splinecam.viewer.frames import Limits
+from splinecam.viewer.windows import raster_pixels
 
 
 @pytest.fixture(scope="module", autouse=True)

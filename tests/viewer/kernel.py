@@ -10,7 +10,8 @@ from typing import Any
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import start_new_kernel
 
-from splinecam.viewer.container import Message, unpack
+from splinecam.viewer.container import Message
+from viewer_messages import unpack
 
 __all__ = ["PARTITION", "Kernel", "running_kernel"]
 

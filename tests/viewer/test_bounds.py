@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam.viewer.container import Message, unpack
-from splinecam.viewer.page import Recording
-from splinecam.viewer.panes import Pane
-from splinecam.viewer.scene import SceneOptions
+from splinecam.viewer.container import Message
+from splinecam.viewer.panes import Pane, SceneOptions
+from splinecam.viewer.recording import Recording
 from splinecam.viewer.session import Session
+from viewer_messages import unpack
 
 
 def smooth_partition(outputs: int, **options: Any) -> sc.Partition:

@@ -15,11 +15,11 @@ from torch import nn
 import splinecam as sc
 from splinecam.plot.colors import ColorOptions
 from splinecam.plot.figures import written
-from splinecam.viewer.container import Message, unpack
+from splinecam.viewer.container import Message
 from splinecam.viewer.meshes import class_coloring
-from splinecam.viewer.panes import Pane
-from splinecam.viewer.scene import SceneOptions
+from splinecam.viewer.panes import Pane, SceneOptions
 from splinecam.viewer.session import Session
+from viewer_messages import unpack
 
 KINDS = ["class", "slope", "area", "output", "layer", "vertices", "random", "merged"]
 

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as some
 
-from splinecam.viewer.container import archive, key_of, pack, unarchive, unpack
+from splinecam.viewer.container import archive, key_of, pack
+from viewer_messages import unarchive, unpack
 
 TYPES = ["f8", "f4", "u4", "i4", "u2", "i2", "u1", "i1"]
 arrays = st.sampled_from(TYPES).flatmap(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import CancelledError
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,10 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam.viewer.container import Message, unpack
-from splinecam.viewer.frames import GivenUp
-from splinecam.viewer.panes import panes_of
-from splinecam.viewer.scene import SceneOptions
+from splinecam.viewer.container import Message
+from splinecam.viewer.panes import SceneOptions, panes_of
 from splinecam.viewer.session import Session
+from viewer_messages import unpack
 
 BOX = sc.Domain.box(-1, 1)
 
@@ -192,6 +192,6 @@ def test_a_plane_goes_back_to_where_it_was():
 def test_an_outdated_window_is_given_up():
     session = Session(panes_of([(mlp(), BOX)]))
     request = {"ask": "window", "pane": 0, "frame": 0, "window": [0, 0, 1, 1], "pixels": 9}
-    with pytest.raises(GivenUp):
+    with pytest.raises(CancelledError):
         session.answer(request, lambda: True)
     assert unpack(session.answer(request)).message["kind"] == "mesh"

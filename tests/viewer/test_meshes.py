@@ -11,10 +11,11 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam.viewer.container import Message, unpack
-from splinecam.viewer.meshes import Sizes
+from splinecam.viewer.container import Message
+from splinecam.viewer.meshes import MeshSizes
 from splinecam.viewer.panes import Pane
 from splinecam.viewer.session import Session
+from viewer_messages import unpack
 
 
 def net(*sizes: int, last: Any = None) -> nn.Sequential:
@@ -29,7 +30,7 @@ def partition_of(model: nn.Module, domain: sc.Domain | None = None) -> sc.Partit
     return sc.partition(model, domain or sc.Domain.box(-2, 2), progress=False)
 
 
-def mesh_of(part: sc.Partition, sizes: Sizes | None = None, **style: Any) -> Message:
+def mesh_of(part: sc.Partition, sizes: MeshSizes | None = None, **style: Any) -> Message:
     session = Session([Pane("a", [part])], sizes=sizes)
     found = unpack(session.answer({"ask": "mesh", "pane": 0, "frame": 0}, **style))
     assert found.message["kind"] == "mesh", found.message
@@ -106,7 +107,7 @@ def test_a_million_outputs() -> None:
     part = partition_of(model)
     header = mesh_of(part).message
     assert header["regionCount"] == 1
-    assert len(header["outputs"]) == len(header["outputNames"]) == Sizes().outputs
+    assert len(header["outputs"]) == len(header["outputNames"]) == MeshSizes().outputs
     assert 777 in header["outputs"]
     assert header["outputs"] == sorted(set(header["outputs"]))
     session = Session([Pane("a", [part])])
@@ -121,21 +122,21 @@ def test_a_million_outputs() -> None:
 def test_of_many_outputs_those_are_sent_that_win() -> None:
     torch.manual_seed(0)
     part = partition_of(net(2, 8, 500).double())
-    header, arrays, _ = mesh_of(part, Sizes(values=3000))
+    header, arrays, _ = mesh_of(part, MeshSizes(values=3000))
     sent = header["outputs"]
     assert arrays["values"].shape[1] == len(sent) < 500
     assert set(part.class_regions().cell_class.tolist()) <= set(sent)
     x = torch.rand(1000, 2, dtype=torch.float64) * 4 - 2
     assert set(part.model(x).argmax(1).tolist()) <= set(sent)
     assert np.array_equal(arrays["values"], part.values[:, sent])
-    few = mesh_of(part, Sizes(outputs=1)).message["outputs"]
+    few = mesh_of(part, MeshSizes(outputs=1)).message["outputs"]
     assert set(few) == set(part.class_regions().cell_class.tolist())
-    fewer = mesh_of(part, Sizes(outputs=1, cut=0)).message["outputs"]
+    fewer = mesh_of(part, MeshSizes(outputs=1, cut=0)).message["outputs"]
     assert set(fewer) == set(part.values.argmax(1).tolist())
 
 
 def test_large_meshes_are_sent_in_single_precision() -> None:
     part = partition_of(net(2, 8, 1))
     assert mesh_of(part).arrays["points"].dtype == np.float64
-    coarse = mesh_of(part, Sizes(points=3, precise=3)).arrays
+    coarse = mesh_of(part, MeshSizes(points=3, precise=3)).arrays
     assert coarse["points"].dtype == coarse["values"].dtype == np.float32

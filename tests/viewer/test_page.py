@@ -17,8 +17,9 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam.viewer.container import Message, deflated, key_of, unarchive, unpack
+from splinecam.viewer.container import Message, deflated, key_of
 from splinecam.viewer.page import asset, page_of
+from viewer_messages import unarchive, unpack
 
 
 class Reader(HTMLParser):

@@ -7,7 +7,7 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.plot.palette import paler
-from splinecam.viewer.frames import Network
+from splinecam.viewer.frames import Limits, Network
 from splinecam.viewer.windows import raster_pixels, typical_lead
 
 BOX = sc.Domain.box(-1, 1)
@@ -61,7 +61,7 @@ def test_slow_networks_have_fewer_pixels():
 
 def test_the_typical_lead_is_the_median():
     net = network()
-    part = net.partition(BOX)
+    part = net.partition(BOX, Limits())
     cells = part.class_regions()
     order = cells.cell_leads.argsort()
     below = cells.cell_areas[order].cumsum(0)

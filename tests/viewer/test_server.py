@@ -16,8 +16,9 @@ from websockets.exceptions import ConnectionClosed, ConnectionClosedOK
 from websockets.sync.client import ClientConnection, connect
 
 from splinecam.errors import SplineCamError
-from splinecam.viewer.container import Message, pack, unpack
+from splinecam.viewer.container import Message, pack
 from splinecam.viewer.server import Server
+from viewer_messages import unpack
 
 # Seconds after which a test fails that waits for something; none depends on how long that takes.
 PATIENCE = 300

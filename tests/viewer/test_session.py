@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 import splinecam as sc
-from splinecam.viewer.container import unpack
-from splinecam.viewer.panes import Pane
-from splinecam.viewer.scene import SceneOptions
+from splinecam.viewer.panes import Pane, SceneOptions
 from splinecam.viewer.session import Session
 from strategies import examples
+from viewer_messages import unpack
 
 
 @pytest.fixture(scope="module")

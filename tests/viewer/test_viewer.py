@@ -22,10 +22,11 @@ from torch import nn
 import splinecam as sc
 from splinecam.viewer import surroundings
 from splinecam.viewer import viewer as viewing
-from splinecam.viewer.container import Message, unarchive, unpack
+from splinecam.viewer.container import Message
 from splinecam.viewer.panes import Growing, panes_of
-from splinecam.viewer.session import session_of
+from splinecam.viewer.subjects import session_of
 from splinecam.viewer.viewer import Viewer
+from viewer_messages import unarchive, unpack
 
 
 def network(outputs: int = 3) -> nn.Module:

@@ -17,11 +17,12 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.errors import SplineCamError
-from splinecam.viewer.container import pack, unpack
-from splinecam.viewer.page import still_png
-from splinecam.viewer.session import session_of
+from splinecam.viewer.container import pack
+from splinecam.viewer.recording import still_png
+from splinecam.viewer.subjects import session_of
 from splinecam.viewer.surroundings import has_screen, in_marimo, in_notebook, is_interactive
 from splinecam.viewer.viewer import Viewer
+from viewer_messages import unpack
 
 pytest.importorskip("anywidget")
 pytest.importorskip("jupyter_client")

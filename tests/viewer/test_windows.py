@@ -1,6 +1,7 @@
 """Windows are exact at every depth, and agree with the whole partition and with each other."""
 
 import math
+from concurrent.futures import CancelledError
 from fractions import Fraction
 
 import pytest
@@ -9,9 +10,9 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.testing import assert_same_cells, exact_partition
-from splinecam.viewer.frames import GivenUp, Network
+from splinecam.viewer.frames import Limits, Network, TooMuch
 from splinecam.viewer.panes import Pane, panes_of
-from splinecam.viewer.windows import Limits, TooMuch, Window, partition_within, start_window
+from splinecam.viewer.windows import Window, start_window
 
 BOX = sc.Domain.box(-1, 1)
 WIDTHS = [1.0, 1e-3, 1e-6, 1e-9, 1e-12]
@@ -160,13 +161,13 @@ def test_windows_that_cannot_be_shown(box, text):
 def test_limits_of_regions_and_time():
     network = Network.of_model(mlp(width=16), BOX, device="cpu")
     with pytest.raises(TooMuch, match="more than 10 regions"):
-        partition_within(network, BOX, Limits(max_regions=10, seconds=math.inf))
+        network.partition(BOX, Limits(max_regions=10, seconds=math.inf))
     with pytest.raises(TooMuch, match="seconds"):
-        partition_within(network, BOX, Limits(seconds=-1.0))
+        network.partition(BOX, Limits(seconds=-1.0))
     with pytest.raises(TooMuch, match="memory"):
-        partition_within(network, BOX, Limits(memory=1000, seconds=math.inf))
-    with pytest.raises(GivenUp):
-        partition_within(network, BOX, Limits(seconds=math.inf), outdated=lambda: True)
+        network.partition(BOX, Limits(memory=1000, seconds=math.inf))
+    with pytest.raises(CancelledError):
+        network.partition(BOX, Limits(seconds=math.inf), lambda: True)
 
 
 @pytest.mark.few(1)
@@ -178,7 +179,7 @@ def test_a_network_that_is_too_large_begins_with_a_window(folds):
     box, part = start_window(network, BOX, limits, clock=lambda: 1e-9 * clock())
     assert len(part) <= 200
     larger = Window.of(BOX, [2 * side for side in box]).domain
-    double = partition_within(network, larger, Limits(max_regions=10**5, seconds=math.inf))
+    double = network.partition(larger, Limits(max_regions=10**5, seconds=math.inf))
     assert len(double) > 200
     assert part.domain.area == pytest.approx((box[2] - box[0]) ** 2)
 
@@ -197,3 +198,12 @@ def test_a_pane_that_is_too_large():
     with pytest.raises(TooMuch, match="1,000 regions"):
         pane.window(0, Window.of(BOX, (-0.5, -0.6, 0.7, 0.5)))
     assert panes_of([sc.partition(mlp(), BOX, progress=False)])[0].start is None
+
+
+def test_a_network_with_smooth_functions_is_computed_while_one_looks():
+    model = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 2))
+    (pane,) = panes_of([(model, BOX)], smooth=1e-2)
+    whole = sc.partition(model, BOX, smooth=1e-2, progress=False)
+    assert torch.equal(pane.partition(0).values, whole.values)
+    window = pane.window(0, Window.of(BOX, (0, 0, 0.5, 0.5)))
+    assert 0 < float(window.region_bounds.max()) <= 1e-2

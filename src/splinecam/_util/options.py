@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from splinecam._util.text import bytes_of
-from splinecam.errors import DomainError, SplineCamError
+from splinecam.errors import DomainError, SplineCamError, option
 
 
 def cuda_is_there() -> bool:
@@ -29,7 +29,8 @@ def device_of(device: str | torch.device) -> torch.device:
         chosen = torch.device("meta")
     if chosen.type not in ("cpu", *(["cuda"] if there else [])):
         known = "'auto', 'cpu' or 'cuda'" if there else "'auto' or 'cpu', as there is no CUDA here"
-        raise SplineCamError(f"device {device!r} is not available: use {known}.")
+        named = option(f"device {device!r}", flag=f"--device {device}")
+        raise SplineCamError(f"{named} is not available: use {known}.")
     return chosen
 
 
@@ -108,7 +109,8 @@ def pair(value: Any, name: str) -> Tensor:
     if tensor.numel() not in (1, 2):
         raise DomainError(
             f"{name} has {tensor.numel()} numbers; give one number or a pair. For inputs of more "
-            "than two numbers choose a plane with Domain.slice, through, around or polygon."
+            f"than two numbers choose a plane with {option('Domain.slice')}, {option('through')}, "
+            f"{option('around')} or {option('polygon')}."
         )
     return tensor.reshape(-1).expand(2)
 
@@ -137,7 +139,8 @@ def batch_of(x: Any) -> tuple[Tensor, tuple[int, ...]]:
     if math.prod(shape) < 2 or len(batch) < 2:
         raise DomainError(
             f"x has shape {tuple(batch.shape)}: give a batch (N, *input_shape) of at least two "
-            "inputs, each of two numbers or more. For a single input use Domain.around."
+            "inputs, each of two numbers or more. For a single input use "
+            f"{option('Domain.around')}."
         )
     return batch.reshape(len(batch), -1), shape
 

@@ -1,10 +1,9 @@
 """The command ``splinecam``: partitions, pictures and statistics from a terminal.
 
-``parser`` has the options and their help, ``option_types`` reads their values, and ``usage`` says
-which of them go together. ``commands`` has one function a command; ``models`` reads the network,
-and ``samples`` the domain; ``pictures`` draws, ``viewing`` opens the viewer, ``region_files``
-writes for other programs, ``properties`` judges properties, ``differences`` compares two networks,
-and ``console`` writes to the terminal. Exit codes: 0 success, 1 an error in the model, the domain
+``parser`` has the options and their types, ``help_texts`` examples, and ``usage`` says which
+options go together. ``commands`` has one function a command, with ``properties`` and ``viewing``
+for the larger ones; ``models`` reads the network, samples and the domain; ``pictures`` draws, and
+``console`` writes to the terminal. Exit codes: 0 success, 1 an error in the model, the domain
 or a file, 2 wrong usage, 130 interrupted; those of ``check-property`` are its verdict (0 holds,
 1 violated, 3 cannot tell), with 2 for errors.
 """
@@ -19,10 +18,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from splinecam._util.files import reason_of
-from splinecam.cli.console import complain, in_options, print_script, printing
+from splinecam.cli.console import complain, print_script, printing
 from splinecam.cli.parser import make_parser
 from splinecam.cli.usage import parse
-from splinecam.errors import SplineCamError
+from splinecam.errors import SplineCamError, on_command_line
 
 __all__ = ["main"]
 
@@ -41,7 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         make_parser().print_help()
         return 0
     try:
-        return _run(options)
+        with on_command_line():
+            return _run(options)
     except KeyboardInterrupt:
         return _interrupted()
     except BrokenPipeError:  # the reader of the results has stopped
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(options: Namespace) -> int:
     if options.command == "completion":  # which a shell that starts need not wait for
-        return print_script(make_parser(), options)
+        return print_script(make_parser(), options.shell)
     from splinecam.cli.commands import COMMANDS  # so that --help need not wait for torch
 
     code = COMMANDS[options.command](options)
@@ -94,7 +94,7 @@ def _message(error: Exception, *, debug: bool) -> str:
         return "".join(traceback.format_exception(error))
     notes = "".join(f"{note}\n" for note in getattr(error, "__notes__", ()))
     if isinstance(error, SplineCamError):
-        return f"splinecam: error: {in_options(str(error))}\n{notes}"
+        return f"splinecam: error: {error}\n{notes}"
     if isinstance(error, OSError) and error.filename is not None:
         return f"splinecam: error: {error.filename}: {reason_of(error)}.\n{notes}"
     if isinstance(error, (OSError, MemoryError)):

@@ -1,10 +1,9 @@
-"""Regions in files for other programs: the command ``export``, and the table of ``stats``."""
+"""One function for each command, but for the larger ones in ``viewing`` and ``properties``."""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
 import shlex
 import shutil
 import textwrap
@@ -16,24 +15,41 @@ from pathlib import Path
 from typing import Any
 
 from splinecam import __version__
-from splinecam._util.files import writing
 from splinecam._util.options import device_of
-from splinecam._util.text import TextTable, number_text
-from splinecam.cli import demo, reproducing
-from splinecam.cli.console import Console, claim, in_options, plain, printing, write_text
-from splinecam.cli.differences import difference_command
-from splinecam.cli.models import Found, domain_of, find_model, fitted, picked, read_samples
+from splinecam._util.text import TextTable, number_text, optional
+from splinecam.cli import demo
+from splinecam.cli.console import (
+    Console,
+    claim,
+    inside,
+    json_text,
+    make_folder,
+    printing,
+    write_text,
+)
+from splinecam.cli.models import (
+    domain_of,
+    find_model,
+    fitted,
+    model_of,
+    picked,
+    read_samples,
+    required_domain,
+    shared_options,
+)
 from splinecam.cli.pictures import (
     axis_words,
     draw,
     name_classes,
     prepare_pictures,
     require_outputs,
+    write_figure,
 )
 from splinecam.cli.properties import check_property_command
 from splinecam.cli.viewing import view_command
-from splinecam.errors import CaptureError, SplineCamError, UnsupportedOpError
+from splinecam.errors import CaptureError, DataError, SplineCamError, UnsupportedOpError, option
 from splinecam.geometry.domain import Domain
+from splinecam.jobs.difference import difference
 from splinecam.jobs.partitioning import partition
 from splinecam.network.capture import capture
 from splinecam.network.ops.registry import TITLES, OpRow, op_table, op_table_markdown
@@ -41,52 +57,9 @@ from splinecam.network.program import Program
 from splinecam.partitions.partition import Partition, load
 from splinecam.partitions.request import Smooth
 from splinecam.questions.comparison import compare
+from splinecam.questions.difference import Difference
 from splinecam.questions.measures import table_columns
 from splinecam.questions.stats import Stats
-
-
-def export_command(options: Namespace) -> int:
-    """Write a saved partition to files, each in the format that its name ends with."""
-    console = Console(options.quiet)
-    for path in options.files:
-        claim([path], force=options.force)
-    part = load(options.saved)
-    for path in options.files:
-        with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        with console.timed("file"):
-            _write(part, path, options)
-        size = path.stat().st_size / 1e6
-        console.out(f"{len(part):,} regions in {path}, {size:.3g} MB, {console.took('file')}")
-    return 0
-
-
-def _write(part: Partition, path: Path, options: Namespace) -> None:
-    """Write one file."""
-    given: dict[str, Any] = {"columns": options.columns, "progress": not options.quiet}
-    match path.suffix.lower():
-        case ".parquet":
-            given = {"columns": options.columns or "all"}
-        case ".ply" | ".vtp" | ".vtk":
-            given |= {"output": options.output, "space": options.space or "plane"}
-    part.export(path, **given)
-
-
-def write_table(part: Partition, path: Path) -> None:
-    """Write one row per region: a Parquet file, or text that is the same without pandas."""
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix.lower() == ".parquet":
-        part.export(path)
-        return
-    rows = table_columns(part)
-    columns = [column.tolist() for column in rows.values()]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["region", *rows])
-    writer.writerows(zip(range(len(part)), *columns, strict=True))
-    write_text(path, text.getvalue())
-
 
 _CLASSES = 20  # that are printed
 
@@ -103,14 +76,11 @@ def _partition(options: Namespace) -> int:
     names = ["partition.npz", "stats.json", "stats.txt", *(f"regions.{kind}" for kind in formats)]
     saved, numbers, text, *pictures = paths = [options.out / name for name in names]
     claim(paths, force=options.force)
-    found = domain_of(options)
-    assert found is not None  # the parser sees to it
-    domain, anchors = found
+    domain, anchors = required_domain(options)
     part = _computed(options, domain, console)
     if anchors is not None:
         anchors = anchors.reshape(-1, *part.domain.input_shape)
-    with writing(options.out):
-        options.out.mkdir(parents=True, exist_ok=True)
+    make_folder(options.out)
     with console.timed("statistics"):
         part.save(saved)
         stats = part.stats()
@@ -122,7 +92,7 @@ def _partition(options: Namespace) -> int:
         "device": str(part.mesh.uv.device),
         "seconds": console.seconds,
     }
-    write_text(numbers, _json(about))
+    write_text(numbers, json_text(about) + "\n")
     write_text(text, f"{options.model}\n{part!r}\n{part.domain!r}\n\n{_printed(part, stats)}\n")
     try:
         with console.timed("picture"):
@@ -142,32 +112,22 @@ def _partition(options: Namespace) -> int:
 def _computed(options: Namespace, domain: Domain, console: Console) -> Partition:
     """Return the partition of a model, checked unless --no-validate is given."""
     with console.timed("model"):
-        found = _model_of(options)
-    domain = fitted(options.model, found.input_shape, domain, options)
+        model, known = model_of(options)
+    domain = fitted(options.model, known, domain, options)
     if options.output is not None or options.level is not None or options.color == "output":
-        replaced = options.smooth is not None
-        shape = domain.input_shape
-        program = capture(found.model, shape, output=options.result, smooth=replaced)
+        replaced, shape = options.smooth is not None, domain.input_shape
+        program = capture(model, shape, output=options.result, smooth=replaced)
         require_outputs(options, prod(program.output_shape))
     axis_words(domain, options.features)  # an error before anything is computed
     console.note("Model", f"{options.model}, {console.took('model')}")
-    console.note("Domain", repr(domain).removeprefix("Domain(").removesuffix(")"))
+    console.note("Domain", inside(domain))
     with console.timed("partition"), console.progress():
-        part = partition(
-            found.model,
-            domain,
-            output=options.result,
-            device=options.device,
-            memory=options.memory,
-            max_regions=options.max_regions,
-            smooth=_accuracy(options),
-            progress=not options.quiet,
-        )
-    name_classes(part, found.model, options)
-    size = repr(part).removeprefix("Partition(").removesuffix(")")
-    console.note("Partition", f"{size}, {console.took('partition')}")
+        smooth = {"smooth": _accuracy(options)}
+        part = partition(model, domain, **shared_options(options) | smooth)
+    name_classes(part, model, options)
+    console.note("Partition", f"{inside(part)}, {console.took('partition')}")
     if part.smoothing is not None:
-        console.note("Smooth", repr(part.smoothing).removeprefix("Smoothing(").removesuffix(")"))
+        console.note("Smooth", inside(part.smoothing))
     if options.validate:
         with console.timed("check"):
             report = part.validate(thorough=options.thorough, progress=not options.quiet)
@@ -182,7 +142,10 @@ def _computed(options: Namespace, domain: Domain, console: Console) -> Partition
 
 
 def _about(part: Partition, stats: Stats) -> dict[str, Any]:
-    domain = part.domain
+    domain, smooth = part.domain, dict[str, Any]()
+    if part.smoothing is not None:  # what was replaced, and how far outputs may be
+        replaced = [asdict(layer) for layer in part.smoothing.layers]
+        smooth = {"bound": part.bound.tolist(), "replaced": replaced}
     return {
         "splinecam": __version__,
         "domain": {
@@ -197,7 +160,7 @@ def _about(part: Partition, stats: Stats) -> dict[str, Any]:
         "stats": stats.nested(),
         "classes": _class_areas(part),
         "unresolved": [place._asdict() for place in part.unresolved],
-        **_about_smooth(part),
+        **smooth,
     }
 
 
@@ -226,18 +189,6 @@ def _printed(part: Partition, stats: Stats) -> str:
     return f"{stats}\n\n{table.text(wide)}{more}"
 
 
-def _about_smooth(part: Partition) -> dict[str, Any]:
-    """What was replaced in a model with smooth functions, and how far its outputs may be."""
-    if part.smoothing is None:
-        return {}
-    layers = [asdict(layer) for layer in part.smoothing.layers]
-    return {"bound": part.bound.tolist(), "replaced": layers}
-
-
-def _json(content: Any) -> str:
-    return json.dumps(plain(content), indent=2, allow_nan=False) + "\n"
-
-
 # -- pictures -------------------------------------------------------------------------------------
 
 
@@ -254,8 +205,6 @@ def _plot(options: Namespace) -> int:
         samples = read_samples(options.points, key=options.key, input_shape=shape)
         anchors = picked(samples, options.pick, options.points)
     require_outputs(options, int(part.values.shape[1]), kind=options.kind)
-    with writing(out):
-        out.parent.mkdir(parents=True, exist_ok=True)
     with console.timed("picture"):
         draw(part, [out], options, kind=options.kind, anchors=anchors)
     console.out(f"{len(part):,} regions drawn to {out} in {console.took('picture')}")
@@ -273,9 +222,38 @@ def _note_boundary(part: Partition, options: Namespace, console: Console) -> Non
 
 def _loaded(path: Path, options: Namespace) -> Partition:
     """Return a saved partition, with its model if that is given."""
-    model = None if options.model is None else _model_of(options).model
+    model = None if options.model is None else model_of(options)[0]
     part: Partition = load(path, model=model)
     return part
+
+
+# -- files for other programs ----------------------------------------------------------------------
+
+
+def _export(options: Namespace) -> int:
+    """Write a saved partition to files, each in the format that its name ends with."""
+    console = Console(options.quiet)
+    for path in options.files:
+        claim([path], force=options.force)
+    part = load(options.saved)
+    for path in options.files:
+        make_folder(path.parent)
+        with console.timed("file"):
+            _write(part, path, options)
+        size = path.stat().st_size / 1e6
+        console.out(f"{len(part):,} regions in {path}, {size:.3g} MB, {console.took('file')}")
+    return 0
+
+
+def _write(part: Partition, path: Path, options: Namespace) -> None:
+    """Write one file."""
+    given: dict[str, Any] = {"columns": options.columns, "progress": not options.quiet}
+    match path.suffix.lower():
+        case ".parquet":
+            given = {"columns": options.columns or "all"}
+        case ".ply" | ".vtp" | ".vtk":
+            given |= {"output": options.output, "space": options.space or "plane"}
+    part.export(path, **given)
 
 
 # -- statistics -----------------------------------------------------------------------------------
@@ -290,7 +268,7 @@ def _stats(options: Namespace) -> int:
     found = {name: part.stats(full=options.full) for name, part in parts.items()}
     if options.json:
         content = [{"file": name, **_about(parts[name], found[name])} for name in parts]
-        console.out(_json(content[0] if len(content) == 1 else content).rstrip())
+        console.out(json_text(content[0] if len(content) == 1 else content))
     elif len(found) > 1:
         console.out(str(compare(found)))
     else:
@@ -299,9 +277,85 @@ def _stats(options: Namespace) -> int:
         console.out(f"{head}\n{parts[name].domain!r}\n\n{_printed(parts[name], found[name])}")
     if options.table is not None:
         (part,) = parts.values()
-        write_table(part, options.table)
+        _write_table(part, options.table)
         console.note("Table", f"{len(part):,} rows in {options.table}")
     return 0
+
+
+def _write_table(part: Partition, path: Path) -> None:
+    """Write one row per region: a Parquet file, or text that is the same without pandas."""
+    make_folder(path.parent)
+    if path.suffix.lower() == ".parquet":
+        part.export(path)
+        return
+    rows = table_columns(part)
+    columns = [column.tolist() for column in rows.values()]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["region", *rows])
+    writer.writerows(zip(range(len(part)), *columns, strict=True))
+    write_text(path, text.getvalue())
+
+
+# -- two networks ----------------------------------------------------------------------------------
+
+
+def _difference(options: Namespace) -> int:
+    """Compare two networks: print the numbers, and draw a picture if one is asked for."""
+    console = Console(options.quiet)
+    if options.out is not None:
+        prepare_pictures()
+        claim([options.out], force=options.force)
+    device_of(options.device)
+    domain, _ = required_domain(options)
+    models = []
+    for word, weights in ((options.first, options.weights), (options.second, options.weights_b)):
+        with console.timed(word):
+            model, shape = find_model(word, options.arg, weights)
+        domain = fitted(word, shape, domain, options)
+        console.note("Model", f"{word}, {console.took(word)}")
+        models.append(model)
+    console.note("Domain", inside(domain))
+    with console.timed("difference"), console.progress():
+        diff = difference(
+            models[0],
+            models[1],
+            domain,
+            **shared_options(options),
+        )
+    console.note("Regions", f"{inside(diff.partition)}, {console.took('difference')}")
+    if options.out is not None:
+        labels = (options.first, options.second)
+        write_figure(diff.plot(output=options.output, labels=labels).figure, [options.out])
+        console.note("Picture", str(options.out))
+    console.note("", "")
+    text = _difference_json(diff, options) if options.json else f"{diff}\n\n{diff.largest()}"
+    Console().out(text)  # the result, also with --quiet
+    return 0
+
+
+def _difference_json(diff: Difference, options: Namespace) -> str:
+    """The numbers, the largest differences with their inputs, and the areas of pairs of classes."""
+    found = [diff.largest(norm) for norm in (1, 2, "inf")]
+    content: dict[str, Any] = {
+        "models": [options.first, options.second],
+        "stats": diff.stats(),
+        "error": diff.error.tolist(),
+        "largest": [
+            {
+                "norm": f"{each.norm:g}",
+                "value": each.value,
+                "error": each.error,
+                "place": each.place,
+                "input": each.input.tolist(),
+                "outputs": [output.tolist() for output in each.outputs],
+            }
+            for each in found
+        ],
+        "areas": diff.disagreement.areas.tolist(),
+        "unresolved": [place._asdict() for place in diff.unresolved],
+    }
+    return json_text(content)
 
 
 # -- models ---------------------------------------------------------------------------------------
@@ -315,28 +369,20 @@ def _accuracy(options: Namespace) -> Smooth | None:
     return Smooth(options.smooth, **{name: each for name, each in given.items() if each})
 
 
-def _model_of(options: Namespace) -> Found:
-    return find_model(options.model, arguments=dict(options.arg), weights=options.weights)
-
-
 def _check(options: Namespace) -> int:
     console = Console()
     chosen = domain_of(options)
     try:
-        found = _model_of(options)
-    except UnsupportedOpError as error:  # of an ONNX file
-        console.out(_obstacles(options.model, error))
-        return 1
-    shape = options.input_shape or found.input_shape
-    if chosen is not None:
-        shape = fitted(options.model, found.input_shape, chosen[0], options).input_shape
-    if shape is None:
-        raise CaptureError(
-            f"Say which shape one input of {options.model} has: --input-shape 2, or 1,28,28."
-        )
-    try:
-        program = capture(found.model, shape, output=options.result)
-    except UnsupportedOpError as error:
+        model, known = model_of(options)
+        shape = options.input_shape or known
+        if chosen is not None:
+            shape = fitted(options.model, known, chosen[0], options).input_shape
+        if shape is None:
+            raise CaptureError(
+                f"Say which shape one input of {options.model} has: --input-shape 2, or 1,28,28."
+            )
+        program = capture(model, shape, output=options.result)
+    except UnsupportedOpError as error:  # of an ONNX file, or when it is captured
         console.out(_obstacles(options.model, error))
         return 1
     console.out(f"{options.model} is supported.\n\n{_description(program)}")
@@ -351,14 +397,13 @@ def _obstacles(model: str, error: UnsupportedOpError) -> str:
     lines = []
     for op in error.ops:
         where = f", {op.location}" if op.location else ""
-        reason = in_options(op.reason)
-        lines += [f"  {op.name:<{width}}  {op.target}{where}", f"  {'':<{width}}  {reason}", ""]
+        lines += [f"  {op.name:<{width}}  {op.target}{where}", f"  {'':<{width}}  {op.reason}", ""]
     found = f"{model} is not supported: {count} {stand} in the way.\n\n" + "\n".join(lines)
     if error.advice is not None:
         return f"{found}{error.advice}"
     if all(op.settled for op in error.ops):
         return found.rstrip()
-    if all(op.settled or "smooth=" in op.reason for op in error.ops):
+    if all(op.settled or option("smooth", "") in op.reason for op in error.ops):
         return (
             f"{found}\nWith --smooth, functions of one variable are replaced by linear pieces, and "
             "the\nerror of the outputs has a guaranteed bound."
@@ -435,16 +480,68 @@ def _demo(options: Namespace) -> int:
     return 0
 
 
+# -- the paper -------------------------------------------------------------------------------------
+
+
+def _reproduce(options: Namespace) -> int:
+    """Run the named experiments one after the other, or list all of them."""
+    paper = optional("splinecam_paper.experiment", "splinecam reproduce")
+    console = Console(options.quiet)
+    if options.list:
+        console.out(_listing(paper))
+        return 0
+    names = list(paper.NAMES) if options.names == ["all"] else options.names
+    if not names:
+        raise SplineCamError("Say which experiment: splinecam reproduce --list names them.")
+    for name in names:
+        paper.experiment_of(name)  # raises an error before the first one starts
+    prepare_pictures()
+    device_of(options.device)
+    setup = paper.Setup(
+        out=options.out,
+        data=options.data,
+        device=options.device,
+        seed=options.seed,
+        quick=options.quick,
+        progress=not options.quiet,
+    )
+    claim([options.out / f"{name}.json" for name in names], force=True)
+    for name in names:
+        try:
+            with console.timed(name), console.progress():
+                paths = paper.reproduce(name, setup)[1]
+        except DataError as error:
+            if not options.quick and options.data is None:
+                error.add_note("Or say --quick: small data takes the place of what is missing.")
+            raise
+        table = next(path for path in paths if path.name == f"{name}.md")
+        files = ", ".join(path.name for path in paths)
+        written = f"Written to {table.parent} in {console.took(name)}: {files}"
+        console.out(f"{table.read_text(encoding='utf-8')}\n{written}\n")
+    return 0
+
+
+def _listing(paper: Any) -> str:
+    """The experiments, with the places in the paper and the data that they need."""
+    wide = max(map(len, paper.NAMES))
+    lines = []
+    for experiment in map(paper.experiment_of, paper.NAMES):
+        needs = f"; data: {', '.join(experiment.data)}" if experiment.data else ""
+        lines.append(f"{experiment.name:<{wide}}  {experiment.shows}")
+        lines.append(f"{'':<{wide}}  {', '.join(experiment.places)}{needs}")
+    return "\n".join(lines)
+
+
 COMMANDS: dict[str, Callable[[Namespace], int]] = {
     "demo": _demo,
     "partition": _partition,
     "plot": _plot,
     "stats": _stats,
-    "export": export_command,
-    "difference": difference_command,
+    "export": _export,
+    "difference": _difference,
     "view": view_command,
     "check": _check,
     "check-property": check_property_command,
     "ops": _ops,
-    "reproduce": reproducing.reproduce_command,
+    "reproduce": _reproduce,
 }

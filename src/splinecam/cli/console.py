@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
-import re
 import sys
 import tempfile
-from argparse import Action, ArgumentParser, Namespace, _SubParsersAction
+from argparse import Action, ArgumentParser, _SubParsersAction
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -15,59 +15,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from splinecam._util.files import reason_of, replaced
+from splinecam._util.files import reason_of, replaced, writing
 from splinecam._util.text import harmless, how_to_install, optional
 from splinecam.errors import FileError
 
 _PAUSE = 5.0  # seconds between two lines of progress
-
-_DOMAINS = r"(box|slice|polygon|through|around|fit)\b"
-# What messages of the library name, and the options that do the same.
-_OPTIONS = (
-    (r"\b([Cc]hoose one with) output='?([\w.-]+)'?", r"\1 --result \2"),
-    (r"\boutput='?([\w.-]+)'? gives", r"--result \1 gives"),
-    (r"\bleave output= out", "leave --result out"),
-    (r"\bmax_regions=([\d,]+)", r"--max-regions \1"),
-    (r"\bmax_regions\b", "--max-regions"),
-    (r"\bmemory=([\d,]+)", r"--memory \1"),
-    (r"\braise memory\b", "raise --memory"),
-    (r"\boutput=(\d+)", r"--output \1"),
-    (r"\bdevice '([\w:]+)'", r"--device \1"),
-    (
-        r"\b(smooth=1e-3 replaces|capture\(\.\.\., smooth=True\) takes) it\b",
-        "splinecam partition --smooth 1e-3 replaces it",
-    ),
-    (r"\bsmooth=", "--smooth"),
-    (r'\brefine="boundary"', "--refine boundary"),
-    (r"\bsplinecam\.op_table\(\)", "splinecam ops"),
-    (r"\bsc\.load\(path, model=model\), or part\.attach\(model\)", "--model MODEL"),
-    (r"\binput_shape=(\d+)", r"--input-shape \1"),
-    (r"\b(input_shape) is \(([\d, ]+?),?\)", r"--input-shape is \2"),
-    (r"\b(as|in|Give) at\b", r"\1 --at"),
-    (r"\bat has shape\b", "--at has shape"),
-    (r"\baxes has\b", "--slice has"),
-    (r"\bThe two directions of axes are parallel\b", "The two axes of --slice are the same"),
-    (r"\bThe samples a and b are\b", "The first two of the three samples (--pick) are"),
-    (r"\bThe samples a, b and c lie\b", "The three samples (--pick) lie"),
-)
-
-
-def in_options(text: str) -> str:
-    """Return a message of the library with the names of options in place of Python's.
-
-    >>> in_options("Raise max_regions. For more inputs than two use Domain.through or around")
-    'Raise --max-regions. For more inputs than two use --through or --around'
-    >>> in_options("it is not piecewise linear: smooth=1e-3 replaces it")
-    'it is not piecewise linear: splinecam partition --smooth 1e-3 replaces it'
-    """
-    for pattern, option in _OPTIONS:
-        text = re.sub(pattern, option, text)
-    # Domain.through, around or polygon: several of them after one "Domain."
-    return re.sub(
-        rf"\bDomain\.{_DOMAINS}(?:(?:,| or|, or) {_DOMAINS})*",
-        lambda found: re.sub(rf"\b{_DOMAINS}", r"--\1", found[0].removeprefix("Domain.")),
-        text,
-    )
 
 
 @dataclass
@@ -102,7 +54,7 @@ class Console:
     @contextmanager
     def progress(self) -> Iterator[None]:
         """Report the progress of a partition from time to time if no bar can be shown."""
-        logger, handler = logging.getLogger("splinecam"), _Lines(self)
+        logger, handler = logging.getLogger("splinecam"), _ProgressLines(self)
         level = logger.level
         if self.quiet or sys.stderr is None or sys.stderr.isatty():
             yield
@@ -116,7 +68,7 @@ class Console:
             logger.setLevel(level)
 
 
-class _Lines(logging.Handler):
+class _ProgressLines(logging.Handler):
     """Writes lines of progress, at most one every few seconds."""
 
     def __init__(self, console: Console) -> None:
@@ -162,6 +114,17 @@ def write_text(path: Path, text: str) -> None:
         file.write(text.encode())
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder, if it is not there."""
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def inside(thing: object) -> str:
+    """What stands between the parentheses of a repr: ``3 regions`` of ``Partition(3 regions)``."""
+    return repr(thing).partition("(")[2].removesuffix(")")
+
+
 def claim(paths: Sequence[Path], *, force: bool) -> None:
     """Raise an error if files of one folder cannot be written or may not be overwritten."""
     taken = [path for path in paths if path.exists()]
@@ -185,15 +148,17 @@ def claim(paths: Sequence[Path], *, force: bool) -> None:
         raise FileError(f"Nothing can be written to {folder}: {reason_of(error)}.") from error
 
 
-def plain(value: Any) -> Any:
-    """Return a value that JSON has: mappings, lists, and numbers that are finite or null."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+def json_text(content: Any) -> str:
+    """Return mappings, lists, texts and numbers as JSON; numbers that are not finite are null."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {str(key): plain(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [plain(item) for item in value]
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    return json.dumps(plain(content), indent=2, allow_nan=False)
 
 
 SHELLS = ("bash", "zsh", "fish")
@@ -214,15 +179,8 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=f"{', '.join(SHELLS)}")
 
 
-def print_script(parser: ArgumentParser, options: Namespace) -> int:
-    """Print the script of a shell and return the exit code."""
-    sys.stdout.write(script(parser, options.shell).rstrip("\n") + "\n")
-    sys.stdout.flush()
-    return 0
-
-
-def script(parser: ArgumentParser, shell: str) -> str:
-    """Return the script with which a shell completes the commands and options of a parser.
+def print_script(parser: ArgumentParser, shell: str) -> int:
+    """Print the script with which a shell completes the commands and options of a parser.
 
     Raises an error that says what to install when shtab is missing.
     """
@@ -233,7 +191,9 @@ def script(parser: ArgumentParser, shell: str) -> str:
             action.complete = completed  # type: ignore[attr-defined]
         elif action.dest == "device":
             action.choices = DEVICES
-    return str(shtab.complete(parser, shell))
+    sys.stdout.write(str(shtab.complete(parser, shell)).rstrip("\n") + "\n")
+    sys.stdout.flush()
+    return 0
 
 
 def _actions(parser: ArgumentParser) -> Iterator[Action]:

@@ -15,11 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from splinecam._util.files import replaced, writing
+from splinecam._util.files import writing
+from splinecam.cli.console import make_folder, write_text
+from splinecam.cli.pictures import prepare_pictures, write_figure
 from splinecam.geometry.domain import Domain
 from splinecam.jobs.partitioning import partition
 from splinecam.partitions.partition import Partition
-from splinecam.plot import plot, plot_layers, plot_surface, require_matplotlib
+from splinecam.plot import plot, plot_layers, plot_surface
 from splinecam.viewer.page import to_html
 
 
@@ -65,14 +67,8 @@ def pictures(part: Partition, x: Tensor, label: Tensor) -> dict[str, Any]:
 
 def run(out: Path, *, device: str = "auto", dpi: int = 200, steps: int = 800) -> None:
     """Train, compute the partition, check it, draw it; print what was found and where it is."""
-    require_matplotlib()
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
+    prepare_pictures()
+    make_folder(out)
     seconds: dict[str, float] = {}
 
     @contextmanager
@@ -92,18 +88,18 @@ def run(out: Path, *, device: str = "auto", dpi: int = 200, steps: int = 800) ->
         part.validate(progress=False)
     with step("pictures", "Drawing them"):
         for name, figure in pictures(part, x, label).items():
-            with replaced(out / f"{name}.png") as file:
-                figure.savefig(file, format="png", dpi=dpi)
-            plt.close(figure)
+            write_figure(figure, [out / f"{name}.png"], dpi=dpi)
     with step("viewer", "Writing them as a page to look around in"):
         to_html(part, out / "demo.html", title="Two spirals", color="class", points=x, labels=label)
     with step("files", "Saving the partition and the network"):
         part.save(out / "demo.npz")
-        _export(model, out / "demo.pt2")
+        batch: Any = torch.export.Dim("batch")
+        program = torch.export.export(model, (torch.zeros(2, 2),), dynamic_shapes=({0: batch},))
+        with writing(out / "demo.pt2"):
+            torch.export.save(program, out / "demo.pt2")
     stats = part.stats()
     content = {"stats": stats.nested(), "seconds": seconds}
-    with replaced(out / "demo.json") as file:
-        file.write((json.dumps(content, indent=2) + "\n").encode())
+    write_text(out / "demo.json", json.dumps(content, indent=2) + "\n")
     print(f"\n{stats}\n\n{_next_steps(out)}")
 
 
@@ -114,13 +110,6 @@ def _trained(x: Tensor, label: Tensor, steps: int) -> nn.Module:
         return train(x, label, steps=steps)
     finally:
         torch.set_num_threads(threads)
-
-
-def _export(model: nn.Module, path: Path) -> None:
-    batch: Any = torch.export.Dim("batch")
-    program = torch.export.export(model, (torch.zeros(2, 2),), dynamic_shapes=({0: batch},))
-    with writing(path):
-        torch.export.save(program, path)
 
 
 def _next_steps(out: Path) -> str:
@@ -136,7 +125,8 @@ def _next_steps(out: Path) -> str:
     ]
     wide = max(len(str(out / name)) for name, _ in rows)
     files = "\n".join(f"  {out / name!s:<{wide}}  {what}" for name, what in rows)
-    command, zoom = _command(), out / "zoom"
+    command = "splinecam" if shutil.which("splinecam") else f"{sys.executable} -m splinecam"
+    zoom = out / "zoom"
     return f"""Written:
 {files}
 
@@ -144,8 +134,3 @@ Try next:
   {command} plot {out / "demo.npz"} --color slope --boundary --out {out / "slope.png"}
   {command} partition {out / "demo.pt2"} --box -0.25 0.25 --boundary --out {zoom}
   {command} stats {out / "demo.npz"} {zoom / "partition.npz"}"""
-
-
-def _command() -> str:
-    """Return how to call the command line from a shell."""
-    return "splinecam" if shutil.which("splinecam") else f"{sys.executable} -m splinecam"

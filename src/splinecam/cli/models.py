@@ -8,9 +8,9 @@ import inspect
 import sys
 import traceback
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -41,16 +41,12 @@ _FOREIGN = ("importlib", "/torch/", "\\torch\\", __file__)  # files that are not
 _CHECKPOINTS = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".safetensors", ".npz")
 
 
-@dataclass(frozen=True)
-class Found:
-    """A model in eval mode, and the shape of one input where the file tells it."""
-
-    model: nn.Module
-    input_shape: tuple[int, ...] | None = None
+# A model in eval mode, and the shape of one input where the file tells it.
+Found = tuple[nn.Module, tuple[int, ...] | None]
 
 
 def find_model(
-    word: str, *, arguments: Mapping[str, Any] | None = None, weights: Path | None = None
+    word: str, arguments: Iterable[tuple[str, Any]] = (), weights: Path | None = None
 ) -> Found:
     """Return the model that ``net.onnx``, ``net.pt2`` or ``package.module:factory`` names.
 
@@ -64,35 +60,31 @@ def find_model(
                 f"(package.module:factory), not for {word}."
             )
         return _from_file(Path(word))
-    model = _built(_imported(source), source, name, arguments or {})
+    model = _built(_imported(source), source, name, dict(arguments))
     if weights is not None:
         load_weights(model, weights)
-    return Found(model.eval())
+    return model.eval(), None
 
 
 def _from_file(path: Path) -> Found:
     suffix = path.suffix.lower()
-    if (suffix == ".py" and path.is_file()) or (not _is_model(path) and _is_module(str(path))):
+    kind = kind_of_file(path)
+    is_model = path.is_dir() and kind != "folder"  # that another framework has written
+    if (suffix == ".py" and path.is_file()) or (not is_model and _is_module(str(path))):
         raise SplineCamError(
             f"{path} is Python code: say which function or class makes the model, as in "
             f"{path}:build. {_offers(_imported(str(path)))}"
         )
-    kind = kind_of_file(path)
     if not path.exists() or kind in ("python", "folder"):
         hint = "" if suffix else " A model in Python code is written package.module:factory."
         raise FileError(f"There is no file {path}.{hint}")
     if kind == "exported":
-        return Found(*read_program(path))
+        return read_program(path)
     if kind == "onnx":
         network = read_onnx(path)
-        return Found(network.eval(), network.input_shape)
+        return network.eval(), network.input_shape
     name = KINDS[kind][0].removeprefix("a file ") if kind == "unknown" else KINDS[kind][0]
     raise SplineCamError(f"{path} is {name}, which is not opened as a model. {_instead(path)}")
-
-
-def _is_model(path: Path) -> bool:
-    """Whether a folder is a model that another framework has written."""
-    return path.is_dir() and kind_of_file(path) != "folder"
 
 
 def _instead(path: Path) -> str:
@@ -243,6 +235,25 @@ def _users_code(what: str) -> Iterator[None]:
         ) from error
 
 
+def model_of(options: Namespace) -> Found:
+    """Return the model of the options."""
+    return find_model(options.model, options.arg, options.weights)
+
+
+def shared_options(options: Namespace) -> dict[str, Any]:
+    """Return the options that all computations share, as ``partition`` takes them."""
+    names = ("device", "memory", "max_regions", "smooth")
+    shared = {name: getattr(options, name) for name in names}
+    return {"output": options.result, "progress": not options.quiet, **shared}
+
+
+def required_domain(options: Namespace) -> tuple[Domain, Tensor | None]:
+    """Return the domain of a command that requires one, and the samples in it."""
+    found = domain_of(options)
+    assert found is not None  # the parser sees to it
+    return found
+
+
 def domain_of(options: Namespace) -> tuple[Domain, Tensor | None] | None:
     """Return the domain that the options describe, and the samples in it."""
     shape = options.input_shape
@@ -390,14 +401,7 @@ def read_samples(
 
     key: which array, if the file holds several; input_shape: the shape to give to each sample.
     """
-    arrays = _arrays(path, key)
-    if key is None and len(arrays) > 1:
-        raise FileError(f"{path} holds {_names(arrays)}. Choose one with --key.")
-    if key is not None and key not in arrays:
-        if not any(arrays):
-            raise FileError(f"{path} holds one array without a name: leave out --key.")
-        raise FileError(f"{path} holds no {key!r}, but {_names(arrays)}.")
-    samples = arrays[key] if key is not None else next(iter(arrays.values()))
+    samples = _array(path, key, "--key")
     if samples.is_complex():
         raise DomainError(f"The samples in {path} are complex; a domain needs real numbers.")
     if input_shape is not None:
@@ -417,12 +421,7 @@ def read_samples(
 
 def read_labels(path: Path, count: int, *, key: str | None = None) -> Tensor:
     """Return the classes (N,) of samples in a file; key: which array, if there are several."""
-    arrays = _arrays(path, key)
-    if key is None and len(arrays) > 1:
-        raise FileError(f"{path} holds {_names(arrays)}. Choose one with --labels-key.")
-    if key is not None and key not in arrays:
-        raise FileError(f"{path} holds no {key!r}, but {_names(arrays)}.")
-    labels = arrays[key] if key is not None else next(iter(arrays.values()))
+    labels = _array(path, key, "--labels-key")
     if labels.numel() != count:
         raise FileError(
             f"{path} holds {labels.numel()} labels (shape {tuple(labels.shape)}) for {count} "
@@ -431,8 +430,17 @@ def read_labels(path: Path, count: int, *, key: str | None = None) -> Tensor:
     return labels.reshape(-1)
 
 
-def _names(arrays: Mapping[str, Tensor]) -> str:
-    return ", ".join(f"{name!r} {tuple(array.shape)}" for name, array in arrays.items())
+def _array(path: Path, key: str | None, flag: str) -> Tensor:
+    """Return the array of a name in a file, or its only one; flag: the option of the name."""
+    arrays = _arrays(path, key)
+    names = ", ".join(f"{name!r} {tuple(array.shape)}" for name, array in arrays.items())
+    if key is None and len(arrays) > 1:
+        raise FileError(f"{path} holds {names}. Choose one with {flag}.")
+    if key is not None and key not in arrays:
+        if not any(arrays):
+            raise FileError(f"{path} holds one array without a name: leave out {flag}.")
+        raise FileError(f"{path} holds no {key!r}, but {names}.")
+    return arrays[key] if key is not None else next(iter(arrays.values()))
 
 
 def _arrays(path: Path, key: str | None) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""The types of options: functions from a word of the command line to its value."""
+"""The options of all commands, and their types: functions from a word to its value."""
 
 from __future__ import annotations
 
@@ -81,22 +81,50 @@ def axis(word: str) -> int | tuple[int, ...] | str:
     return index if len(index) > 1 else index[0]
 
 
-def positive(word: str) -> float:
-    """A number above 0."""
-    _require(number(word) > 0, f"{word!r} is not a number above 0")
-    return number(word)
+def _checked(
+    read: Callable[[str], Any], valid: Callable[[Any], object], otherwise: str
+) -> Callable[[str], Any]:
+    """A type: what ``read`` makes of a word, if it is valid; else an error says ``otherwise``."""
+
+    def kind(word: str) -> Any:
+        found = read(word)
+        _require(bool(valid(found)), f"{word!r} {otherwise}")
+        return found
+
+    return kind
 
 
-def not_negative(word: str) -> float:
-    """A number that is at least 0."""
-    _require(number(word) >= 0, f"{word!r} is below 0")
-    return number(word)
-
-
-def share(word: str) -> float:
-    """A number between 0 and 1."""
-    _require(0 < number(word) < 1, f"{word!r} is not a number between 0 and 1, such as 1e-3")
-    return number(word)
+positive = _checked(number, lambda x: x > 0, "is not a number above 0")
+not_negative = _checked(number, lambda x: x >= 0, "is below 0")
+share = _checked(number, lambda x: 0 < x < 1, "is not a number between 0 and 1, such as 1e-3")
+inches = _checked(
+    number,
+    lambda x: _SMALLEST <= x <= _LARGEST,
+    f"is not a width of {_SMALLEST} to {_LARGEST:g} inches",
+)
+count = _checked(
+    lambda word: int(word) if word.isdecimal() else 0,
+    lambda n: n > 0,
+    "is not a whole number above 0",
+)
+port = _checked(  # 0 for one that is free
+    lambda word: int(word) if word.isdecimal() else -1,
+    lambda n: 0 <= n < 1 << 16,
+    "is not a port, 0 to 65535",
+)
+resolution = _checked(
+    count, lambda n: n <= _FINEST, f"is too fine: at most {_FINEST} dots per inch"
+)
+amount = _checked(  # which may be written 1e6, 2k or 2M
+    amount_of, lambda n: n and n > 0, "is not a whole number above 0, such as 500000 or 1e6"
+)
+bytes_of_memory = _checked(  # which may be written 2e9, 2G, 2GB or 2GiB
+    bytes_of,
+    lambda n: n and n >= _LEAST_MEMORY,
+    "is not an amount of memory, such as 500MB or 2GB",
+)
+# The name of a device, whether it is there or not.
+device = _checked(str, re.compile(r"auto|cpu|cuda(:\d+)?").fullmatch, "is not auto, cpu or cuda")
 
 
 def error_bound(word: str) -> float | str:
@@ -108,45 +136,6 @@ def error_bound(word: str) -> float | str:
     relative = word.endswith("%")
     found = positive(word.removesuffix("%"))
     return f"{found:g}%" if relative else found
-
-
-def inches(word: str) -> float:
-    """The width of a picture."""
-    fits = _SMALLEST <= number(word) <= _LARGEST
-    _require(fits, f"{word!r} is not a width of {_SMALLEST} to {_LARGEST:g} inches")
-    return number(word)
-
-
-def count(word: str) -> int:
-    """A whole number above 0."""
-    _require(word.isdecimal() and int(word) > 0, f"{word!r} is not a whole number above 0")
-    return int(word)
-
-
-def port(word: str) -> int:
-    """A port of this machine, 0 for one that is free."""
-    _require(word.isdecimal() and int(word) < 1 << 16, f"{word!r} is not a port, 0 to 65535")
-    return int(word)
-
-
-def resolution(word: str) -> int:
-    """Dots per inch."""
-    _require(count(word) <= _FINEST, f"{word!r} is too fine: at most {_FINEST} dots per inch")
-    return int(word)
-
-
-def amount(word: str) -> int:
-    """A whole number, which may be written 1e6, 2k or 2M."""
-    found = amount_of(word) or 0
-    _require(found > 0, f"{word!r} is not a whole number above 0, such as 500000 or 1e6")
-    return found
-
-
-def bytes_of_memory(word: str) -> int:
-    """A number of bytes, which may be written 2e9, 2G, 2GB or 2GiB."""
-    found = bytes_of(word) or 0
-    _require(found >= _LEAST_MEMORY, f"{word!r} is not an amount of memory, such as 500MB or 2GB")
-    return found
 
 
 def shape(word: str) -> tuple[int, ...]:
@@ -165,13 +154,6 @@ def argument(word: str) -> tuple[str, Any]:
         return name, ast.literal_eval(value)
     except (ValueError, SyntaxError):
         return name, value
-
-
-def device(word: str) -> str:
-    """The name of a device, whether it is there or not."""
-    known = re.fullmatch(r"auto|cpu|cuda(:\d+)?", word)
-    _require(known is not None, f"{word!r} is not auto, cpu or cuda")
-    return word
 
 
 def index_or_name(word: str) -> int | str:
@@ -369,10 +351,7 @@ def _view(parser: ArgumentParser) -> None:
     _flag(how, "--no-browser", "open no browser; open the address that is printed")
     _option(how, "--port", port, "N", "of the server (one that is free)")
     _add_device(how)
-    memory = "memory to use, such as 500MB or 2GB"
-    _option(how, "--memory", bytes_of_memory, "BYTES", memory)
-    text = "regions that are computed for one picture (200k)"
-    _option(how, "--max-regions", amount, "N", text)
+    _add_limits(how, "regions that are computed for one picture (200k)")
     _add_quiet(how)
 
 
@@ -588,10 +567,14 @@ def _add_smooth(parser: ArgumentParser, *, refine: bool) -> None:
 def _add_computation(parser: ArgumentParser) -> Any:
     how = parser.add_argument_group("computation")
     _add_device(how)
-    memory = "memory to use, such as 500MB or 2GB"
-    _option(how, "--memory", bytes_of_memory, "BYTES", memory)
-    _option(how, "--max-regions", amount, "N", "stop if there are more")
+    _add_limits(how, "stop if there are more")
     return how
+
+
+def _add_limits(parser: Any, regions: str) -> None:
+    memory = "memory to use, such as 500MB or 2GB"
+    _option(parser, "--memory", bytes_of_memory, "BYTES", memory)
+    _option(parser, "--max-regions", amount, "N", regions)
 
 
 def _add_device(parser: Any) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from splinecam._util.files import replaced
+from splinecam.cli.console import make_folder
 from splinecam.cli.parser import DPI
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
@@ -70,8 +71,6 @@ def draw(
     """Draw one picture to each of the files; anchors: samples (N, ...) to mark in it."""
     if not paths:
         return
-    import matplotlib.pyplot as plt
-
     style = _style(options)
     if anchors is not None:
         style |= {"points": anchors, "images": are_images(anchors)}
@@ -84,9 +83,17 @@ def draw(
     if options.size is not None:
         wide, high = figure.get_size_inches()
         figure.set_size_inches(options.size, options.size * high / wide)
+    write_figure(figure, paths, dpi=options.dpi or DPI)
+
+
+def write_figure(figure: Any, paths: Sequence[Path], *, dpi: int = DPI) -> None:
+    """Write a figure to each of the files, in the format that its name ends with, and close it."""
+    import matplotlib.pyplot as plt
+
     for path in paths:
+        make_folder(path.parent)
         with replaced(path) as file:
-            figure.savefig(file, format=path.suffix[1:].lower(), dpi=options.dpi or DPI)
+            figure.savefig(file, format=path.suffix[1:].lower(), dpi=dpi)
     plt.close(figure)
 
 

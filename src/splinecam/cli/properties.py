@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from argparse import Namespace
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from splinecam._util.files import replaced, writing
 from splinecam._util.options import device_of
-from splinecam.cli.console import Console, claim, plain, printing
-from splinecam.cli.models import Found, find_model, fitted, slice_of_box
-from splinecam.cli.parser import DPI
-from splinecam.cli.pictures import axis_words, name_axes, name_classes, prepare_pictures
+from splinecam.cli.console import Console, claim, json_text
+from splinecam.cli.models import Found, fitted, model_of, shared_options, slice_of_box
+from splinecam.cli.pictures import (
+    axis_words,
+    name_axes,
+    name_classes,
+    prepare_pictures,
+    write_figure,
+)
 from splinecam.errors import DomainError
 from splinecam.files.properties import Property
 from splinecam.files.vnnlib import read_vnnlib
@@ -39,7 +41,7 @@ def check_property_command(options: Namespace) -> int:
         claim([path], force=options.force)
     prop = read_vnnlib(options.property)
     cases = _chosen(prop, options)
-    found = find_model(options.model, arguments=dict(options.arg), weights=options.weights)
+    found = model_of(options)
     checks = []
     for case in cases:
         if len(prop.cases) > 1:
@@ -52,9 +54,7 @@ def check_property_command(options: Namespace) -> int:
         content = [_about(each, case) for each, case in zip(checks, cases, strict=True)]
         status = next(word for word, number in _CODES.items() if number == code)
         about = {"model": options.model, "property": str(options.property), "status": status}
-        text = json.dumps(plain({**about, "boxes": content}), indent=2, allow_nan=False)
-        with printing():
-            sys.stdout.write(text + "\n")
+        Console().out(json_text({**about, "boxes": content}))  # also with --quiet
     if files:
         _write(checks[codes.index(code)], options, console)
     return code
@@ -81,20 +81,12 @@ def _checked(
     """The verdict on the slice of one box, which is printed."""
     case = prop.cases[number]
     domain, _ = slice_of_box(options, *case.box, name=str(options.property))
-    domain = fitted(options.model, found.input_shape, domain, options)
+    model, shape = found
+    domain = fitted(options.model, shape, domain, options)
     axis_words(domain, options.features)  # an error before anything is computed
     with console.timed("check"), console.progress():
-        part = partition(
-            found.model,
-            domain,
-            output=options.result,
-            device=options.device,
-            memory=options.memory,
-            max_regions=options.max_regions,
-            smooth=options.smooth,
-            progress=not options.quiet,
-        )
-        name_classes(part, found.model, options)
+        part = partition(model, domain, **shared_options(options))
+        name_classes(part, model, options)
         check = part.check(case)
         text = _report(check)
     console.note("Regions", f"{len(part):,} on the slice, {console.took('check')}")
@@ -106,21 +98,21 @@ def _checked(
 def _about(check: PropertyCheck, case: int) -> dict[str, Any]:
     """The verdict on one box, for JSON."""
     witness = check.witness
-    found: dict[str, Any] = {
+    shown = witness and {
+        "input": witness.input.tolist(),
+        "output": witness.outputs.tolist(),
+        "confirmed": witness.confirmed,
+    }
+    return {
         "case": case,
         "status": check.status,
         "regions": len(check.preimage.partition),
+        "area": check.area,
+        "share": check.share,
+        "undecided_area": check.undecided_area,
+        "tied_area": check.preimage.tied_area,
+        "witness": shown,
     }
-    found |= {"area": check.area, "share": check.share, "undecided_area": check.undecided_area}
-    found["tied_area"] = check.preimage.tied_area
-    found["witness"] = None
-    if witness is not None:
-        found["witness"] = {
-            "input": witness.input.tolist(),
-            "output": witness.outputs.tolist(),
-            "confirmed": witness.confirmed,
-        }
-    return found
 
 
 def _report(check: PropertyCheck) -> str:
@@ -154,7 +146,9 @@ def _numbers(values: list[float]) -> str:
 def _write(check: PropertyCheck, options: Namespace, console: Console) -> None:
     """Write the picture and the unsafe input, if they are wanted."""
     if options.out is not None:
-        _draw(check, options)
+        ax = check.plot(axes="ticks")
+        name_axes(ax, check.preimage.partition.domain, options)
+        write_figure(ax.figure, [options.out])
         console.note("Picture", str(options.out))
     if options.witness is None:
         return
@@ -165,17 +159,3 @@ def _write(check: PropertyCheck, options: Namespace, console: Console) -> None:
     with writing(options.witness), replaced(options.witness) as file:
         np.save(file, x.cpu().reshape(1, *x.shape).numpy(), allow_pickle=False)
     console.note("Input", f"{prod(x.shape):,} numbers in {options.witness}")
-
-
-def _draw(check: PropertyCheck, options: Namespace) -> None:
-    import matplotlib.pyplot as plt
-
-    path: Path = options.out
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    ax = check.plot(axes="ticks")
-    name_axes(ax, check.preimage.partition.domain, options)
-    figure = ax.figure
-    with replaced(path) as file:
-        figure.savefig(file, format=path.suffix[1:].lower(), dpi=DPI)
-    plt.close(figure)

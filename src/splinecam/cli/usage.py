@@ -7,6 +7,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from math import prod
+from pathlib import Path
 from typing import Any
 
 from splinecam._util.text import did_you_mean
@@ -35,6 +36,7 @@ _PICTURE = ("color", "output", "level", "axes", "no_edges", "boundary")
 NOT_FOR = {"surface": ("axes", "points"), "histograms": (*_PICTURE, "points")}
 _SAMPLES = {"through": 3, "around": 1}
 _WIDE = 6.0  # inches, about what pictures are wide by default
+_PICTURES = [f".{kind}" for kind in FORMATS]
 _PIXELS = 25_000  # that a picture may be wide
 
 
@@ -70,16 +72,8 @@ def _problems(options: Namespace) -> Iterator[str]:
         yield "--thorough is for the check, and --no-validate makes none"
     if "axes" in vars(options):
         yield from _picture(options, given)
-    if options.command == "view":
-        yield from _view(options, given)
-    if options.command == "difference":
-        yield from _difference(options, given)
-    if options.command == "stats":
-        yield from _table(options)
-    if options.command == "check-property":
-        yield from _check_property(options, given)
-    if options.command == "export":
-        yield from _export(options, given)
+    if options.command in _COMMANDS:
+        yield from _COMMANDS[options.command](options, given)
 
 
 def _is_given(name: str, value: Any) -> bool:
@@ -92,6 +86,12 @@ def _option(name: str) -> str:
 
 def _either(words: Sequence[str]) -> str:
     return " or ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
+def _ending(option: str, path: Path | None, endings: Sequence[str]) -> Iterator[str]:
+    """What is wrong with the name of a file, which is to have one of a few endings."""
+    if path is not None and path.suffix.lower() not in endings:
+        yield f"{option} {path} must end in {_either(endings)}".lstrip()
 
 
 def _box(options: Namespace) -> Iterator[str]:
@@ -144,9 +144,8 @@ def _picture(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
     if (options.dpi or DPI) * (options.size or _WIDE) > _PIXELS:
         wide = f"{_PIXELS:,} pixels wide"
         yield f"--size or --dpi is too large: a picture may be {wide}"
-    out = options.out or options.saved.with_suffix(".png")
-    if "kind" in given and out.suffix.lower().removeprefix(".") not in FORMATS:
-        yield f"--out {out} must end in {_either([f'.{kind}' for kind in FORMATS])}"
+    if "kind" in given:
+        yield from _ending("--out", options.out or options.saved.with_suffix(".png"), _PICTURES)
 
 
 def _view(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
@@ -154,24 +153,22 @@ def _view(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
         if "force" in given:
             yield "--force goes with --html"
         return
-    if options.html.suffix.lower() not in (".html", ".htm"):
-        yield f"--html {options.html} must end in .html"
+    if options.html.suffix.lower() != ".htm":
+        yield from _ending("--html", options.html, [".html"])
     for name in ("port", "no_browser"):
         if name in given:
             yield f"{_option(name)} is for the browser, and --html opens none"
 
 
 def _difference(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
-    if "out" in given and options.out.suffix.lower().removeprefix(".") not in FORMATS:
-        yield f"--out {options.out} must end in {_either([f'.{kind}' for kind in FORMATS])}"
+    yield from _ending("--out", options.out, _PICTURES)
     for name in ("output", "force"):
         if name in given and "out" not in given:
             yield f"{_option(name)} goes with --out"
 
 
-def _table(options: Namespace) -> Iterator[str]:
-    if options.table is not None and options.table.suffix.lower() not in (".csv", ".parquet"):
-        yield f"--table {options.table} must end in .csv or .parquet"
+def _stats(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
+    yield from _ending("--table", options.table, [".csv", ".parquet"])
     if options.table is not None and len(options.saved) > 1:
         yield "--table is for one saved partition at a time"
     if options.force and options.table is None:
@@ -181,20 +178,25 @@ def _table(options: Namespace) -> Iterator[str]:
 
 
 def _check_property(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
-    formats = [f".{kind}" for kind in FORMATS]
-    for name, endings in (("out", formats), ("witness", [".npy"])):
-        path = given.get(name)
-        if path is not None and path.suffix.lower() not in endings:
-            yield f"{_option(name)} {path} must end in {_either(endings)}"
+    yield from _ending("--out", options.out, _PICTURES)
+    yield from _ending("--witness", options.witness, [".npy"])
     if "force" in given and "out" not in given and "witness" not in given:
         yield "--force goes with --out or --witness"
 
 
 def _export(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
     for path in options.files:
-        if path.suffix.lower() not in EXPORTS:
-            yield f"{path} must end in {_either(EXPORTS)}"
+        yield from _ending("", path, EXPORTS)
     surfaces = [path for path in options.files if path.suffix.lower() in SURFACES]
     for name in ("output", "space"):
         if name in given and not surfaces:
             yield f"{_option(name)} is for a file that ends in {_either(SURFACES)}"
+
+
+_COMMANDS = {
+    "view": _view,
+    "difference": _difference,
+    "stats": _stats,
+    "check-property": _check_property,
+    "export": _export,
+}

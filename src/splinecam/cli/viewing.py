@@ -8,10 +8,17 @@ from typing import Any
 
 from torch import Tensor
 
-from splinecam._util.files import writing
 from splinecam._util.options import device_of
-from splinecam.cli.console import Console, claim
-from splinecam.cli.models import domain_of, find_model, fitted, picked, read_labels, read_samples
+from splinecam.cli.console import Console, claim, make_folder
+from splinecam.cli.models import (
+    domain_of,
+    find_model,
+    fitted,
+    model_of,
+    picked,
+    read_labels,
+    read_samples,
+)
 from splinecam.cli.pictures import are_images
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
@@ -23,7 +30,7 @@ from splinecam.partitions.partition import load
 def view_command(options: Namespace) -> int:
     """Open a viewer and wait until it is closed, or write it to a file."""
     from splinecam.viewer import viewer as viewing
-    from splinecam.viewer.session import session_of
+    from splinecam.viewer.subjects import session_of
 
     console = Console(options.quiet)
     if options.html is not None:
@@ -56,8 +63,7 @@ def _write(subjects: tuple[Any, ...], path: Path, look: dict[str, Any], console:
     """Write what is shown to one file."""
     from splinecam.viewer.page import to_html
 
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with console.timed("page"):
         to_html(subjects, path, **look)
     size = path.stat().st_size / 1e6
@@ -71,21 +77,17 @@ def _subject(word: str, options: Namespace, domain: Domain | None) -> list[Any]:
     if kind == "folder":
         return [path]
     if kind == "partition":
-        return [load(path, model=None if options.model is None else _found(options.model, options))]
-    found = find_model(word, arguments=dict(options.arg), weights=options.weights)
+        return [load(path, model=None if options.model is None else model_of(options)[0])]
+    model, shape = find_model(word, options.arg, options.weights)
     if domain is None:
         raise SplineCamError(
             f"Say which of its inputs to show for {word}: --box -1 1 for inputs of two numbers, "
             "--slice 0 1 --box -1 1 for more, or samples with --fit, --through, --around or "
             "--polygon."
         )
-    domain = fitted(word, found.input_shape, domain, options)
-    network = capture(found.model, domain.input_shape, output=options.result, device=options.device)
+    domain = fitted(word, shape, domain, options)
+    network = capture(model, domain.input_shape, output=options.result, device=options.device)
     return [network, domain]
-
-
-def _found(word: str, options: Namespace) -> Any:
-    return find_model(word, arguments=dict(options.arg), weights=options.weights).model
 
 
 def _look(

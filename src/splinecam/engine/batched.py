@@ -16,7 +16,7 @@ from splinecam.engine.plan import Plan
 from splinecam.engine.run import Outcome, finish, outcome_of
 from splinecam.engine.step import Computation, Report, Waiting, silent
 from splinecam.engine.tiling import Tile, halves
-from splinecam.errors import LimitError
+from splinecam.errors import LimitError, option
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
 from splinecam.network.program import Program
@@ -94,8 +94,9 @@ def _outcomes(whole: Outcome, members: range, max_regions: int | None) -> Iterat
     for (mesh, values), mine in zip(pieces, ambiguities, strict=True):
         if max_regions is not None and mesh.num_faces > max_regions:
             raise LimitError(
-                f"The partition exceeds max_regions={max_regions:,}: it has {mesh.num_faces:,} "
-                "regions. Raise max_regions, or choose a smaller domain."
+                f"The partition exceeds {option('max_regions', f'{max_regions:,}')}: it has "
+                f"{mesh.num_faces:,} regions. Raise {option('max_regions')}, or choose a "
+                "smaller domain."
             )
         yield Outcome(mesh, values, whole.error, whole.layer_errors, mine)
 

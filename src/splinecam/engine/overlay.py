@@ -17,7 +17,7 @@ from splinecam.engine.activations import empty_table
 from splinecam.engine.plan import Plan, overlaying_kernel
 from splinecam.engine.run import Outcome, run
 from splinecam.engine.step import Report, faces_within, silent
-from splinecam.errors import LimitError
+from splinecam.errors import LimitError, option
 from splinecam.geometry.domain import Domain
 from splinecam.kernels import Kernel
 from splinecam.network.capture.pairs import Pair, Units, chains_of, stacked
@@ -119,9 +119,9 @@ def run_both(
         return found, torch.zeros_like(first.error, dtype=torch.bool)
     if found == "too many faces" and most < fits:
         raise LimitError(
-            f"The partition of both networks exceeds max_regions={max_regions:,}; that of "
-            f"the first has {first.mesh.num_faces:,} regions, and that of the second "
-            f"{second.mesh.num_faces:,}. Raise max_regions, or choose a smaller domain."
+            f"The partition of both networks exceeds {option('max_regions', f'{max_regions:,}')}; "
+            f"that of the first has {first.mesh.num_faces:,} regions, and that of the second "
+            f"{second.mesh.num_faces:,}. Raise {option('max_regions')}, or choose a smaller domain."
         )
     # No share of the work is reported anew.
     again = partial(run_one, report=lambda name, regions, share: report(name, regions, 0.0))

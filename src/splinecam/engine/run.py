@@ -27,7 +27,7 @@ from splinecam.engine.evaluate import evaluate
 from splinecam.engine.plan import Plan, to_device
 from splinecam.engine.step import COARSE, Computation, Report, TooLarge, Waiting, silent
 from splinecam.engine.tiling import Tile, sorted_faces, tile_of
-from splinecam.errors import LimitError
+from splinecam.errors import LimitError, option
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.subdivision import Mesh, kept, polygon_mesh
 from splinecam.network.program import Program
@@ -221,9 +221,9 @@ def _joined(work: Computation, at: Waiting, share: float, face: DividedFace | No
         del end, tile  # the last ones are not to be held while all are joined
         if work.kept > work.memory:
             raise LimitError(
-                f"The regions alone exceed memory={work.memory:,} bytes: {work.finished:,} are "
-                "done, and more are to come. Raise memory, or give sc.partition a folder, store=, "
-                "in which the regions stay on disk."
+                f"The regions alone exceed {option('memory', f'{work.memory:,}')} bytes: "
+                f"{work.finished:,} are done, and more are to come. Raise {option('memory')}, or "
+                "let sc.atlas keep the regions on disk."
             )
     work.finished, work.held, work.kept = done, held, kept
     at.state.rows, at.state.pending = {}, None  # only its mesh is needed now

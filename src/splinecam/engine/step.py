@@ -31,7 +31,7 @@ from splinecam.engine.plan import (
     vertices_after,
 )
 from splinecam.engine.tiling import Tile
-from splinecam.errors import LimitError
+from splinecam.errors import LimitError, option
 from splinecam.kernels import LayerFunctions
 from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity, PiecewiseScalar
 from splinecam.network.program import Program
@@ -333,15 +333,16 @@ class Computation:
     def too_many(self, layer: Nonlinearity, faces: int) -> LimitError:
         """The error of more regions than wanted; faces: how many there were before the layer."""
         return LimitError(
-            f"The partition exceeds max_regions={self.max_regions:,} {self._where(layer, faces)}. "
-            "Raise max_regions, or choose a smaller domain."
+            f"The partition exceeds {option('max_regions', f'{self.max_regions:,}')} "
+            f"{self._where(layer, faces)}. Raise {option('max_regions')}, or choose a "
+            "smaller domain."
         )
 
     def too_large(self, layer: Nonlinearity | None, faces: int) -> TooLarge:
         """The error of more regions than fit; faces: how many there were before the layer."""
         return TooLarge(
-            f"The partition exceeds memory={self.memory:,} bytes {self._where(layer, faces)}. "
-            f"{_more_memory(self.memory)}"
+            f"The partition exceeds {option('memory', f'{self.memory:,}')} bytes "
+            f"{self._where(layer, faces)}. {_more_memory(self.memory)}"
         )
 
     def _where(self, layer: Nonlinearity | None, faces: int) -> str:
@@ -360,6 +361,7 @@ def _more_memory(memory: int) -> str:
     """What to do about an amount of memory that is too small."""
     if memory < _LEAST_MEMORY:
         least = f"Less than {_LEAST_MEMORY:,} bytes is hardly ever enough"
-        return f"{least}: raise memory, or leave it out to use what is free."
+        return f"{least}: raise {option('memory')}, or leave it out to use what is free."
     most = f"{faces_within(memory):,} regions"
-    return f"What is cut at once must stay below {most}: raise memory, or choose a smaller domain."
+    raised = f"raise {option('memory')}, or choose a smaller domain"
+    return f"What is cut at once must stay below {most}: {raised}."

@@ -22,7 +22,7 @@ from splinecam._util.options import (
     single_of,
 )
 from splinecam._util.tolerances import PLANAR
-from splinecam.errors import DomainError
+from splinecam.errors import DomainError, option
 from splinecam.geometry import paths
 from splinecam.geometry.convex import convex_corners, cross, fan, require_resolved, require_size
 from splinecam.geometry.planes import (
@@ -119,19 +119,20 @@ class Domain:
             if tuple(getattr(self, name).shape) != shape:
                 raise DomainError(
                     f"{name} has shape {tuple(getattr(self, name).shape)}, but input shape "
-                    f"{self.input_shape} needs {shape}. Build domains with Domain.box, polygon, "
-                    "through or around."
+                    f"{self.input_shape} needs {shape}. Build domains with "
+                    f"{option('Domain.box')}, {option('polygon')}, {option('through')} or "
+                    f"{option('around')}."
                 )
         gram = self.basis @ self.basis.T - torch.eye(2, dtype=torch.float64)
         if float(gram.abs().max()) > PLANAR:
             raise DomainError(
-                "The rows of basis are not orthonormal. Use Domain.polygon, which finds an "
-                "orthonormal basis for points in input space."
+                f"The rows of basis are not orthonormal. Use {option('Domain.polygon')}, which "
+                "finds an orthonormal basis for points in input space."
             )
         if self.corners.ndim != 2 or self.corners.shape[1] != 2:
             raise DomainError(
                 f"corners has shape {tuple(self.corners.shape)}, expected (k, 2) plane "
-                "coordinates. For points in input space use Domain.polygon."
+                f"coordinates. For points in input space use {option('Domain.polygon')}."
             )
         magnitude = float(self.origin.abs().max())
         object.__setattr__(self, "corners", convex_corners(self.corners, magnitude))
@@ -152,9 +153,14 @@ class Domain:
         """
         shape = (2,) if input_shape is None else tuple(input_shape)
         if math.prod(shape) != 2:
+            sized = option(
+                f"input_shape is {shape}", flag=f"--input-shape is {', '.join(map(str, shape))}"
+            )
             raise DomainError(
-                f"Domain.box is for inputs of two numbers, but input_shape is {shape}. Use "
-                "Domain.slice, around, through or polygon to choose a plane in a larger space."
+                f"{option('Domain.box')} is for inputs of two numbers, but "
+                f"{sized}. Use {option('Domain.slice')}, "
+                f"{option('around')}, {option('through')} or {option('polygon')} to choose a plane "
+                "in a larger space."
             )
         low, high = pair(lo, "lo"), pair(hi, "hi")
         for axis in range(2):
@@ -194,7 +200,7 @@ class Domain:
         shape = (input_shape,) if isinstance(input_shape, int) else input_shape
         inside = box_of(box, shape, at)
         point, (first, second) = inside.fixed(at), two_of(axes, "axes")
-        flat = [axis_of(each, inside.shape, "axes") for each in (first, second)]
+        flat = [axis_of(each, inside.shape, option("axes")) for each in (first, second)]
         basis = frame_along((first, second), inside.shape, "axes")
         if None not in flat:
             point[flat] = 0.0

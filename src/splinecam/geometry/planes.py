@@ -14,7 +14,7 @@ from torch import Tensor
 
 from splinecam._util.options import as_tensor, finite
 from splinecam._util.tolerances import DEGENERATE, EPS, LARGEST_DOMAIN, PLANAR, SHORT_SIDE
-from splinecam.errors import DomainError
+from splinecam.errors import DomainError, option
 from splinecam.geometry.convex import require_resolved, require_size
 
 # -- axes and directions of the input space --------------------------------------------------------
@@ -89,8 +89,9 @@ def frame_through(x: Tensor) -> Tensor:
     return _orthonormal(
         d1,
         d2,
-        none="The samples a and b are identical. Give three that span a plane.",
-        parallel="The samples a, b and c lie on one line. Give three that span a plane.",
+        none=f"{option('The samples a and b')} are identical. Give three that span a plane.",
+        parallel=f"{option('The samples a, b and c')} lie on one line. Give three that span a "
+        "plane.",
     )
 
 
@@ -104,7 +105,8 @@ def frame_along(directions: Iterable[Any], shape: Sequence[int], name: str) -> T
         _unit_size(d1),
         _unit_size(d2),
         none=f"The first direction of {name} is zero. Give two that span a plane.",
-        parallel=f"The two directions of {name} are parallel. Give two that span a plane.",
+        parallel=option(f"The two directions of {name} are parallel")
+        + ". Give two that span a plane.",
     )
 
 
@@ -263,8 +265,8 @@ def require_planar(x: Tensor, flat: Tensor, *, by_basis: bool) -> None:
             )
         raise DomainError(
             f"The points are not in one plane: point {worst} is {float(off[worst]):.3g} off the "
-            f"plane of the others (extent {extent:.3g}). Use Domain.through for a plane through "
-            "three samples, or project the points first."
+            f"plane of the others (extent {extent:.3g}). Use {option('Domain.through')} for a "
+            "plane through three samples, or project the points first."
         )
 
 
@@ -286,7 +288,8 @@ class Box:
             point = as_tensor(at, "at")
             if tuple(point.shape) not in (self.shape, (self.lo.numel(),)):
                 raise DomainError(
-                    f"at has shape {tuple(point.shape)}, but inputs have shape {self.shape}."
+                    f"{option('at')} has shape {tuple(point.shape)}, but inputs have shape "
+                    f"{self.shape}."
                 )
             return point.reshape(-1)
         middle = self.lo / 2 + self.hi / 2
@@ -327,8 +330,8 @@ def box_of(box: Any, input_shape: Sequence[int] | None, at: Any = None) -> Box:
         input_shape = _shape_of(at, sizes)
     if input_shape is None and not sizes:
         raise DomainError(
-            "The bounds of box are single numbers. Give at, which is an input, or say which shape "
-            "one input has: input_shape=5."
+            f"The bounds of box are single numbers. Give {option('at')}, which is an input, or say "
+            f"which shape one input has: {option('input_shape', '5')}."
         )
     if len(set(sizes)) > 1:
         raise DomainError(f"lo has shape {sizes[0]}, but hi has shape {sizes[1]}.")
@@ -337,7 +340,10 @@ def box_of(box: Any, input_shape: Sequence[int] | None, at: Any = None) -> Box:
     if D < 2:
         raise DomainError(f"Inputs of shape {shape} have no planes: those need two numbers.")
     if sizes and math.prod(sizes[0]) != D:
-        raise DomainError(f"The bounds of box have shape {sizes[0]}, but input_shape is {shape}.")
+        sized = option(
+            f"input_shape is {shape}", flag=f"--input-shape is {', '.join(map(str, shape))}"
+        )
+        raise DomainError(f"The bounds of box have shape {sizes[0]}, but {sized}.")
     found = Box(low.reshape(-1).expand(D), high.reshape(-1).expand(D), shape)
     wrong = (~(found.lo <= found.hi)).nonzero()
     if len(wrong):
@@ -380,7 +386,7 @@ def box_slice(box: Box, at: Tensor, basis: Tensor) -> Tensor:
             raise DomainError(
                 f"The plane does not meet the inside of the box: none of its points fits the "
                 f"bounds {box.bounds(axis)} of {box.name(axis)} and the others. Give an input "
-                "inside the box as at."
+                f"inside the box as {option('at')}."
             )
     if any(side is each for side in ring for each in square):
         axis = int(torch.where(moving, box.hi - box.lo, -1.0).argmax())
@@ -439,14 +445,15 @@ def _require_inside(box: Box, at: Tensor, moving: Tensor) -> None:
         axis = int(bad[0])
         raise DomainError(
             f"The slice needs a finite input to go through, but {box.name(axis)} is "
-            f"{float(at[axis])} there (bounds {box.bounds(axis)}). Give at."
+            f"{float(at[axis])} there (bounds {box.bounds(axis)}). Give {option('at')}."
         )
     outside = (((at < box.lo) | (at > box.hi)) & ~moving).nonzero()
     if len(outside):
         axis = int(outside[0])
         raise DomainError(
-            f"The plane misses the box: {box.name(axis)} is {float(at[axis]):.9g} in at, outside "
-            f"of its bounds {box.bounds(axis)}. Give an input of the box as at."
+            f"The plane misses the box: {box.name(axis)} is {float(at[axis]):.9g} in "
+            f"{option('at')}, outside of its bounds {box.bounds(axis)}. Give an input of the box "
+            f"as {option('at')}."
         )
 
 

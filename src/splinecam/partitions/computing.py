@@ -11,7 +11,7 @@ import torch
 from splinecam.engine.plan import Plan
 from splinecam.engine.run import Outcome, run
 from splinecam.engine.step import Report
-from splinecam.errors import LimitError, SplineCamError
+from splinecam.errors import LimitError, SplineCamError, option
 from splinecam.geometry.domain import Domain
 from splinecam.network.nonlinearities import SmoothScalar
 from splinecam.network.program import Program
@@ -49,7 +49,9 @@ def compute(
             at = Plan.of(program, memory=memory)
             return run(program, domain, max_regions=limit, report=report, plan=at)
         except LimitError as error:
-            raise LimitError(f"{error} A larger smooth= makes fewer regions.") from None
+            raise LimitError(
+                f"{error} A larger {option('smooth', '')} makes fewer regions."
+            ) from None
 
     found = smoothed(
         real,

@@ -28,7 +28,7 @@ from splinecam._util.graphs import components
 from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.arrangement.crossings import Ambiguities, Functions
 from splinecam.arrangement.zero_sets import zero_sets
-from splinecam.errors import SplineCamError
+from splinecam.errors import SplineCamError, option
 from splinecam.questions.certainty import Band, class_band, level_band, pairwise_band
 from splinecam.questions.curves import Curves
 from splinecam.questions.partition_data import PartitionData, Unresolved, class_number
@@ -239,7 +239,9 @@ def output_of(part: PartitionData, output: int | None) -> int:
     n = int(part.values.shape[1])
     if output is None:
         if n > 1:
-            raise SplineCamError(f"The model has {n} outputs: say which one, output=0 to {n - 1}.")
+            raise SplineCamError(
+                f"The model has {n} outputs: say which one, {option('output', '0')} to {n - 1}."
+            )
         return 0
     try:
         index = operator.index(output)

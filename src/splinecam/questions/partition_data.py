@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS, PLANAR, SAFETY, VALUE_PRECISION
 from splinecam.engine.affine_maps import AffineMaps, Merged, affine_maps, gradients, merge
-from splinecam.errors import SplineCamError
+from splinecam.errors import SplineCamError, option
 from splinecam.files.loading import loaded
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.point_location import Locator
@@ -89,20 +89,28 @@ class Attached:
 
     _model: nn.Module | None
     _program: Program | None
-    _absent: ClassVar[str]  # the message where they are missing
+    _given_by: ClassVar[tuple[str, str]]  # what this is, and how to give it its model
+
+    def _absent(self) -> SplineCamError:
+        """The error where they are missing."""
+        what, how = self._given_by
+        return SplineCamError(
+            f"This needs the network, and the {what} was loaded without it. Give the same model: "
+            f"{option(how)}."
+        )
 
     @property
     def model(self) -> nn.Module:
         """The model that was partitioned; an error if the result was loaded without a model."""
         if self._model is None:
-            raise SplineCamError(self._absent)
+            raise self._absent()
         return self._model
 
     @property
     def program(self) -> Program:
         """The captured network; an error if the result was loaded without a model."""
         if self._program is None:
-            raise SplineCamError(self._absent)
+            raise self._absent()
         return self._program
 
 
@@ -223,9 +231,9 @@ class PartitionData(Attached):
     _model: nn.Module | None = field(default=None, init=False)
     _program: Program | None = field(default=None, init=False)
     _results: dict[str, tuple[Any, Any]] = field(default_factory=dict, init=False)
-    _absent: ClassVar[str] = (
-        "This needs the network, and the partition was loaded without it. Give the same model: "
-        "sc.load(path, model=model), or part.attach(model)."
+    _given_by: ClassVar[tuple[str, str]] = (
+        "partition",
+        "sc.load(path, model=model), or part.attach(model)",
     )
 
     def __len__(self) -> int:

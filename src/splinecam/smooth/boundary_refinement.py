@@ -18,7 +18,7 @@ from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import THINNEST
 from splinecam.engine.plan import free_memory
 from splinecam.engine.step import faces_within
-from splinecam.errors import LimitError
+from splinecam.errors import LimitError, option
 from splinecam.geometry.subdivision import Mesh
 from splinecam.smooth.layer_bounds import UPWARDS
 from splinecam.smooth.refinement import Triangulation, bisected, closed, stitched, triangulated
@@ -361,9 +361,9 @@ def _require_room(made: _Triangles, task: _Task, others: int) -> None:
     goal, count = task.goal, others + made.shape.sides.shape[0]
     memory = free_memory(made.values.device) if goal.memory is None else goal.memory
     if goal.max_regions is not None and count > goal.max_regions:
-        limit = f"max_regions={goal.max_regions:,}"
+        limit = option("max_regions", f"{goal.max_regions:,}")
     elif count > faces_within(memory) // (1 + made.values.shape[1] // _OUTPUTS):
-        limit = f"memory={memory:,} bytes"
+        limit = option("memory", f"{memory:,} bytes")
     else:
         return
     raise LimitError(

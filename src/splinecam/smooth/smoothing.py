@@ -12,7 +12,7 @@ from torch import Tensor
 
 from splinecam._util.tolerances import SAFETY
 from splinecam.engine.run import Outcome
-from splinecam.errors import LimitError, SplineCamError
+from splinecam.errors import LimitError, SplineCamError, option
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.network.program import Program
 from splinecam.smooth.boundary_refinement import Bounded, Goal, refined
@@ -137,8 +137,8 @@ def _check_rounding(found: Survey, allowed: Tensor, tolerance: Tolerance) -> Non
     larger = f"choose a domain that is more than {times:.2g} times as large, or "
     advice = f"{larger if tolerance.relative else ''}allow a larger error."
     raise LimitError(
-        f"Rounding is too much for smooth=, which allows output {worst} to be off by "
-        f"{float(allowed[worst]):.2g}: float64 is only known to be off by less than "
+        f"Rounding is too much for {option('smooth', '')}, which allows output {worst} to be off "
+        f"by {float(allowed[worst]):.2g}: float64 is only known to be off by less than "
         f"{float(rounding[worst]):.2g}, and on this domain the output changes by about "
         f"{float(values.max() - values.min()):.2g}. {advice[0].upper()}{advice[1:]}"
     )
@@ -179,7 +179,7 @@ def _require_constants(
         names = ", ".join(map(str, broken))
         raise SplineCamError(
             f"Output {names} of the network is constant on the domain, so that no error is a part "
-            "of its range. Say how large the error may be, as in smooth=1e-3."
+            f"of its range. Say how large the error may be, as in {option('smooth', '1e-3')}."
         )
 
 
@@ -247,9 +247,9 @@ def _replaced(real: Program, domain: Domain, found: Survey, allowed: Tensor, run
         best = min(best, excess)
         scale *= min(max(0.95 / excess, _LEAST), _STEP)
     raise LimitError(
-        f"The error stays {best:.3g} times as large as smooth= allows, with "
-        f"{outcome.mesh.num_faces:,} "
-        "regions in the last attempt. Allow a larger error, or choose a smaller domain."
+        f"The error stays {best:.3g} times as large as {option('smooth', '')} allows, with "
+        f"{outcome.mesh.num_faces:,} regions in the last attempt. Allow a larger error, or choose "
+        "a smaller domain."
     )
 
 

@@ -57,7 +57,7 @@ class Atlas(AtlasData, Views[Region]):
     >>> from torch import nn
     >>> net = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     atlas = sc.partition(net, sc.Domain.box(-1, 1), store=folder, progress=False)
+    ...     atlas = sc.atlas(net, sc.Domain.box(-1, 1), folder, progress=False)
     ...     again = sc.load(folder)
     >>> len(again) == len(atlas) == sum(tile.regions for tile in atlas.manifest.tiles)
     True
@@ -153,6 +153,6 @@ def open_atlas(
     if not manifest.complete:
         raise FileError(
             f"The atlas in {path} is not complete: {len(manifest.tiles):,} tiles are done. Call "
-            "sc.partition(..., store=) again, which computes the others."
+            "sc.atlas again, which computes the others."
         )
     return Atlas(path, manifest, device, verify=verify)

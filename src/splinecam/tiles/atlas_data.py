@@ -252,9 +252,9 @@ class AtlasData(Attached):
     Nothing is read before it is asked for.
     """
 
-    _absent: ClassVar[str] = (
-        "This needs the network, and the atlas was loaded without it. Give the same model: "
-        "sc.load(folder, model=model), or atlas.attach(model)."
+    _given_by: ClassVar[tuple[str, str]] = (
+        "atlas",
+        "sc.load(folder, model=model), or atlas.attach(model)",
     )
 
     def __init__(

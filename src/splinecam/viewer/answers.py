@@ -8,19 +8,12 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from threading import Condition, Event, Thread, current_thread
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from splinecam.errors import SplineCamError
 from splinecam.viewer.container import pack
 
 Request = Mapping[str, Any]
-
-
-class Answer(NamedTuple):
-    """The header of a message and its arrays."""
-
-    message: dict[str, Any]
-    arrays: dict[str, Any] = {}  # noqa: RUF012 - never changed
 
 
 class RequestError(SplineCamError):
@@ -89,12 +82,8 @@ _PATIENCE = 2.0  # seconds that a computation has to end when the viewer closes
 Reply = Callable[[bytes], None]
 
 
-class Answerer(Protocol):
-    """Gives the answer to a request; outdated: tells whether nobody waits for it any more."""
-
-    def __call__(
-        self, request: Request, *, request_id: int | None, outdated: Callable[[], bool]
-    ) -> bytes: ...
+# The function ``Session.answer``, and the like.
+Answerer = Callable[..., bytes]
 
 
 def failure(message: str, request_id: int | None = None) -> bytes:
@@ -126,11 +115,13 @@ class _Job:
     reply: Reply
     outdated: Event = field(default_factory=Event)
 
-    @property
-    def key(self) -> tuple[object, object, object] | None:
-        """What requests have in common of which only the last one counts."""
-        ask, pane = self.request.get("ask"), self.request.get("pane")
-        return (self.client, ask, pane) if ask in _REPLACED else None
+    def replaces(self, other: _Job) -> bool:
+        """Whether only this request counts, and another one does not any more."""
+        return (
+            self.client is other.client
+            and self.request.get("ask") in _REPLACED
+            and all(self.request.get(name) == other.request.get(name) for name in ("ask", "pane"))
+        )
 
     def drop(self) -> None:
         """Reply that a newer request has taken the place of this one."""
@@ -151,13 +142,12 @@ class _Lane:
     def add(self, job: _Job) -> list[_Job]:
         """Queue a request; return those that it makes outdated, which are no longer queued."""
         with self._changed:
-            mine = [each for each in self._waiting if each.client is job.client]
-            if len(mine) >= _MOST:
+            if sum(each.client is job.client for each in self._waiting) >= _MOST:
                 raise OverflowError
-            old = [each for each in mine if job.key is not None and each.key == job.key]
+            old = [each for each in self._waiting if job.replaces(each)]
             for each in old:
                 self._waiting.remove(each)
-            if self._running is not None and job.key is not None and self._running.key == job.key:
+            if self._running is not None and job.replaces(self._running):
                 self._running.outdated.set()
             self._waiting.append(job)
             self._changed.notify()

@@ -1,45 +1,56 @@
-"""The network behind a frame, which partitions windows and other planes while one looks."""
+"""The frames of a pane, and the network behind a frame, which computes while one looks."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
-from typing import Protocol
+from time import monotonic
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from splinecam._util.options import device_of
 from splinecam.engine.plan import Plan
-from splinecam.engine.run import run
-from splinecam.errors import DomainError, FileError, SplineCamError
+from splinecam.errors import DomainError, FileError, LimitError, SplineCamError, option
 from splinecam.geometry.domain import Domain
 from splinecam.jobs.partitioning import partition
-from splinecam.network.capture import naming_option
 from splinecam.network.capture.models import Output
 from splinecam.network.program import Program
 from splinecam.partitions.captured import Captured
+from splinecam.partitions.computing import compute
 from splinecam.partitions.partition import Partition, assemble
-from splinecam.partitions.request import Request
+from splinecam.partitions.request import Request, Smooth
 from splinecam.training.runs import Run, Snapshot
 from splinecam.training.store import open_run
 from splinecam.training.watching import Watch, temporary_eval_mode
 
-_OPTION = "view(sc.partition(model, domain, smooth=1e-3)) shows a network near it"
+_KEPT = 1 << 30  # bytes of partitions that were read from files and are kept
 
 
-class GivenUp(Exception):
-    """A computation was ended because nobody waits for its result any more."""
+class TooMuch(SplineCamError):
+    """A partition has more regions than it may have, or takes longer; the message says which."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a computation may take while one looks: regions, bytes of memory, seconds."""
+
+    max_regions: int = 200_000
+    memory: int = 1 << 30
+    seconds: float = 5.0
 
 
 @dataclass(frozen=True)
 class Network:
     """A captured network: its weights are those of a frame, also if the model has changed since.
 
-    device: where partitions end up; names: of the classes, or None.
+    device: where partitions end up; names: of the classes, or None; smooth: how close partitions
+    are to a network with smooth functions.
     """
 
     model: nn.Module
@@ -47,58 +58,51 @@ class Network:
     device: torch.device
     output: Output = None
     names: tuple[str, ...] | None = None
+    smooth: Smooth | None = None
 
     @classmethod
-    def of_partition(cls, part: Partition) -> Network:
-        """The network of a partition; an error if the partition was loaded without it."""
-        device = part.mesh.uv.device
-        return cls(part.model, part.program, device, part.output, part.names)
-
-    @classmethod
-    def of_model(
-        cls,
-        model: nn.Module | Captured,
-        domain: Domain,
-        *,
-        output: Output = None,
-        device: str | torch.device = "auto",
-        names: tuple[str, ...] | None = None,
-    ) -> Network:
-        """A model as it is now, for inputs as those of a domain."""
-        request = Request.of("view", model, {"output": output, "device": device, "names": names})
+    def of_model(cls, model: nn.Module | Captured, domain: Domain, **options: Any) -> Network:
+        """A model as it is now, for inputs as those of a domain; options: those of ``Request``."""
+        request = Request.of("view", model, options)
         place = device_of(request.device)
-        with naming_option(_OPTION):
-            program = request.captured(domain.input_shape, place)
-        return cls(request.model, program, place, request.output, request.names_for(program))
+        program = request.captured(domain.input_shape, place)
+        names = request.names_for(program)
+        return cls(request.model, program, place, request.output, names, request.smooth)
 
     def partition(
         self,
         domain: Domain,
-        *,
-        max_regions: int | None = None,
-        memory: int | None = None,
+        limits: Limits,
         outdated: Callable[[], bool] = lambda: False,
+        *,
+        clock: Callable[[], float] = monotonic,
     ) -> Partition:
-        """The exact partition of a domain; a ``LimitError`` beyond max_regions.
+        """The partition of a domain; ``TooMuch`` beyond the limits, ``CancelledError`` if outdated.
 
-        outdated: asked after every layer; when it says so, the computation ends with ``GivenUp``.
+        outdated: asked after every layer whether nobody waits for the partition any more.
         """
+        end = clock() + limits.seconds
 
-        def report(name: str, regions: int, share: float) -> None:
+        def report(*_: object) -> None:
+            if clock() > end:
+                raise TooMuch(f"more than {limits.seconds:g} seconds of computation")
             if outdated():
-                raise GivenUp
+                raise CancelledError
 
         with torch.inference_mode(False), torch.no_grad():
-            plan = Plan.of(self.program, self.device, memory)
-            found = run(self.program, domain, max_regions=max_regions, report=report, plan=plan)
-            return assemble(
-                self.model,
-                plan.last.program,
-                domain,
-                found,
-                output=self.output,
-                names=self.names,
-            )
+            plan, most = Plan.of(self.program, self.device, limits.memory), limits.max_regions
+            try:
+                found = compute(
+                    plan, domain, self.smooth, max_regions=most, report=report, note=report
+                )
+            except LimitError as error:
+                if option("max_regions") in str(error):
+                    raise TooMuch(f"more than {most:,} regions") from None
+                if option("memory") in str(error):
+                    raise TooMuch("more regions than memory allows") from None
+                raise
+            program, names = plan.last.program, self.names
+            return assemble(self.model, program, domain, found, output=self.output, names=names)
 
     def outputs(self, x: Tensor) -> Tensor:
         """The outputs (N, n_out) at inputs (N, ...), on the CPU."""
@@ -106,85 +110,62 @@ class Network:
             return self.program(x.to(self.program.device)).flatten(1).cpu()
 
 
-_KEPT = 1 << 30  # bytes of partitions that were read from files and are kept
+class Frames:
+    """A series of partitions of one domain, with a label each, or one that a network computes.
 
+    partitions: those in memory; labels: what the slider says about each; given: the network and
+    the domain of a frame without a partition. grows: whether frames may be added later.
+    """
 
-class Frames(Protocol):
-    """A series of partitions of one domain, with a label each."""
+    grows = False
+
+    def __init__(
+        self,
+        partitions: Sequence[Partition],
+        labels: Sequence[str] | None = None,
+        *,
+        given: tuple[Network, Domain] | None = None,
+    ):
+        self.partitions, self._network = tuple(partitions), given and given[0]
+        if not self.partitions and given is None:
+            raise ValueError("there is nothing to show: the list of partitions is empty")
+        count = len(self.partitions)
+        numbers = [str(k) for k in range(count)] if count > 1 else [""]
+        self._labels = numbers if labels is None else [str(label) for label in labels]
+        if labels is not None and len(labels) != count:
+            raise ValueError(f"there are {len(labels)} labels for {count} partitions")
+        self.domain = given[1] if given else self.partitions[0].domain
+        for label, part in zip(self._labels, self.partitions, strict=False):
+            if part.domain != self.domain:
+                raise DomainError(
+                    "The frames of one pane must have the same domain, but that of frame "
+                    f"{label!r} differs from the first: {part.domain} instead of {self.domain}. To "
+                    "see different domains side by side, give the partitions one by one: "
+                    "sc.view(first, second)."
+                )
 
     @property
     def labels(self) -> list[str]:
         """What the slider says about each frame."""
-
-    @property
-    def grows(self) -> bool:
-        """Whether frames may be added later."""
-
-    @property
-    def domain(self) -> Domain:
-        """The domain of all frames."""
+        return self._labels
 
     def partition(self, frame: int) -> Partition | None:
         """The partition of a frame; None if it is to be computed by the network."""
+        return self.partitions[frame] if self.partitions else None
 
     def network(self, frame: int) -> Network:
         """The network of a frame; an error that says why there is none."""
+        if self._network is not None:
+            return self._network
+        part = self.partitions[frame]
+        return Network(part.model, part.program, part.mesh.uv.device, part.output, part.names)
 
     def poll(self) -> bool:
         """Look for new frames; whether the labels have changed."""
-
-
-class GivenFrames:
-    """Partitions that are in memory."""
-
-    grows = False
-
-    def __init__(self, partitions: Sequence[Partition], labels: Sequence[str] | None = None):
-        self.partitions = tuple(partitions)
-        if not self.partitions:
-            raise ValueError("there is nothing to show: the list of partitions is empty")
-        count = len(self.partitions)
-        numbers = [str(k) for k in range(count)] if count > 1 else [""]
-        self.labels = numbers if labels is None else [str(label) for label in labels]
-        if len(self.labels) != count:
-            raise ValueError(f"there are {len(self.labels)} labels for {count} partitions")
-        for k, part in enumerate(self.partitions):
-            require_one_domain(self.domain, part.domain, self.labels[k] or str(k))
-
-    @property
-    def domain(self) -> Domain:
-        return self.partitions[0].domain
-
-    def partition(self, frame: int) -> Partition:
-        return self.partitions[frame]
-
-    def network(self, frame: int) -> Network:
-        return Network.of_partition(self.partitions[frame])
-
-    def poll(self) -> bool:
         return False
 
 
-class NetworkFrame:
-    """One frame, which a network computes when it is asked for."""
-
-    grows = False
-
-    def __init__(self, network: Network, domain: Domain):
-        self._network, self.domain = network, domain
-        self.labels = [""]
-
-    def partition(self, frame: int) -> None:
-        return None
-
-    def network(self, frame: int) -> Network:
-        return self._network
-
-    def poll(self) -> bool:
-        return False
-
-
-class RunFrames:
+class RunFrames(Frames):
     """The recorded steps of a training run, also while they are recorded.
 
     Partitions in files are read when they are asked for; those that were asked for last are kept.
@@ -192,7 +173,7 @@ class RunFrames:
 
     def __init__(self, source: Run | Watch | Path, *, kept: int = _KEPT):
         self.grows = not isinstance(source, Run)
-        self._snapshots = _reader(source)
+        self.partitions, self._snapshots = (), _reader(source)
         self._kept, self._size, self._limit = OrderedDict[str, Partition](), 0, kept
         self._lock = RLock()
         self._present: Partition | None = None  # a network before its first recorded step
@@ -248,16 +229,6 @@ class RunFrames:
         while self._size > self._limit and len(self._kept) > 1:
             self._size -= _size(self._kept.popitem(last=False)[1])
         return self._kept[key]
-
-
-def require_one_domain(first: Domain, other: Domain, label: str) -> None:
-    """Raise a ``DomainError`` unless frames of one pane have one domain."""
-    if first != other:
-        raise DomainError(
-            f"The frames of one pane must have the same domain, but that of frame {label!r} "
-            f"differs from the first: {other} instead of {first}. To see different domains side "
-            "by side, give the partitions one by one: sc.view(first, second)."
-        )
 
 
 def _reader(source: Run | Watch | Path) -> Callable[[], tuple[Snapshot, ...]]:

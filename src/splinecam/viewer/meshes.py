@@ -19,7 +19,8 @@ from splinecam.plot.regions import default_color
 from splinecam.questions.certainty import class_band
 from splinecam.questions.class_regions import class_regions
 from splinecam.questions.partition_data import PartitionData
-from splinecam.viewer.answers import Answer, number
+from splinecam.viewer.answers import number
+from splinecam.viewer.container import Message
 
 _CUT = 20_000  # regions up to which they are cut along the decision boundary for this
 
@@ -100,7 +101,7 @@ def gradients_at(part: PartitionData, regions: Tensor, outputs: Tensor) -> Tenso
     return torch.cat(found) if found else part.values.new_zeros((0, domain.dim))
 
 
-def gradient_answer(part: PartitionData, mesh: str, region: int, output: int | None) -> Answer:
+def gradient_answer(part: PartitionData, mesh: str, region: int, output: int | None) -> Message:
     """The derivative of an output (None: that which wins) on a region, as a message."""
     regions = torch.tensor([region], device=part.values.device)
     chosen = winning_outputs(part, regions)
@@ -108,7 +109,7 @@ def gradient_answer(part: PartitionData, mesh: str, region: int, output: int | N
         chosen = torch.full_like(chosen, output)
     slope = to_numpy(gradients_at(part, regions, chosen)[0]).astype(np.float32)
     header = {"kind": "gradient", "mesh": mesh, "region": region, "output": int(chosen[0])}
-    return Answer(header, {"gradient": slope})
+    return Message(header, {"gradient": slope})
 
 
 def quantized_gradients(part: PartitionData) -> dict[str, Any]:
@@ -129,23 +130,7 @@ def quantized_gradients(part: PartitionData) -> dict[str, Any]:
     }
 
 
-def region_bounds(part: PartitionData, outputs: list[int]) -> Answer:
-    """What is added to the mesh of a partition: nothing if the partition is exact.
-
-    outputs: whose values are sent. The bounds of the regions are rounded up to single precision.
-    """
-    if part.smoothing is None:
-        return Answer({})
-    bounds = to_numpy(part.region_bounds)[:, outputs]
-    single = bounds.astype(np.float32)
-    above = np.nextafter(single, np.float32(np.inf))
-    return Answer(
-        {"within": part.smoothing.within},
-        {"regionBounds": np.where(single < bounds, above, single)},
-    )
-
-
-def band_answer(part: PartitionData, about: dict[str, Any], level: Any) -> Answer:
+def band_answer(part: PartitionData, about: dict[str, Any], level: Any) -> Message:
     """The polygons on which no class is certain, in the local coordinates of the partition.
 
     about: the mesh that was asked for. level: the number that decides the class of a single output.
@@ -162,7 +147,7 @@ def band_answer(part: PartitionData, about: dict[str, Any], level: Any) -> Answe
         "points": to_numpy(part.frame.to_local(band.vertices)),
         "counts": to_numpy(band.offsets.diff()).astype(np.uint16),
     }
-    return Answer(header, arrays)
+    return Message(header, arrays)
 
 
 MAX_CLASSES = 32_000  # the time to find the winner of every point grows with the outputs
@@ -170,7 +155,7 @@ _BLOCK = 1 << 22  # numbers in a block
 
 
 @dataclass(frozen=True)
-class Sizes:
+class MeshSizes:
     """How much a mesh may hold.
 
     outputs: whose values are sent; values: of all of them together, unless more can win; points,
@@ -196,8 +181,8 @@ def has_classes(part: PartitionData, level: float | None = None) -> bool:
 
 
 def mesh_answer(
-    part: PartitionData, about: dict[str, Any], level: float | None, sizes: Sizes
-) -> Answer:
+    part: PartitionData, about: dict[str, Any], level: float | None, sizes: MeshSizes
+) -> Message:
     """The mesh of a partition; about: its id, pane, frame and window."""
     mesh, outputs, values = part.mesh, outputs_of(part, level, sizes), part.values
     if len(outputs) < values.shape[1]:
@@ -224,8 +209,13 @@ def mesh_answer(
         "edgeUnit": _as(mesh.edge_unit, np.int32),
         "values": _real(values, sizes.precise),
     }
-    bounds = region_bounds(part, outputs)
-    return Answer(header | bounds.message, arrays | bounds.arrays)
+    if part.smoothing is not None:
+        header["within"] = part.smoothing.within
+        bounds = to_numpy(part.region_bounds)[:, outputs]
+        single = bounds.astype(np.float32)  # which is rounded up
+        above = np.nextafter(single, np.float32(np.inf))
+        arrays["regionBounds"] = np.where(single < bounds, above, single)
+    return Message(header, arrays)
 
 
 def _as(values: Tensor, dtype: Any) -> Any:
@@ -236,7 +226,7 @@ def _real(values: Tensor, precise: int) -> Any:
     return _as(values, np.float64 if values.numel() <= precise else np.float32)
 
 
-def outputs_of(part: PartitionData, level: float | None, sizes: Sizes) -> list[int]:
+def outputs_of(part: PartitionData, level: float | None, sizes: MeshSizes) -> list[int]:
     """The outputs whose values are sent, ascending: all, or those that win or come closest.
 
     All that win somewhere are among them, so that the browser finds the classes.

@@ -1,4 +1,4 @@
-"""A page that needs nothing else, with recorded answers; its files, and still pictures."""
+"""The pages of the viewer: one that a server gives, and one in a file that needs nothing else."""
 
 from __future__ import annotations
 
@@ -6,37 +6,24 @@ import base64
 import hashlib
 import html
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from io import BytesIO
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-import numpy as np
 import torch
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from splinecam._util.files import replaced
-from splinecam.errors import SplineCamError
-from splinecam.partitions.partition import Partition
-from splinecam.plot.regions import plot
-from splinecam.questions.measures import table
-from splinecam.questions.partition_data import PartitionData
-from splinecam.viewer.answers import Answer, Request
-from splinecam.viewer.container import archive, deflated, key_of, pack
-from splinecam.viewer.meshes import Sizes, has_classes, outputs_of, quantized_gradients
-from splinecam.viewer.panes import Pane
-from splinecam.viewer.scene import COLUMNS, SceneOptions, given_colors
-from splinecam.viewer.session import Session, session_of
-from splinecam.viewer.windows import TooMuch, raster_pixels
+from splinecam.viewer.container import archive, deflated
+from splinecam.viewer.subjects import session_of
 
 if TYPE_CHECKING:
     from splinecam.viewer.session import Session
 
+# The page that a server gives to the browser, where the script asks for the rest.
 # The address of the page is secret: it goes to nobody as the referrer. The empty icon keeps the
 # browser from asking for one.
-_LIVE_PAGE = """\
+LIVE_PAGE = """\
 <!doctype html>
 <html lang="en">
 <head>
@@ -64,230 +51,6 @@ def asset(name: str) -> str:
     True
     """
     return (files("splinecam.viewer") / "static" / name).read_text(encoding="utf-8")
-
-
-def live_page() -> str:
-    """The page that a server gives to the browser, where the script asks for the rest."""
-    return _LIVE_PAGE
-
-
-_FILE = Sizes(outputs=200, values=3_200_000, points=1_000_000, precise=1_000_000)
-_ALL, _MOST = 50_000, 300_000  # regions up to which files hold all colourings, or most
-_CHEAP = ("class", "output", "layer", "area", "vertices")  # those of larger ones
-_SLOPES = 2_000_000  # numbers up to which files hold the slopes of every output
-_GRADIENTS = 6_000_000  # numbers up to which files hold gradients
-
-
-class Recording:
-    """A scene, and the answers to what a viewer asks about it.
-
-    session: gives the answers; it must not be live. colorings, gradients: what is recorded, by
-    default what is not too much.
-    """
-
-    def __init__(
-        self,
-        session: Session,
-        *,
-        colorings: Sequence[str] | None = None,
-        gradients: bool | None = None,
-    ) -> None:
-        self.session = session
-        self.session.sizes = _FILE
-        self.scene = self.session.reply({"ask": "scene"})
-        self._wanted, self._gradients = colorings, gradients
-        if isinstance(colorings, str):
-            raise TypeError(f"colorings must be a list of names, not {colorings!r}")
-
-    @property
-    def title(self) -> str:
-        """The title of the scene."""
-        return str(self.scene.message["title"])
-
-    def answers(self) -> dict[str, bytes]:
-        """All answers by key."""
-        # Frames are looked at twice, so that those of a long run need not be in memory together.
-        sizes = [self._size(pane, frame) for pane, frame in self._frames()]
-        regions, numbers = (sum(each) for each in zip(*sizes, strict=True))
-        names, single = self._names(regions), numbers > _SLOPES
-        found = {}
-        for pane, frame in self._frames():
-            part = self._partition(pane, frame)
-            request = {"ask": "mesh", "pane": pane, "frame": frame}
-            answer = self.session.reply(request)
-            if self._with_gradients(part, regions * part.domain.dim):
-                answer = Answer(answer.message, answer.arrays | quantized_gradients(part))
-            found[key_of(request)] = _packed(answer)
-            if part.smoothing is not None and has_classes(part, self.session.options.level):
-                request = {"ask": "band", "pane": pane, "mesh": answer.message["id"], "level": None}
-                found[key_of(request)] = _packed(self.session.reply(request))
-            for name in list(names):
-                try:
-                    found |= self._colorings(part, answer.message["id"], name, single=single)
-                except SplineCamError:
-                    if self._is_asked_for(name):
-                        raise
-                    names.remove(name)  # such as one that needs a network that is not there
-        found[key_of({"ask": "scene"})] = _packed(self._scene(names, single=single))
-        return found
-
-    def _frames(self) -> Iterator[tuple[int, int]]:
-        for number, pane in enumerate(self.session.panes):
-            for frame in range(len(pane.labels)):
-                yield number, frame
-
-    def _size(self, pane: int, frame: int) -> tuple[int, int]:
-        """The number of regions of a frame, and of its outputs on all of them."""
-        try:
-            part = self.session.panes[pane].partition(frame)
-        except TooMuch as reason:
-            raise SplineCamError(
-                f"The partition is too large for a file: {reason}. Give a smaller domain, or a "
-                "larger max_regions."
-            ) from None
-        return len(part), len(part) * int(part.values.shape[1])
-
-    def _partition(self, pane: int, frame: int) -> Partition:
-        chosen = self.session.panes[pane]
-        return self.session.keep(chosen.mesh_id(pane, frame), chosen.partition(frame))
-
-    def _with_gradients(self, part: Partition, numbers: int) -> bool:
-        """Whether a file holds gradients: in a plane of two inputs the maps are the same."""
-        if self._gradients is not None:
-            return self._gradients
-        known = part._program is not None and part.domain.dim > 2
-        return known and numbers <= _GRADIENTS
-
-    def _names(self, regions: int) -> list[str]:
-        """The colourings of the file: those that were asked for, or are not too much."""
-        panes = self.scene.message["panes"]
-        known = dict.fromkeys(each["name"] for pane in panes for each in pane["colorings"])
-        if self._wanted is not None:
-            unknown = next((name for name in self._wanted if name not in known), None)
-            if unknown is not None:
-                raise ValueError(f"there is no colouring {unknown!r}; choose of {', '.join(known)}")
-        own = [name for name in known if self._is_asked_for(name)]
-        if self._wanted is not None:
-            return own
-        if regions <= _ALL:
-            return list(known)
-        most = [name for name in known if name not in COLUMNS or name in own]
-        if regions <= _MOST:
-            return most
-        return [name for name in most if name in _CHEAP or name in own]
-
-    def _is_asked_for(self, name: str) -> bool:
-        options = self.session.options
-        asked = (*(self._wanted or ()), *options.colors)
-        return name in asked or name == self.scene.message["state"]["color"]
-
-    def _colorings(
-        self, part: Partition, mesh: str, name: str, *, single: bool
-    ) -> dict[str, bytes]:
-        """The answers about one colouring of a mesh: of each output, where colours depend on it."""
-        outputs: list[int | None] = [None]
-        if part.values.shape[1] > 1 and (name == "output" or (name == "slope" and not single)):
-            outputs += outputs_of(part, self.session.options.level, _FILE)
-        found: dict[str, bytes] = {}
-        for output in reversed(outputs):
-            request = {"ask": "coloring", "mesh": mesh, "name": name, "output": output}
-            first = key_of(request | {"output": 0})
-            if name == "output" and output is None and first in found:  # which is the first one
-                found[key_of(request)] = found[first]
-            else:
-                found[key_of(request)] = _packed(self.session.reply(request))
-        return found
-
-    def _scene(self, names: Sequence[str], *, single: bool) -> Answer:
-        """The scene, with the colourings that are in the file."""
-        panes = [
-            pane
-            | {
-                "colorings": [
-                    choice | {"byOutput": choice["byOutput"] and (_of_all(choice) or not single)}
-                    for choice in pane["colorings"]
-                    if choice["name"] in names
-                ]
-            }
-            for pane in self.scene.message["panes"]
-        ]
-        return Answer(self.scene.message | {"panes": panes}, self.scene.arrays)
-
-
-def _of_all(choice: Request) -> bool:
-    """Whether a file always holds a colouring for every output."""
-    return bool(choice["name"] == "output")
-
-
-def _packed(answer: Answer) -> bytes:
-    return pack(answer.message, answer.arrays, compact=True)
-
-
-_SIDE, _DPI = 4.8, 100  # inches of a pane, and pixels of an inch
-_MANY = 100_000  # regions from which on edges are left out, as drawing them takes long
-_PIXELS = 480  # of a decision whose regions are not known
-
-
-def still_png(session: Session, state: Mapping[str, Any]) -> bytes:
-    """The PNG of the panes of a session, in the colours and with the switches of a state.
-
-    It shows the whole domains. state: as ``viewer.state`` gives it. A network that is not
-    partitioned yet is not partitioned for this: its decision is shown.
-    """
-    figure = Figure(figsize=(_SIDE * len(session.panes), _SIDE), layout="constrained")
-    axes = figure.subplots(1, len(session.panes), squeeze=False)[0]
-    for ax, pane in zip(axes, session.panes, strict=True):
-        frame = min(int(state.get("frame", 0)), len(pane.labels) - 1)
-        part = pane.frames.partition(frame)
-        if part is None or pane.generation:
-            _draw_decision(ax, pane, frame, session.options)
-        else:
-            _draw(ax, part, session.options, state)
-        if len(axes) > 1:
-            ax.set_title(pane.title)
-    file = BytesIO()
-    figure.savefig(file, format="png", dpi=_DPI)
-    return file.getvalue()
-
-
-def _draw(ax: Axes, part: PartitionData, options: SceneOptions, state: Mapping[str, Any]) -> None:
-    """Draw a partition as a state wants it."""
-    output, level = state.get("output"), float(state.get("level", options.level or 0.0))
-    has_points = options.points is not None and state.get("points", True)
-    plot(
-        part,
-        ax=ax,
-        color=_color(part, state.get("color", options.color), options),
-        output=output,
-        cmap=options.cmap,
-        limits=options.limits if state.get("color") == options.color else None,
-        level=level,
-        seed=options.seed,
-        names=options.names,
-        edges=False if len(part) > _MANY or not state.get("edges", True) else None,
-        boundary=None if state.get("boundary", True) else False,
-        points=options.points if has_points else None,
-        labels=options.labels if has_points else None,
-    )
-
-
-def _color(part: PartitionData, name: str | None, options: SceneOptions) -> Any:
-    """What ``plot`` calls a colouring of the viewer; None for the usual one."""
-    if name is not None and name in options.colors:
-        given = given_colors(options.colors[name], part, part)
-        return given if len(given) == len(part) else None  # else there is one for each frame
-    return np.asarray(table(part)[name]) if name in COLUMNS else name
-
-
-def _draw_decision(ax: Axes, pane: Pane, frame: int, options: SceneOptions) -> None:
-    """Draw the decision of the network of a pane."""
-    (u0, v0), (u1, v1) = (corner.tolist() for corner in pane.domain.corners.aminmax(dim=0))
-    level, box = options.level or 0.0, (u0, v0, u1, v1)
-    network = pane.frames.network(frame)
-    found = raster_pixels(network, pane.domain, box, _PIXELS, level=level)
-    left, low, right, high = found.box
-    ax.imshow(found.pixels, origin="lower", extent=(left, right, low, high))
-    ax.set_axis_off()
 
 
 _REGIONS = 4_000_000  # of a partition that is computed for a file
@@ -356,9 +119,11 @@ def to_html(
 
 def write_page(session: Session, path: str | os.PathLike[str] | BinaryIO, **recorded: Any) -> None:
     """Write a session, which must not be live, to a file; recorded: as for ``Recording``."""
+    from splinecam.viewer.recording import Recording
+
     with torch.no_grad():
         recording = Recording(session, **recorded)
-        page = page_of(recording.title, archive(recording.answers()))
+        page = page_of(recording.scene.message["title"], archive(recording.answers()))
     if not isinstance(path, str | os.PathLike):
         path.write(page)
         return

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event, Thread, current_thread
 from typing import Any
@@ -21,22 +21,47 @@ from splinecam.tiles.atlas import Atlas
 from splinecam.training.runs import Run
 from splinecam.training.watching import Watch
 from splinecam.viewer.container import pack
-from splinecam.viewer.frames import Frames, GivenFrames, Network, NetworkFrame, RunFrames
+from splinecam.viewer.frames import Frames, Limits, Network, RunFrames, TooMuch
 from splinecam.viewer.planes import Plane
-from splinecam.viewer.windows import (
-    Box,
-    Limits,
-    TooMuch,
-    Window,
-    contains,
-    partition_within,
-    start_window,
-    typical_lead,
-)
+from splinecam.viewer.windows import Box, Window, contains, start_window, typical_lead
 
 MAX_REGIONS = Limits.max_regions
 _REMEMBERED = 32  # windows with too many regions
 _SEARCH = 2.0  # seconds of each try to find the window to begin with
+
+
+@dataclass(frozen=True)
+class SceneOptions:
+    """What a viewer is told about the panes; most are options of ``part.plot`` by the same names.
+
+    color: the colours to begin with; colors: arrays of numbers or colours by region, or functions
+    of a partition that give them, by name. points, labels, images: data points. anchors: three
+    inputs that span the plane. shape: (h, w) or (channels, h, w) of flat inputs that are images.
+    state: the view to begin with. python: a line that names what is shown. live: whether Python
+    answers while one looks.
+    """
+
+    title: str = ""
+    color: str | None = None
+    output: int | None = None
+    cmap: Any = None
+    limits: tuple[float, float] | None = None
+    level: float | None = None
+    seed: int = 0
+    names: Sequence[str] | None = None
+    colors: Mapping[str, Any] = field(default_factory=dict)
+    points: Any = None
+    labels: Any = None
+    images: Any = None
+    anchors: Any = None
+    shape: Sequence[int] | None = None
+    state: Mapping[str, Any] = field(default_factory=dict)
+    python: str = ""
+    live: bool = True
+
+    def __post_init__(self) -> None:
+        if self.color == "class" and self.level is None:  # a single output has classes, too
+            object.__setattr__(self, "level", 0.0)
 
 
 class Pane:
@@ -58,7 +83,7 @@ class Pane:
         limits: Limits | None = None,
     ):
         self.title = title
-        self.frames = GivenFrames(frames, labels) if isinstance(frames, Sequence) else frames
+        self.frames = Frames(frames, labels) if isinstance(frames, Sequence) else frames
         self.limits = limits or Limits()
         self.domain = self.frames.domain
         self.plane: Plane | None = None
@@ -111,8 +136,7 @@ class Pane:
         self, frame: int, domain: Domain, outdated: Callable[[], bool] = lambda: False
     ) -> Partition:
         """The partition of any domain by the network of a frame, within the pane's limits."""
-        network = self.frames.network(frame)
-        return partition_within(network, domain, self.limits, outdated=outdated)
+        return self.frames.network(frame).partition(domain, self.limits, outdated)
 
     @property
     def start(self) -> Box | None:
@@ -122,7 +146,10 @@ class Pane:
         try:
             self.partition(0)
         except TooMuch:
-            return self._first_window()[0]
+            if self._start is None:
+                limits = replace(self.limits, seconds=min(_SEARCH, self.limits.seconds))
+                self._start = start_window(self.frames.network(0), self.domain, limits)
+            return self._start[0]
         return None
 
     def window(
@@ -136,11 +163,12 @@ class Pane:
             if contains(window.box, box):  # what is larger has no fewer regions
                 raise TooMuch(reason)
         try:
-            return window.placed(self.computed(frame, window.domain, outdated), self.domain)
+            part = self.computed(frame, window.domain, outdated)
         except TooMuch as reason:
             del crowded[:-_REMEMBERED]
             crowded.append((window.box, str(reason)))
             raise
+        return window.placed(part, self.domain)
 
     def mesh_id(self, number: int, frame: int) -> str:
         """The name of the mesh of a frame in the present plane; number: of this pane."""
@@ -153,19 +181,9 @@ class Pane:
             self._leads[frame] = typical_lead(network, domain, level)
         return self._leads[frame]
 
-    def _first_window(self) -> tuple[Box, Partition]:
-        if self._start is None:
-            limits = replace(self.limits, seconds=min(_SEARCH, self.limits.seconds))
-            self._start = start_window(self.frames.network(0), self.domain, limits)
-        return self._start
-
     def poll(self) -> list[str] | None:
         """Look for new frames: the labels of all frames if they have changed, else None."""
         return self.labels if self.frames.poll() else None
-
-    def settle(self, plane: Plane) -> None:
-        """Let the domain be moved from now on, by what its plane allows."""
-        self.plane = self.home = plane
 
     def move(self, plane: Plane) -> None:
         """Show the domain of another plane from now on, which the network partitions."""
@@ -188,8 +206,8 @@ def panes_of(
     subjects: each is a partition, or an atlas; a list of partitions of one domain, which are frames
     of one pane; a model and a domain as a tuple; a run, a watch, or the folder of a run, whose
     frames are the recorded steps. titles: the headings of the panes. labels: of the frames of given
-    lists. max_regions, memory: limits of what is computed while one looks. options: output, device
-    and names, for subjects that are models.
+    lists. max_regions, memory: limits of what is computed while one looks. options: output, device,
+    names and smooth, for subjects that are models.
 
     >>> from splinecam.jobs.partitioning import partition
     >>> net = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1))
@@ -220,7 +238,7 @@ def _frames_of(
 ) -> tuple[str, Frames]:
     """The title and the frames of one subject."""
     if isinstance(subject, Partition):
-        return _title(subject), GivenFrames([subject])
+        return _title(subject), Frames([subject])
     if isinstance(subject, Watch):
         return type(subject.model).__name__, RunFrames(subject)
     if isinstance(subject, Run):
@@ -234,10 +252,10 @@ def _frames_of(
             if not isinstance(model, nn.Module | Captured):
                 raise TypeError(f"with a domain goes a model, not {kind_of(model)}")
             network = Network.of_model(model, domain, **options)
-            return type(network.model).__name__, NetworkFrame(network, domain)
+            return type(network.model).__name__, Frames((), given=(network, domain))
         wrong = [each for each in subject if not isinstance(each, Partition)]
         if not wrong:
-            return _title(*subject[:1]), GivenFrames(subject, labels)
+            return _title(*subject[:1]), Frames(subject, labels)
         raise TypeError(f"the frames of a pane are partitions, not {kind_of(wrong[0])}")
     raise TypeError(
         "a viewer shows a partition, a list of them, a model with a domain as a tuple, a run, a "
@@ -248,23 +266,17 @@ def _frames_of(
 def _frames_of_atlas(atlas: Atlas, max_regions: int) -> tuple[str, Frames]:
     """The title and the frames of an atlas, which its network computes if it is too large."""
     if len(atlas) <= max_regions:
-        part = atlas.window(_around(atlas.domain))
-        return _title(part), GivenFrames([part])
+        low, high = atlas.domain.corners.amin(0), atlas.domain.corners.amax(0)
+        pad = (high - low) / 100  # which takes in the sides of the domain
+        part = atlas.window((*(low - pad).tolist(), *(high + pad).tolist()))
+        return _title(part), Frames([part])
     if atlas._model is None:
         raise SplineCamError(
             f"The atlas has {len(atlas):,} regions, and a viewer shows {max_regions:,} at a time. "
             "Give it its model, atlas.attach(model), or choose a part: atlas.view(window=...)."
         )
     network = Network(atlas.model, atlas.program, atlas.device, atlas.output, atlas.names)
-    return type(atlas.model).__name__, NetworkFrame(network, atlas.domain)
-
-
-def _around(domain: Domain) -> Box:
-    """A rectangle that is a little larger than a domain."""
-    low, high = domain.corners.amin(0), domain.corners.amax(0)
-    pad = (high - low) / 100
-    (u0, v0), (u1, v1) = (low - pad).tolist(), (high + pad).tolist()
-    return u0, v0, u1, v1
+    return type(atlas.model).__name__, Frames((), given=(network, atlas.domain))
 
 
 def _distinct(titles: Sequence[str]) -> list[str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.colors import Colormap, LogNorm, Normalize, TwoSlopeNorm, is_color_like, to_rgb
+from matplotlib.colors import LogNorm, Normalize, TwoSlopeNorm, is_color_like, to_rgb
 from torch import Tensor
 
 from splinecam._util.options import as_float64
@@ -33,44 +33,10 @@ from splinecam.plot.rasters import CellColors
 from splinecam.plot.regions import default_color
 from splinecam.questions.measures import table_columns
 from splinecam.questions.partition_data import PartitionData
-from splinecam.viewer.answers import Answer, RequestError
+from splinecam.viewer.answers import RequestError
+from splinecam.viewer.container import Message
 from splinecam.viewer.meshes import MAX_CLASSES, class_coloring, has_classes
-from splinecam.viewer.panes import Pane
-
-
-@dataclass(frozen=True)
-class SceneOptions:
-    """What a viewer is told about the panes; most are options of ``part.plot`` by the same names.
-
-    color: the colours to begin with; colors: arrays of numbers or colours by region, or functions
-    of a partition that give them, by name. points, labels, images: data points. anchors: three
-    inputs that span the plane. shape: (h, w) or (channels, h, w) of flat inputs that are images.
-    state: the view to begin with. python: a line that names what is shown. live: whether Python
-    answers while one looks.
-    """
-
-    title: str = ""
-    color: str | None = None
-    output: int | None = None
-    cmap: Any = None
-    limits: tuple[float, float] | None = None
-    level: float | None = None
-    seed: int = 0
-    names: Sequence[str] | None = None
-    colors: Mapping[str, Any] = field(default_factory=dict)
-    points: Any = None
-    labels: Any = None
-    images: Any = None
-    anchors: Any = None
-    shape: Sequence[int] | None = None
-    state: Mapping[str, Any] = field(default_factory=dict)
-    python: str = ""
-    live: bool = True
-
-    def __post_init__(self) -> None:
-        if self.color == "class" and self.level is None:  # a single output has classes, too
-            object.__setattr__(self, "level", 0.0)
-
+from splinecam.viewer.panes import Pane, SceneOptions
 
 _LARGEST = 48  # pixels on the longer side of a thumbnail
 _MOST = 64  # thumbnails of one scene
@@ -79,7 +45,7 @@ _NAMED_LABELS = 1 << 16  # names of labels that are sent, at most
 
 def points_of(
     part: PartitionData, domain: Domain, options: SceneOptions, notes: list[str]
-) -> Answer:
+) -> Message:
     """The data points that lie in a domain; empty without any.
 
     notes: gets a sentence about points that are left out.
@@ -87,7 +53,7 @@ def points_of(
     if options.points is None:
         if options.labels is not None or options.images not in (None, False):
             raise ValueError("labels and images belong to points: give points= as well")
-        return Answer({})
+        return Message({})
     given = as_float64(options.points, "points")
     given = given.reshape(-1, *domain.input_shape) if given.numel() == domain.dim else given
     images = options.images
@@ -107,8 +73,8 @@ def points_of(
     if outside:
         notes.append(f"{outside:,} of {len(finite):,} data points are outside of the domain.")
     number = np.flatnonzero(finite)[found.kept].astype(np.uint32)
-    arrays: dict[str, Any] = {"points": found.uv, "off": found.off.astype(np.uint8)}
-    arrays["number"] = number
+    off = found.off.astype(np.uint8)
+    arrays: dict[str, Any] = {"points": found.uv, "off": off, "number": number}
     header: dict[str, Any] = {"count": len(found.uv), "thumbnail": None, "labels": [], "colors": []}
     if found.labels is not None:
         count = min(int(found.labels.max(initial=-1)) + 1, _NAMED_LABELS)
@@ -124,7 +90,7 @@ def points_of(
             )
         small = thumbnails(pictures[found.kept[:_MOST]])
         header["thumbnail"], arrays["thumbnails"] = list(small.shape[1:3]), small
-    return Answer(header, arrays)
+    return Message(header, arrays)
 
 
 def _rows(values: Any, kept: Bools) -> Any:
@@ -135,10 +101,10 @@ def _rows(values: Any, kept: Bools) -> Any:
     return array[kept] if len(array) == len(kept) else array
 
 
-def anchors_of(domain: Domain, anchors: Any, shape: Sequence[int] | None) -> Answer:
+def anchors_of(domain: Domain, anchors: Any, shape: Sequence[int] | None) -> Message:
     """Three inputs that span the plane, with thumbnails if they are images; empty without any."""
     if anchors is None:
-        return Answer({})
+        return Message({})
     given = as_float64(anchors, "anchors")
     if given.ndim < 2 or len(given) != 3 or not bool(given.isfinite().all()):
         raise ValueError(f"anchors must be three inputs of finite numbers, not {given.shape}")
@@ -146,10 +112,10 @@ def anchors_of(domain: Domain, anchors: Any, shape: Sequence[int] | None) -> Ans
     header: dict[str, Any] = {"at": at.tolist(), "thumbnail": None}
     size = tuple(domain.input_shape if shape is None else shape)
     if len(size) not in (2, 3) or (len(size) == 3 and size[0] not in (1, 3)):
-        return Answer(header)
+        return Message(header)
     small = thumbnails(pictures_of(given.reshape(3, *size)))
     header["thumbnail"] = list(small.shape[1:3])
-    return Answer(header, {"anchors": small})
+    return Message(header, {"anchors": small})
 
 
 def thumbnails(pictures: Floats) -> Pixels:
@@ -196,7 +162,7 @@ _PRECISE = 64  # inputs of so many numbers are shown as numbers, and sent in dou
 _GRID = 5  # inputs per axis from which the range of pixels is found
 
 
-def scene_answer(panes: Sequence[Pane], options: SceneOptions) -> Answer:
+def scene_answer(panes: Sequence[Pane], options: SceneOptions) -> Message:
     """The scene: all panes with their arrays."""
     answers = [pane_answer(number, pane, options) for number, pane in enumerate(panes)]
     header = {
@@ -207,10 +173,7 @@ def scene_answer(panes: Sequence[Pane], options: SceneOptions) -> Answer:
         "state": _state(representative(panes[0]), options),
         "python": options.python,
     }
-    arrays: dict[str, Any] = {}
-    for answer in answers:
-        arrays |= answer.arrays
-    return Answer(header, arrays)
+    return Message(header, {name: array for each in answers for name, array in each.arrays.items()})
 
 
 def _state(part: PartitionData, options: SceneOptions) -> dict[str, Any]:
@@ -218,15 +181,11 @@ def _state(part: PartitionData, options: SceneOptions) -> dict[str, Any]:
     color = options.color or default_color(part)
     if color == "class" and not has_classes(part, options.level):
         color = "output"
-    begin: dict[str, Any] = {"color": color}
-    if options.output is not None:
-        begin["output"] = options.output
-    if options.level is not None:
-        begin["level"] = options.level
-    return begin | dict(options.state)
+    begin = {"color": color, "output": options.output, "level": options.level}
+    return {name: value for name, value in begin.items() if value is not None} | dict(options.state)
 
 
-def pane_answer(number: int, pane: Pane, options: SceneOptions) -> Answer:
+def pane_answer(number: int, pane: Pane, options: SceneOptions) -> Message:
     """The header of a pane, and its arrays under names that begin with the pane's number."""
     part, domain, plane = representative(pane), pane.domain, pane.plane
     n, notes = int(part.values.shape[1]), list[str]()
@@ -239,7 +198,12 @@ def pane_answer(number: int, pane: Pane, options: SceneOptions) -> Answer:
         "frames": list(pane.labels),
         "grows": pane.grows and options.live,
         "live": plane is not None,
-        "domain": _domain_header(domain, options),
+        "domain": {
+            "corners": domain.corners.tolist(),
+            "inputShape": list(domain.input_shape),
+            "image": _image(domain, options),
+            "axes": list(axis_names(domain)),
+        },
         "layers": [
             {"name": name, "units": int(part.layer_errors[name].shape[0])} for name in part.layers
         ],
@@ -250,10 +214,9 @@ def pane_answer(number: int, pane: Pane, options: SceneOptions) -> Answer:
         "points": points.message or None,
         "anchors": anchors.message or None,
         "directions": [
-            {"name": each.name, "turn": True, "reach": each.reach} for each in plane.directions
-        ]
-        if plane
-        else [],
+            {"name": each.name, "turn": True, "reach": each.reach}
+            for each in (plane.directions if plane else ())
+        ],
         "start": None if pane.start is None else list(pane.start),
         "notes": notes,
     }
@@ -264,7 +227,7 @@ def pane_answer(number: int, pane: Pane, options: SceneOptions) -> Answer:
         **points.arrays,
         **anchors.arrays,
     }
-    return Answer(header, {f"{number}/{name}": array for name, array in arrays.items()})
+    return Message(header, {f"{number}/{name}": array for name, array in arrays.items()})
 
 
 def representative(pane: Pane) -> PartitionData:
@@ -292,15 +255,6 @@ def representative(pane: Pane) -> PartitionData:
     )
     bare.names = network.names
     return bare
-
-
-def _domain_header(domain: Domain, options: SceneOptions) -> dict[str, Any]:
-    return {
-        "corners": domain.corners.tolist(),
-        "inputShape": list(domain.input_shape),
-        "image": _image(domain, options),
-        "axes": list(axis_names(domain)),
-    }
 
 
 def _image(domain: Domain, options: SceneOptions) -> dict[str, Any] | None:
@@ -439,7 +393,9 @@ def given_colors(colors: Any, part: PartitionData, whole: PartitionData) -> Any:
     return np.asarray(colors)[to_numpy(parent)]
 
 
-def coloring_answer(coloring: Coloring, about: Mapping[str, Any], outputs: Sequence[int]) -> Answer:
+def coloring_answer(
+    coloring: Coloring, about: Mapping[str, Any], outputs: Sequence[int]
+) -> Message:
     """Colours as a message; about: the mesh, name and output that were asked for.
 
     outputs: those that the mesh holds.
@@ -464,7 +420,9 @@ def coloring_answer(coloring: Coloring, about: Mapping[str, Any], outputs: Seque
     else:
         assert fill.numbers is not None
         assert coloring.cmap is not None
-        arrays["lut"] = lut_of(coloring.cmap)
+        # Each entry of the table is in the middle of its part of the scale.
+        places = (np.arange(_ENTRIES) + 0.5) / _ENTRIES
+        arrays["lut"] = _bytes(np.asarray(coloring.cmap(places)))
         if about["name"] == "output":
             header["output"] = about["output"] or 0
         if about["name"] == "output" and header["output"] in outputs:
@@ -473,13 +431,7 @@ def coloring_answer(coloring: Coloring, about: Mapping[str, Any], outputs: Seque
             arrays["numbers"] = fill.numbers.astype(np.float32)
     if coloring.edges is not None:
         arrays["edges"] = to_numpy(coloring.edges).astype(np.uint32)
-    return Answer(header, arrays)
-
-
-def lut_of(cmap: Colormap) -> Pixels:
-    """A colour map as a table, (256, 3), each entry in the middle of its part of the scale."""
-    places = (np.arange(_ENTRIES) + 0.5) / _ENTRIES
-    return _bytes(np.asarray(cmap(places)))
+    return Message(header, arrays)
 
 
 def _bytes(colors: Floats) -> Pixels:

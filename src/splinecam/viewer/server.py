@@ -1,4 +1,4 @@
-"""Who may ask the viewer's server: pages of this machine that know the secret, and nobody else."""
+"""The viewer's server, which only pages of this machine that know the secret may ask."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import json
 import logging
 import secrets
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from threading import Condition, Event, Thread, current_thread
 from time import monotonic
-from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -23,8 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from splinecam.errors import SplineCamError
-from splinecam.viewer.answers import Answerer as Answer
-from splinecam.viewer.answers import Answering, failure, parsed
+from splinecam.viewer.answers import Answerer, Answering, failure, parsed
 
 _REFUSED = 1008  # the code with which a web socket says that a rule was broken
 
@@ -121,20 +119,20 @@ _START = 60.0  # seconds in which the server must have started, on a busy machin
 _STOP = 5.0  # seconds that it has to stop
 
 Files = dict[str, tuple[bytes, str]]
+_Outbox = asyncio.Queue[bytes | None]  # messages for a page
 
 
 class Server:
     """Serves a viewer to browsers on this machine that know its secret address.
 
     answer: to requests. files: by name, the content and its media type; "" is the page. port: 0 for
-    one that is free. patience: seconds after which a page that went away does not come back, as one
-    does that is loaded anew.
+    one that is free. patience: how many seconds to wait for a page that is being reloaded.
     """
 
-    def __init__(self, answer: Answer, files: Files, *, port: int = 0, patience: float = 3.0):
+    def __init__(self, answer: Answerer, files: Files, *, port: int = 0, patience: float = 3.0):
         self._answering, self._files = Answering(answer), files
         self._patience = patience
-        self._connections: set[_Connection] = set()
+        self._outboxes = set[_Outbox]()  # of the pages that are open
         self._changed, self._was_open, self._left = Condition(), False, 0.0
         self._closed = False
         self._token, self._ticket = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
@@ -142,8 +140,7 @@ class Server:
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://{_HOST}:{self.port}/{self._token}/"
         self._uvicorn = uvicorn.Server(self._config())
-        self._redaction = _Redaction(self._token)
-        logging.getLogger("uvicorn.error").addFilter(self._redaction)
+        logging.getLogger("uvicorn.error").addFilter(self._redact)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = Event()
         self._thread = Thread(target=self._run, name="splinecam-server", daemon=True)
@@ -161,26 +158,23 @@ class Server:
         """
         return f"http://{_HOST}:{self.port}/open/{self._ticket}"
 
-    def notify(self, notice: bytes) -> None:
-        """Send a message to all pages."""
-        self._send_all(notice)
+    def notify(self, notice: bytes | None) -> None:
+        """Send a message to all pages; None says good-bye."""
 
-    def _send_all(self, notice: bytes | None) -> None:
         def send() -> None:
-            for connection in self._connections:
-                connection.outbox.put_nowait(notice)
+            for outbox in self._outboxes:
+                outbox.put_nowait(notice)
 
         self._soon(send)
 
     def wait(self) -> None:
         """Return when all pages have been closed, after at least one was open."""
         with self._changed:
-            while not self._closed and not self._deserted():
+            while not self._closed:
+                gone = self._was_open and not self._outboxes
+                if gone and monotonic() - self._left >= self._patience:
+                    return
                 self._changed.wait(0.1 if self._was_open else 0.5)
-
-    def _deserted(self) -> bool:
-        gone = self._was_open and not self._connections
-        return gone and monotonic() - self._left >= self._patience
 
     def close(self) -> None:
         """Stop the server; pages see that their connection ends."""
@@ -190,13 +184,13 @@ class Server:
             self._closed = True
             self._changed.notify_all()
         atexit.unregister(self.close)
-        self._send_all(None)
+        self.notify(None)
         self._uvicorn.should_exit = True
         self._answering.close()
         if self._thread is not current_thread():
             self._thread.join(_STOP)
         self._socket.close()
-        logging.getLogger("uvicorn.error").removeFilter(self._redaction)
+        logging.getLogger("uvicorn.error").removeFilter(self._redact)
 
     # -- the thread of the server -------------------------------------------------------------
 
@@ -219,7 +213,11 @@ class Server:
         )
 
     def _application(self) -> Starlette:
-        pages = [Route(f"/{name}", self._file(name)) for name in self._files]
+        async def serve(request: Request) -> Response:
+            content, kind = self._files[request.url.path.rpartition("/")[2]]
+            return Response(content, media_type=kind)
+
+        pages = [Route(f"/{name}", serve) for name in self._files]
         socket_route = WebSocketRoute("/socket", self._talk)
         return Starlette(
             routes=[
@@ -249,13 +247,6 @@ class Server:
 
     # -- what is served -----------------------------------------------------------------------
 
-    def _file(self, name: str) -> Callable[[Request], Awaitable[Response]]:
-        async def serve(request: Request) -> Response:
-            content, kind = self._files[name]
-            return Response(content, media_type=kind)
-
-        return serve
-
     async def _redeem(self, request: Request) -> Response:
         """Lead to the page, once."""
         given = str(request.path_params["ticket"]).encode()
@@ -267,82 +258,60 @@ class Server:
 
     async def _talk(self, page: WebSocket) -> None:
         """Answer the requests of a page until it is closed."""
-        if len(self._connections) >= _MOST:
+        if len(self._outboxes) >= _MOST:
             await page.close(_TRY_AGAIN, "too many pages are open")
             return
         await page.accept()
-        connection = _Connection()
-        sender = asyncio.create_task(connection.send_all(page))
-        self._count(connection, there=True)
+        outbox: _Outbox = asyncio.Queue()
+        sender = asyncio.create_task(_send_all(outbox, page))
+        with self._changed:
+            self._outboxes.add(outbox)
+            self._was_open = True
+            self._changed.notify_all()
         try:
             while True:
-                self._take(connection, await page.receive_text())
+                self._take(outbox, await page.receive_text())
         except (WebSocketDisconnect, KeyError):  # it has gone, or does not send text
             pass
         finally:
-            self._count(connection, there=False)
-            self._answering.forget(connection)
+            with self._changed:
+                self._outboxes.discard(outbox)
+                self._left = monotonic()
+                self._changed.notify_all()
+            self._answering.forget(outbox)
             sender.cancel()
 
-    def _count(self, connection: _Connection, *, there: bool) -> None:
-        with self._changed:
-            if there:
-                self._connections.add(connection)
-                self._was_open = True
-            else:
-                self._connections.discard(connection)
-                self._left = monotonic()
-            self._changed.notify_all()
-
-    def _take(self, connection: _Connection, text: str) -> None:
-        """Submit one request; the answer is put into the outbox of its connection."""
-        found = parsed(_read(text))
+    def _take(self, outbox: _Outbox, text: str) -> None:
+        """Submit one request; the answer is put into the outbox of its page."""
+        try:
+            found = parsed(json.loads(text))
+        except (ValueError, RecursionError):
+            found = None
         if found is None:
-            connection.outbox.put_nowait(failure("The viewer does not understand a request."))
+            outbox.put_nowait(failure("The viewer does not understand a request."))
             return
         number, request = found
 
         def reply(answer: bytes) -> None:
-            self._soon(lambda: connection.outbox.put_nowait(answer))
+            self._soon(lambda: outbox.put_nowait(answer))
 
-        self._answering.submit(connection, number, request, reply)
+        self._answering.submit(outbox, number, request, reply)
 
-
-class _Redaction(logging.Filter):
-    """Keeps the secret out of logs: the path of a web socket is reported when it opens."""
-
-    def __init__(self, secret: str):
-        super().__init__()
-        self._secret = secret
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if self._secret in (text := record.getMessage()):
-            record.msg, record.args = text.replace(self._secret, "..."), ()
+    def _redact(self, record: logging.LogRecord) -> bool:
+        """Keep the secret out of logs: the path of a web socket is reported when it opens."""
+        if self._token in (text := record.getMessage()):
+            record.msg, record.args = text.replace(self._token, "..."), ()
         return True
 
 
-class _Connection:
-    """One open page."""
-
-    def __init__(self) -> None:
-        self.outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
-
-    async def send_all(self, page: WebSocket) -> None:
-        """Send what is in the outbox, as long as the page is open; None says good-bye."""
-        try:
-            while (message := await self.outbox.get()) is not None:
-                await page.send_bytes(message)
-            await page.close(_GOOD_BYE, "the viewer was closed")
-        except (WebSocketDisconnect, RuntimeError, OSError):
-            _LOG.debug("A page went away before it had its answer")
-
-
-def _read(text: str) -> Any:
-    """What a page has sent, or None if it is no JSON."""
+async def _send_all(outbox: _Outbox, page: WebSocket) -> None:
+    """Send what is in an outbox, as long as its page is open; None says good-bye."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+        while (message := await outbox.get()) is not None:
+            await page.send_bytes(message)
+        await page.close(_GOOD_BYE, "the viewer was closed")
+    except (WebSocketDisconnect, RuntimeError, OSError):
+        _LOG.debug("A page went away before it had its answer")
 
 
 def _listening(port: int) -> socket.socket:

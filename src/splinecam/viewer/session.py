@@ -1,48 +1,39 @@
-"""Requests that move the plane of a pane."""
+"""Panes, and the answers to requests about them."""
 
 from __future__ import annotations
 
 import logging
-import os
 import re
 import threading
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
 import torch
-from torch import nn
 
 from splinecam._util.options import as_float64
-from splinecam._util.text import how_to_install
 from splinecam.errors import DomainError, SplineCamError
-from splinecam.files.loading import loaded
 from splinecam.geometry.domain import Domain
-from splinecam.partitions.captured import Captured
 from splinecam.partitions.partition import Partition
 from splinecam.plot.colors import Coloring, Limits
 from splinecam.questions.partition_data import PartitionData
-from splinecam.tiles.atlas import Atlas
-from splinecam.training.runs import Run
-from splinecam.training.watching import Watch
-from splinecam.viewer.answers import Answer, Request, RequestError, box_of, integer, number, text
-from splinecam.viewer.container import pack
-from splinecam.viewer.frames import GivenFrames
+from splinecam.viewer.answers import Request, RequestError, box_of, failure, integer, number, text
+from splinecam.viewer.container import Message, pack
+from splinecam.viewer.frames import TooMuch
 from splinecam.viewer.meshes import (
-    Sizes,
+    MeshSizes,
     band_answer,
     gradient_answer,
     has_classes,
     mesh_answer,
     outputs_of,
 )
-from splinecam.viewer.panes import MAX_REGIONS, Pane, panes_of
+from splinecam.viewer.panes import Pane, SceneOptions
 from splinecam.viewer.planes import Plane
 from splinecam.viewer.scene import (
     BY_OUTPUT,
-    SceneOptions,
     check_name,
     coloring_answer,
     coloring_of,
@@ -50,8 +41,7 @@ from splinecam.viewer.scene import (
     pane_answer,
     scene_answer,
 )
-from splinecam.viewer.view_state import browser_state, checked_state
-from splinecam.viewer.windows import Box, TooMuch, Window, raster_pixels
+from splinecam.viewer.windows import Box, Window, raster_pixels
 
 
 def plane_of(domain: Domain, options: SceneOptions) -> Plane:
@@ -62,11 +52,8 @@ def plane_of(domain: Domain, options: SceneOptions) -> Plane:
     points = None if options.points is None else as_float64(options.points, "points")
     if points is not None and points.numel() % domain.dim:
         points = None  # the scene says what is wrong with them
-    if options.anchors is not None:
-        try:
-            return Plane.of(domain, anchors=options.anchors, points=points)
-        except DomainError:
-            return Plane.of(domain, points=points)
+    with suppress(DomainError):
+        return Plane.of(domain, anchors=options.anchors, points=points)
     return Plane.of(domain, points=points)
 
 
@@ -86,25 +73,23 @@ def moved_plane(pane: Pane, request: Request) -> Plane:
     if anchors is not None:
         if not isinstance(anchors, list | tuple):
             raise RequestError("anchors must be three places or numbers of data points.")
-        plane = plane.through([_anchor(each) for each in anchors])
+        a_place = "An anchor is a place with two coordinates, or a data point."
+        plane = plane.through(
+            [each if type(each) is int else _numbers(each, "anchors", a_place) for each in anchors]
+        )
     if turn is None and shift is None:
         return plane
-    return plane.turned(_numbers(turn, "turn"), _numbers(shift, "shift"))
+    each_one = "must be a list of numbers, one for each direction."
+    turned = _numbers(turn, "turn", f"turn {each_one}")
+    return plane.turned(turned, _numbers(shift, "shift", f"shift {each_one}"))
 
 
-def _anchor(value: Any) -> tuple[float, ...] | int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if not isinstance(value, list | tuple):
-        raise RequestError("An anchor is a place with two coordinates, or a data point.")
-    return tuple(number(each, "anchors") for each in value)
-
-
-def _numbers(values: Any, name: str) -> tuple[float, ...]:
+def _numbers(values: Any, name: str, otherwise: str) -> tuple[float, ...]:
+    """The numbers of a list, none of None; otherwise: the message if it is something else."""
     if values is None:
         return ()
     if not isinstance(values, list | tuple):
-        raise RequestError(f"{name} must be a list of numbers, one for each direction.")
+        raise RequestError(otherwise)
     return tuple(number(each, name) for each in values)
 
 
@@ -135,14 +120,14 @@ class Session:
         panes: Sequence[Pane],
         options: SceneOptions | None = None,
         *,
-        sizes: Sizes | None = None,
+        sizes: MeshSizes | None = None,
     ) -> None:
         self.panes = list(panes)
         self.options = options or SceneOptions()
-        self.sizes = sizes or Sizes()
+        self.sizes = sizes or MeshSizes()
         if self.options.color is not None:
             check_name(self.options.color, self.options)
-        self.answers: dict[str, Callable[[Request], Answer]] = {
+        self.answers: dict[str, Callable[[Request], Message]] = {
             "scene": self._scene,
             "mesh": self._mesh,
             "coloring": self._coloring,
@@ -151,8 +136,8 @@ class Session:
             "window": self._window,
             "plane": self._plane,
         }
-        self.told: dict[str, Callable[[Request], Answer]] = {}
-        self.outdated: Callable[[], bool] = _never
+        self.told: dict[str, Callable[[Request], Message]] = {}
+        self.outdated = _never
         self._limits: dict[tuple[str, str, int | None], Limits | None] = {}
         self._kept: OrderedDict[str, Partition] = OrderedDict()
         self._windows = count(1)
@@ -160,7 +145,7 @@ class Session:
         self._shelf = threading.Lock()  # of what is kept, also while an answer is computed
         for pane in self.panes:
             if self.options.live and pane.live:
-                pane.settle(plane_of(pane.domain, self.options))
+                pane.plane = pane.home = plane_of(pane.domain, self.options)
 
     def answer(
         self,
@@ -168,33 +153,27 @@ class Session:
         outdated: Callable[[], bool] = _never,
         *,
         request_id: int | None = None,
-        checksum: bool = False,
-        compact: bool = False,
     ) -> bytes:
         """The answer to a request as bytes; a message of kind "error" says what is wrong with it.
 
         Requests are answered one after the other, whichever threads they come from. outdated: tells
         while the answer is computed that nobody waits for it; any exception may then end it.
         """
-        found = self._answered(request, outdated)
-        style: dict[str, Any] = {"checksum": checksum, "compact": compact}
         try:
-            return pack(found.message, found.arrays, request_id=request_id, **style)
-        except (TypeError, ValueError) as error:  # such as numbers that JSON does not know
-            logger.exception("An answer of the viewer cannot be sent")
-            return pack(_error(error).message, request_id=request_id, **style)
-
-    def _answered(self, request: Any, outdated: Callable[[], bool]) -> Answer:
-        try:
-            return self.reply(request, outdated)
+            found = self.reply(request, outdated)
         except Exception as error:  # the browser shows it, and the session goes on
             if outdated():
                 raise
             if not isinstance(error, SplineCamError):
                 logger.info("A request of the viewer failed", exc_info=True)
-            return _error(error)
+            return failure(_said(error), request_id)
+        try:
+            return pack(found.message, found.arrays, request_id=request_id)
+        except (TypeError, ValueError) as error:  # such as numbers that JSON does not know
+            logger.exception("An answer of the viewer cannot be sent")
+            return failure(_said(error), request_id)
 
-    def reply(self, request: Any, outdated: Callable[[], bool] = _never) -> Answer:
+    def reply(self, request: Any, outdated: Callable[[], bool] = _never) -> Message:
         """The answer to a request; an exception says what is wrong with it."""
         if not isinstance(request, Mapping):
             raise RequestError(f"A request is an object, not {type(request).__name__}.")
@@ -251,18 +230,17 @@ class Session:
             if name == whole or name.startswith(f"{whole}/w"):
                 return pane, frame
         for place, shown in enumerate(self.panes):
-            given = shown.frames.partitions if isinstance(shown.frames, GivenFrames) else ()
-            frames = [frame for frame, each in enumerate(given) if each is part]
+            frames = [k for k, each in enumerate(shown.frames.partitions) if each is part]
             if frames and not shown.generation:
                 return place, frames[0]
         return None
 
     # -- the answers ------------------------------------------------------------------------------
 
-    def _scene(self, _: Request) -> Answer:
+    def _scene(self, _: Request) -> Message:
         return scene_answer(self.panes, self.options)
 
-    def _mesh(self, request: Request) -> Answer:
+    def _mesh(self, request: Request) -> Message:
         number, pane = self.pane_of(request)
         frame = self.frame_of(request, pane)
         try:
@@ -270,9 +248,9 @@ class Session:
         except TooMuch as reason:
             low, high = pane.domain.corners.amin(0).tolist(), pane.domain.corners.amax(0).tolist()
             return self._raster(number, frame, (*low, *high), _COARSE, reason)
-        return self.mesh_of(part, pane.mesh_id(number, frame), number, frame)
+        return self._sent(part, pane.mesh_id(number, frame), number, frame)
 
-    def _window(self, request: Request) -> Answer:
+    def _window(self, request: Request) -> Message:
         number, pane = self.pane_of(request)
         frame, box = self.frame_of(request, pane), box_of(request, "window")
         window = Window.of(pane.domain, box)
@@ -281,37 +259,33 @@ class Session:
         except TooMuch as reason:
             return self._raster(number, frame, box, int(request.get("pixels") or _COARSE), reason)
         mesh = f"{pane.mesh_id(number, frame)}/w{next(self._windows)}"
-        return self.mesh_of(part, mesh, number, frame, window.box)
+        return self._sent(part, mesh, number, frame, window.box)
 
-    def _raster(self, number: int, frame: int, box: Box, pixels: int, reason: TooMuch) -> Answer:
+    def _raster(self, number: int, frame: int, box: Box, pixels: int, reason: TooMuch) -> Message:
         """Pixels of the network's decision, in place of a partition that is too large."""
         pane, level = self.panes[number], self.options.level or 0.0
         network, typical = pane.frames.network(frame), pane.typical_lead(frame, level)
-        image = raster_pixels(network, pane.domain, box, pixels, level=level, typical=typical)
-        about = {"kind": "raster", "pane": number, "frame": frame, "window": list(image.box)}
-        return Answer({**about, "reason": str(reason)}, {"pixels": image.pixels})
+        shown, image = raster_pixels(
+            network, pane.domain, box, pixels, level=level, typical=typical
+        )
+        about = {"kind": "raster", "pane": number, "frame": frame, "window": list(shown)}
+        return Message({**about, "reason": str(reason)}, {"pixels": image})
 
-    def _plane(self, request: Request) -> Answer:
+    def _plane(self, request: Request) -> Message:
         number, pane = self.pane_of(request)
         pane.move(moved_plane(pane, request))
         found = pane_answer(number, pane, self.options)
-        return Answer({"kind": "plane", "pane": number, "header": found.message}, found.arrays)
+        return Message({"kind": "plane", "pane": number, "header": found.message}, found.arrays)
 
-    def mesh_of(
-        self,
-        part: Partition,
-        mesh: str,
-        pane: int,
-        frame: int,
-        window: tuple[float, float, float, float] | None = None,
-    ) -> Answer:
+    def _sent(
+        self, part: Partition, mesh: str, pane: int, frame: int, window: Box | None = None
+    ) -> Message:
         """The mesh of a partition under an id, by which later requests refer to the partition."""
         self.keep(mesh, part)
-        box = None if window is None else list(window)
-        about = {"id": mesh, "pane": pane, "frame": frame, "window": box}
+        about = {"id": mesh, "pane": pane, "frame": frame, "window": window and list(window)}
         return mesh_answer(part, about, self.options.level, self.sizes)
 
-    def _coloring(self, request: Request) -> Answer:
+    def _coloring(self, request: Request) -> Message:
         mesh, name = text(request, "mesh"), text(request, "name")
         part = self.partition_of(mesh)
         output = self._output_of(request, part) if name in BY_OUTPUT else None
@@ -365,7 +339,7 @@ class Session:
             given = given_colors(given, part, whole)
         return coloring_of(part, name, output, self.options, like=like, given=given)
 
-    def _band(self, request: Request) -> Answer:
+    def _band(self, request: Request) -> Message:
         mesh, level = text(request, "mesh"), request.get("level")
         part = self.partition_of(mesh)
         if part.smoothing is None or not has_classes(part, self.options.level):
@@ -374,7 +348,7 @@ class Session:
             level = self.options.state.get("level", self.options.level or 0.0)
         return band_answer(part, {"mesh": mesh}, level)
 
-    def _gradient(self, request: Request) -> Answer:
+    def _gradient(self, request: Request) -> Message:
         mesh = text(request, "mesh")
         part = self.partition_of(mesh)
         region = integer(request, "region", len(part))
@@ -387,108 +361,9 @@ class Session:
         return integer(request, "output", int(part.values.shape[1]))
 
 
-def _error(error: BaseException) -> Answer:
-    """A message that says in a sentence what went wrong."""
+def _said(error: BaseException) -> str:
+    """What went wrong, in a sentence."""
     said = " ".join(str(error).split()) or type(error).__name__
     if not isinstance(error, SplineCamError | ValueError | IndexError | TypeError):
         said = f"{type(error).__name__}: {said}"
-    return Answer({"kind": "error", "message": said[:2000]})
-
-
-_OWN = "given"  # the name of a colouring by an array
-# What a subject is called in the code that recreates a view.
-_CALLED: tuple[tuple[Any, str], ...] = (
-    (Partition, "part"),
-    (Atlas, "atlas"),
-    (nn.Module, "model"),
-    (Captured, "network"),
-    (Domain, "domain"),
-    (Run, "run"),
-    (Watch, "watch"),
-    (Sequence, "parts"),
-)
-
-
-def session_of(
-    subjects: Sequence[Any],
-    *,
-    color: Any = None,
-    frames: Sequence[str] | None = None,
-    max_regions: float = MAX_REGIONS,
-    state: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> Session:
-    """The session of what is shown; the options are those of ``view``."""
-    try:
-        from splinecam.viewer.scene import scene_answer
-    except ImportError as error:
-        raise missing_package("The viewer needs matplotlib for its colours", error) from error
-    computed: dict[str, Any] = {
-        name: options.pop(name) for name in ("memory", "device") if name in options
-    }
-    if "names" in options:
-        computed["names"] = options["names"]
-    panes = panes_of(_paired(subjects), labels=frames, max_regions=max_regions, **computed)
-    known = {each.name for each in fields(SceneOptions)}
-    unknown = [name for name in options if name not in known]
-    if unknown:
-        raise TypeError(
-            f"a viewer has no option {unknown[0]!r}: sc.view lists those that it has; lines, "
-            "legends and axes of part.plot are chosen in the page"
-        )
-    if color is not None and not isinstance(color, str):
-        options["colors"] = {_OWN: color, **options.get("colors", {})}
-        color = _OWN
-    options.setdefault("python", _python(subjects))
-    opening = browser_state(checked_state(state or {}))
-    session = Session(panes, SceneOptions(color=color, state=opening, **options))
-    _check(session, scene_answer(panes, session.options).message["panes"])
-    return session
-
-
-def _check(session: Session, panes: Sequence[Mapping[str, Any]]) -> None:
-    """Raise an error if the panes do not have the output that is asked for."""
-    output, count = session.options.output, max(pane["outputCount"] for pane in panes)
-    if output is not None and not 0 <= output < count:
-        raise ValueError(f"output is {output}; there are {count}, numbered from 0")
-
-
-def _paired(subjects: Sequence[Any]) -> list[Any]:
-    """Subjects with each model beside its domain, which is the next one that is given.
-
-    A model may be given as the path of its file.
-    """
-    paired, models = list[Any](), list[Any]()
-    for subject in map(loaded, subjects):
-        if isinstance(subject, nn.Module | Captured):
-            models.append(subject)
-        elif isinstance(subject, Domain) and models:
-            paired += [(model, subject) for model in models]
-            models = []
-        else:
-            paired.append(subject)
-    if models:
-        raise TypeError("a model is shown on a domain: sc.view(model, domain)")
-    return paired
-
-
-def _python(subjects: Sequence[Any]) -> str:
-    """The arguments with which ``view`` was called, under usual names."""
-    called = [
-        next((name for kind, name in _CALLED if isinstance(each, kind)), "") for each in subjects
-    ]
-    several = {name for name, count in Counter(called).items() if count > 1}
-    used = Counter[str]()
-    words = []
-    for subject, name in zip(subjects, called, strict=True):
-        used[name] += 1
-        number = f"_{used[name]}" if name in several else ""
-        is_path = isinstance(subject, str | os.PathLike)
-        words.append(repr(os.fspath(subject)) if is_path else f"{name}{number}")
-    return ", ".join(words)
-
-
-def missing_package(needs: str, error: ImportError) -> SplineCamError:
-    """The error that a package is missing, and how to install it."""
-    missing = f"{error.name} is not installed" if error.name else str(error)
-    return SplineCamError(f"{needs}, and {missing}. Run: {how_to_install('view')}")
+    return said[:2000]

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-_THEMES = ("auto", "light", "dark")
-
 
 def checked_state(state: Mapping[str, Any]) -> dict[str, Any]:
     """Some of the state in plain numbers, lists and texts; an error says which value is wrong.
@@ -32,7 +30,8 @@ def checked_state(state: Mapping[str, Any]) -> dict[str, Any]:
         try:
             checked[key] = check(value)
         except (TypeError, ValueError):
-            raise ValueError(f"{key} is {kind}, not {_short(value)}") from None
+            shown = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:60]}..."
+            raise ValueError(f"{key} is {kind}, not {shown}") from None
     return checked
 
 
@@ -62,14 +61,10 @@ def state_of_browser(state: Any) -> dict[str, Any]:
 # -- values ---------------------------------------------------------------------------------------
 
 
-def _number(value: Any) -> float:
+def _number(value: Any, least: float = -math.inf) -> float:
     if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
         raise TypeError
-    return float(value)
-
-
-def _not_negative(value: Any) -> float:
-    if _number(value) < 0:
+    if value < least:
         raise ValueError
     return float(value)
 
@@ -93,14 +88,9 @@ def _text(value: Any) -> str:
 
 
 def _theme(value: Any) -> str:
-    if value not in _THEMES:
+    if value not in ("auto", "light", "dark"):
         raise ValueError
     return str(value)
-
-
-def _pair(value: Any) -> list[float]:
-    first, second = _list(value)
-    return [_number(first), _number(second)]
 
 
 def _list(value: Any) -> list[Any]:
@@ -110,46 +100,42 @@ def _list(value: Any) -> list[Any]:
     return list(value)
 
 
-def _place(value: Any) -> dict[str, Any]:
+def _pair(value: Any) -> list[float]:
+    first, second = _list(value)
+    return [_number(first), _number(second)]
+
+
+def _place(value: Any) -> dict[str, Any] | None:
+    if value is None:
+        return None
     if not isinstance(value, Mapping) or {*value} != {"pane", "at"}:
         raise TypeError
     return {"pane": _count(value["pane"]), "at": _pair(value["at"])}
 
 
-def _or_none(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: None if value is None else check(value)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:60]}..."
-
-
-_NUMBER = "a finite number"
-_AMOUNT = "a finite number of at least 0"
-_INDEX = "a whole number of at least 0"
-_YES_NO = "True or False"
-_WHERE = 'None or a place {"pane": 0, "at": (u, v)}'
+_YES_NO = "True or False", _switch
+_AMOUNT = "a finite number of at least 0", lambda value: _number(value, 0)
+_WHERE = 'None or a place {"pane": 0, "at": (u, v)}', _place
 
 # The names of the state, each with what its value is, in words and as a check.
 _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "center": ("a pair of finite numbers", _pair),
-    "width": (_AMOUNT, _not_negative),
+    "width": _AMOUNT,
     "color": ("the name of a colouring", _text),
-    "output": ("None or the number of an output", _or_none(_count)),
-    "frame": (_INDEX, _count),
-    "edges": (_YES_NO, _switch),
+    "output": ("None or the number of an output", lambda k: None if k is None else _count(k)),
+    "frame": ("a whole number of at least 0", _count),
+    "edges": _YES_NO,
     "hidden_layers": ("a list of numbers of layers", lambda each: [_count(k) for k in _list(each)]),
-    "edge_width": (_AMOUNT, _not_negative),
-    "boundary": (_YES_NO, _switch),
-    "band": (_YES_NO, _switch),
-    "level_set": (_YES_NO, _switch),
-    "level": (_NUMBER, _number),
-    "points": (_YES_NO, _switch),
-    "thumbnails": (_YES_NO, _switch),
+    "edge_width": _AMOUNT,
+    "boundary": _YES_NO,
+    "band": _YES_NO,
+    "level_set": _YES_NO,
+    "level": ("a finite number", _number),
+    "points": _YES_NO,
+    "thumbnails": _YES_NO,
     "theme": ('"auto", "light" or "dark"', _theme),
-    "selected": (_WHERE, _or_none(_place)),
-    "compared": (_WHERE, _or_none(_place)),
+    "selected": _WHERE,
+    "compared": _WHERE,
 }
 KEYS = tuple(_KINDS)
 _BROWSER = {key: key[0] + key.title().replace("_", "")[1:] for key in KEYS}

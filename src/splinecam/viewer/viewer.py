@@ -10,24 +10,25 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import RLock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import torch
 from torch import Tensor
 
 from splinecam.partitions.partition import Partition
 from splinecam.questions.regions import Region
-from splinecam.viewer.answers import Answer, Request, RequestError, integer, number, text
-from splinecam.viewer.container import pack
-from splinecam.viewer.page import asset, live_page
-from splinecam.viewer.panes import MAX_REGIONS, Growing
-from splinecam.viewer.scene import SceneOptions
-from splinecam.viewer.session import missing_package, session_of
+from splinecam.viewer.answers import Request, RequestError, integer, number, text
+from splinecam.viewer.container import Message, pack
+from splinecam.viewer.page import LIVE_PAGE, asset, write_page
+from splinecam.viewer.panes import MAX_REGIONS, Growing, SceneOptions
+from splinecam.viewer.subjects import missing_package, session_of
 from splinecam.viewer.surroundings import in_notebook, is_interactive, open_browser
 from splinecam.viewer.view_state import browser_state, checked_state, state_of_browser
 
 if TYPE_CHECKING:
+    from splinecam.viewer.server import Server
     from splinecam.viewer.session import Session
+    from splinecam.viewer.widget import ViewerWidget
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,20 +111,14 @@ def _region(
     """The region of the given partition if there is one, else that of the mesh."""
     seen = session.partition_of(mesh)
     index = integer(request, name, len(seen), what="regions")
-    given = _given_partition(session, mesh)
+    pane, frame, *rest = mesh.split("/")
+    moved = any(part.startswith("p") for part in rest)  # to another plane
+    given = None if moved else session.panes[int(pane)].frames.partition(int(frame))
     if given is None or given is seen:
         return seen[index]
     place = seen.centroids[index].cpu() if uv is None else torch.tensor(uv, dtype=torch.float64)
     found = int(given.locate(given.domain.embed(place[None]))[0])
     return seen[index] if found < 0 else given[found]
-
-
-def _given_partition(session: Session, mesh: str) -> Partition | None:
-    """The partition that was given for the frame of a mesh, in the same plane, or None."""
-    pane, frame, *rest = mesh.split("/")
-    if any(part.startswith("p") for part in rest):  # the plane was moved
-        return None
-    return session.panes[int(pane)].frames.partition(int(frame))
 
 
 def _place(at: Any) -> tuple[float, float] | None:
@@ -148,23 +143,6 @@ _LOG = logging.getLogger("splinecam")
 Callback = Callable[[Selection], object]
 
 
-class Door(Protocol):
-    """How a viewer is reached: by a browser or in a notebook."""
-
-    @property
-    def url(self) -> str | None:
-        """The address for a browser, or None."""
-
-    def notify(self, notice: bytes) -> None:
-        """Send a message to every view that is open."""
-
-    def wait(self) -> None:
-        """Return when the last view has been closed."""
-
-    def close(self) -> None:
-        """Close all views."""
-
-
 class Viewer:
     """A viewer that ``part.view()`` or ``sc.view(...)`` opened.
 
@@ -183,7 +161,7 @@ class Viewer:
 
     def __init__(self, session: Session):
         self.session = session
-        self._door: Door | None = None
+        self._door: Server | ViewerWidget | None = None
         self._growing: Growing | None = None
         self._selection = Selection()
         self._callbacks: dict[object, Callback] = {}
@@ -217,16 +195,16 @@ class Viewer:
 
         return remove
 
-    def _told_selection(self, request: Request) -> Answer:
+    def _told_selection(self, request: Request) -> Message:
         self._select(selection_of(request, self.session))
-        return Answer({"kind": "ok"})
+        return Message({"kind": "ok"})
 
-    def _told_state(self, request: Request) -> Answer:
+    def _told_state(self, request: Request) -> Message:
         reported = state_of_browser(request.get("state"))
         with self._lock:
             self._state.update(reported)
         self._show_state()
-        return Answer({"kind": "ok"})
+        return Message({"kind": "ok"})
 
     def _select(self, selection: Selection) -> None:
         """Take over a selection; views tell it again when they show it in another window."""
@@ -296,8 +274,8 @@ class Viewer:
 
     # -- doors --------------------------------------------------------------------------------
 
-    def open(self, door: Door) -> None:
-        """Be reached through a door from now on."""
+    def open(self, door: Server | ViewerWidget) -> None:
+        """Be reached through a door from now on: by a browser or in a notebook."""
         self._door = door
         self._growing = Growing(self.session.panes, door.notify)
 
@@ -333,7 +311,6 @@ class Viewer:
 
         path: the file. recorded: the options ``colorings`` and ``gradients`` of ``sc.to_html``.
         """
-        from splinecam.viewer.page import write_page
         from splinecam.viewer.session import Session
 
         options = replace(self.session.options, live=False, state=browser_state(self.state))
@@ -415,8 +392,8 @@ def view(  # noqa: PLR0913 - the options of a picture, each given by its name
     (F,). anchors: three inputs, by which one moves the plane; by default those of the domain.
     frames: labels of a slider. title: the heading. state: the view to begin with, as
     ``viewer.state`` gives it. max_regions: of what is computed while one looks. more: further
-    options of the scene (``cmap``, ``limits``, ``seed``, ``colors``, ``shape``), and ``memory`` and
-    ``device`` for what is computed.
+    options of the scene (``cmap``, ``limits``, ``seed``, ``colors``, ``shape``), and ``memory``,
+    ``device`` and ``smooth`` for what is computed.
 
     door: ``"widget"`` or ``"browser"``, by default the one that fits. browser: open it; without,
     open ``viewer.url`` yourself, which holds a secret. port: of the server, by default one that is
@@ -476,7 +453,7 @@ def opened(
 def _widget(viewer: Viewer, height: int) -> Any:
     """A widget that shows a viewer."""
     try:
-        from splinecam.viewer.page import still_png
+        from splinecam.viewer.recording import still_png
         from splinecam.viewer.widget import ViewerWidget
     except ImportError as error:
         raise missing_package("In a notebook the viewer needs anywidget", error) from error
@@ -497,7 +474,7 @@ def _server(viewer: Viewer, port: int) -> Any:
         raise missing_package("The viewer needs starlette and uvicorn", error) from error
     script, style = asset("viewer.js").encode(), asset("style.css").encode()
     files = {
-        "": (live_page().encode(), "text/html"),
+        "": (LIVE_PAGE.encode(), "text/html"),
         "viewer.js": (script, "text/javascript"),
         "style.css": (style, "text/css"),
     }

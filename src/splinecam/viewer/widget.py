@@ -11,8 +11,7 @@ import anywidget
 import traitlets
 
 from splinecam.errors import SplineCamError
-from splinecam.viewer.answers import TELLING, Answering, failure, parsed
-from splinecam.viewer.answers import Answerer as Answer
+from splinecam.viewer.answers import TELLING, Answerer, Answering, failure, parsed
 from splinecam.viewer.page import asset
 from splinecam.viewer.surroundings import in_marimo
 
@@ -39,7 +38,7 @@ class ViewerWidget(anywidget.AnyWidget):
 
     url: str | None = None
 
-    def __init__(self, answer: Answer, *, draw: Callable[[], bytes] | None = None, **traits: Any):
+    def __init__(self, answer: Answerer, *, draw: Callable[[], bytes] | None = None, **traits: Any):
         super().__init__(**traits)
         self._answer, self._draw = answer, draw
         # marimo sends messages from the thread of its cells only, Jupyter from any.

@@ -1,4 +1,4 @@
-"""Pixels of a network's decision: what is shown where there are too many regions."""
+"""Windows of a domain, and pixels of a network's decision where there are too many regions."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from splinecam._util.tolerances import EPS, MAX_CORNER_ERROR
-from splinecam.errors import DomainError, LimitError, SplineCamError
+from splinecam.errors import DomainError
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.partitions.partition import Partition
 from splinecam.plot.arrays import Floats, Pixels, to_numpy
 from splinecam.plot.palette import paler
-from splinecam.viewer.frames import GivenUp, Network
+from splinecam.viewer.frames import Limits, Network, TooMuch
 
 _NUMBERS = 1 << 22  # outputs that are computed at a time
 _FIRST_POINTS = 256  # points of the first block, which tells how many outputs there are
@@ -27,43 +28,27 @@ _TYPICAL = 2000  # points from which the typical lead is found
 _EVEN = (0.7548776662466927, 0.5698402909980532)  # steps that fill a square evenly, on no grid
 
 
-class Raster(NamedTuple):
-    """Pixels (h, w, 3 or 4) of a rectangle, the row at v0 first."""
+def _leads(
+    network: Network, domain: Domain, uv: Tensor, level: float
+) -> tuple[NDArray[np.int64], Floats]:
+    """The class at places (N, 2) of a domain, and its lead over the second class.
 
-    box: Box
-    pixels: Pixels
-
-
-@dataclass(frozen=True)
-class Leads:
-    """The class at each point, and its lead over the second: the numbers behind class colours."""
-
-    winner: Any
-    lead: Floats
-
-    @classmethod
-    def of(cls, outputs: Tensor, level: float = 0.0) -> Leads:
-        """The class of outputs (N, n); with one output, class 1 is above the level."""
+    With one output, class 1 is above the level.
+    """
+    winners, leads, step, start = [], [], min(_FIRST_POINTS, len(uv)), 0
+    while start < len(uv):
+        outputs = network.outputs(domain.embed(uv[start : start + step]))
         if outputs.shape[1] == 1:
             over = to_numpy(outputs[:, 0]) - level
-            return cls((over > 0).astype(np.int64), np.abs(over))
-        top = torch.topk(outputs, 2, 1)
-        lead = to_numpy(top.values[:, 0] - top.values[:, 1])
-        return cls(to_numpy(top.indices[:, 0]), lead)
-
-    @classmethod
-    def at(cls, network: Network, domain: Domain, uv: Tensor, level: float = 0.0) -> Leads:
-        """The classes at places (N, 2) of a domain."""
-        found, step, start = [], min(_FIRST_POINTS, len(uv)), 0
-        while start < len(uv):
-            outputs = network.outputs(domain.embed(uv[start : start + step]))
-            found.append(cls.of(outputs, level))
-            start += step
-            step = max(1, _NUMBERS // max(1, outputs.shape[1], domain.dim))
-        return cls(
-            np.concatenate([each.winner for each in found]),
-            np.concatenate([each.lead for each in found]),
-        )
+            winners.append((over > 0).astype(np.int64))
+            leads.append(np.abs(over))
+        else:
+            top = torch.topk(outputs, 2, 1)
+            winners.append(to_numpy(top.indices[:, 0]))
+            leads.append(to_numpy(top.values[:, 0] - top.values[:, 1]))
+        start += step
+        step = max(1, _NUMBERS // max(1, outputs.shape[1], domain.dim))
+    return np.concatenate(winners), np.concatenate(leads)
 
 
 def raster_pixels(
@@ -76,9 +61,10 @@ def raster_pixels(
     typical: float | None = None,
     seconds: float = 0.4,
     clock: Callable[[], float] = monotonic,
-) -> Raster:
-    """Pixels of the network's decision in a window, as far as the domain extends.
+) -> tuple[Box, Pixels]:
+    """Pixels (h, w, 3 or 4) of the network's decision in a window, as far as the domain extends.
 
+    They come with the rectangle that they fill; the row at its lower side is the first.
     Where the domain is no rectangle, pixels outside of it are transparent. The colours are those of
     the classes, paler where the lead is small; typical: the lead at which a class has half of its
     colour. pixels: on the longer side; they become fewer if the network is so slow that they would
@@ -91,20 +77,21 @@ def raster_pixels(
     most, longer, end = max(_COARSEST, min(pixels, _FINEST)), _COARSEST, clock() + seconds
     while True:  # each raster takes at most four times as long as the one before
         begin = clock()
-        columns, rows = _size(longer, wide, tall)
-        found = Leads.at(network, window.domain, _grid(low, high, columns, rows), level)
+        columns, rows = (max(1, round(longer / max(wide, tall) * side)) for side in (wide, tall))
+        grid = _grid(low, high, columns, rows)
+        winner, lead = _leads(network, window.domain, grid, level)
         if longer == most or clock() + 4 * (clock() - begin) > end:
             break
         longer = min(2 * longer, most)
-    typical = float(np.median(found.lead)) if typical is None else typical
-    colors = np.round(255 * paler(found.winner, found.lead, typical)).astype(np.uint8)
+    typical = float(np.median(lead)) if typical is None else typical
+    colors = np.round(255 * paler(winner, lead, typical)).astype(np.uint8)
     image = colors.reshape(rows, columns, 3)
-    if not _is_rectangle(corners, low, high):
-        inside = _inside(corners, _grid(low, high, columns, rows)).reshape(rows, columns, 1)
+    is_rectangle = len(corners) == 4 and bool(((corners == low) | (corners == high)).all())
+    if not is_rectangle:
+        inside = _inside(corners, grid).reshape(rows, columns, 1)
         image = np.concatenate([image, 255 * inside.astype(np.uint8)], 2)
-    u, v = window.center
-    shown = (u + float(low[0]), v + float(low[1]), u + float(high[0]), v + float(high[1]))
-    return Raster(shown, np.ascontiguousarray(image))
+    (u, v), (left, down), (right, up) = window.center, low.tolist(), high.tolist()
+    return (u + left, v + down, u + right, v + up), np.ascontiguousarray(image)
 
 
 def typical_lead(network: Network, domain: Domain, level: float = 0.0) -> float:
@@ -113,7 +100,7 @@ def typical_lead(network: Network, domain: Domain, level: float = 0.0) -> float:
     number = torch.arange(1, _TYPICAL + 1, dtype=torch.float64)
     uv = low + (high - low) * (number[:, None] * torch.tensor(_EVEN).double() % 1)
     inside = torch.from_numpy(_inside(domain.corners, uv))
-    return float(np.median(Leads.at(network, domain, uv[inside], level).lead))
+    return float(np.median(_leads(network, domain, uv[inside], level)[1]))
 
 
 def _grid(low: Tensor, high: Tensor, columns: int, rows: int) -> Tensor:
@@ -121,17 +108,6 @@ def _grid(low: Tensor, high: Tensor, columns: int, rows: int) -> Tensor:
     u = low[0] + (high[0] - low[0]) * (torch.arange(columns, dtype=torch.float64) + 0.5) / columns
     v = low[1] + (high[1] - low[1]) * (torch.arange(rows, dtype=torch.float64) + 0.5) / rows
     return torch.stack([u.repeat(rows), v.repeat_interleave(columns)], 1)
-
-
-def _size(longer: int, wide: float, tall: float) -> tuple[int, int]:
-    """Columns and rows of a raster with so many pixels on its longer side."""
-    scale = longer / max(wide, tall)
-    return max(1, round(scale * wide)), max(1, round(scale * tall))
-
-
-def _is_rectangle(corners: Tensor, low: Tensor, high: Tensor) -> bool:
-    on_side = ((corners == low) | (corners == high)).all(1)
-    return len(corners) == 4 and bool(on_side.all())
 
 
 def _inside(corners: Tensor, uv: Tensor) -> Any:
@@ -149,19 +125,6 @@ Box = tuple[float, float, float, float]
 _FIRST, _LAST = 10, 40
 _ENOUGH = 2.5  # the growth from which on it is worth trying the next larger window
 _FEW, _LEAST = 200, 1e-3  # regions and seconds from which on both grow with the window
-
-
-class TooMuch(SplineCamError):
-    """A partition has more regions than it may have, or takes longer; the message says which."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a computation may take while one looks: regions, bytes of memory, seconds."""
-
-    max_regions: int = 200_000
-    memory: int = 1 << 30
-    seconds: float = 5.0
 
 
 @dataclass(frozen=True)
@@ -257,36 +220,6 @@ def contains(outer: Box, inner: Box) -> bool:
     return left <= 0 and low <= 0 and right >= 0 and high >= 0
 
 
-def partition_within(
-    network: Network,
-    domain: Domain,
-    limits: Limits,
-    *,
-    outdated: Callable[[], bool] = lambda: False,
-    clock: Callable[[], float] = monotonic,
-) -> Partition:
-    """The exact partition of a domain; ``TooMuch`` beyond the limits, ``GivenUp`` if outdated."""
-    end, late = clock() + limits.seconds, False
-
-    def over() -> bool:
-        nonlocal late
-        late = clock() > end
-        return late or outdated()
-
-    try:
-        return network.partition(
-            domain, max_regions=limits.max_regions, memory=limits.memory, outdated=over
-        )
-    except LimitError as error:
-        if "max_regions" in str(error):
-            raise TooMuch(f"more than {limits.max_regions:,} regions") from None
-        raise TooMuch("more regions than memory allows") from None
-    except GivenUp:
-        if late:
-            raise TooMuch(f"more than {limits.seconds:g} seconds of computation") from None
-        raise
-
-
 def start_window(
     network: Network, domain: Domain, limits: Limits, *, clock: Callable[[], float] = monotonic
 ) -> tuple[Box, Partition]:
@@ -296,11 +229,14 @@ def start_window(
     The number of regions, and with it the time, grows with the area at most, so that each window
     tells how much larger the next one may be, and the search takes little longer than its result.
     """
+    u, v = domain.center.tolist()
+    width = float((domain.corners.amax(0) - domain.corners.amin(0)).max())
     halvings, failed, best = _FIRST, 0, None
     while True:
-        box, begin = _centred(domain, halvings), clock()
+        half = width / 2 ** (halvings + 1)
+        box, begin = (u - half, v - half, u + half, v + half), clock()
         try:
-            part = partition_within(network, Window.of(domain, box).domain, limits, clock=clock)
+            part = network.partition(Window.of(domain, box).domain, limits, clock=clock)
         except TooMuch:
             if best is not None:
                 return best
@@ -314,10 +250,3 @@ def start_window(
         if growth < _ENOUGH or halvings == failed + 1:
             return best
         halvings = max(failed + 1, halvings - max(1, int(math.log2(growth) / 2)))
-
-
-def _centred(domain: Domain, halvings: int) -> Box:
-    """The square around the centre of a domain, as wide as the domain halved so often."""
-    u, v = domain.center.tolist()
-    half = float((domain.corners.amax(0) - domain.corners.amin(0)).max()) / 2 ** (halvings + 1)
-    return u - half, v - half, u + half, v + half

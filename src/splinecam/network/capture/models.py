@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._device import DeviceContext
 
-from splinecam.errors import CaptureError
+from splinecam.errors import CaptureError, option
 
 EXCLUSIVE = threading.RLock()
 """The lock of whoever exports, copies or runs a model.
@@ -218,7 +218,11 @@ def selected(result: Any, output: Output) -> Tensor:
     tensors = list({id(tensor): tensor for tensor in _tensors(chosen, set())}.values())
     if len(tensors) == 1:
         return tensors[0]
-    subject = "the model returns" if output is None else f"output={_name(output)} gives"
+    subject = (
+        "the model returns"
+        if output is None
+        else f"{option('output', _name(output), flag='--result')} gives"
+    )
     if not tensors:
         if output is None:
             raise CaptureError(f"the model must return a tensor, not {_described(result)}")
@@ -248,7 +252,7 @@ def _entry(result: Any, output: int | str) -> Any:
     if entries is None:
         raise CaptureError(
             f"there is no output {output!r}, as the model returns {_described(result)}: "
-            "leave output= out"
+            f"leave {option('output', '', flag='--result')} out"
         )
     if isinstance(output, int) and output not in entries:
         values = list(entries.values())
@@ -339,5 +343,5 @@ def _advice(result: Any, output: Output) -> str:
     entries = _entries(result) or {}
     first = next((key for key, item in entries.items() if isinstance(item, Tensor)), None)
     if isinstance(first, (int, str)):
-        return f"output={first!r}"
+        return option("output", repr(first), flag="--result")
     return "output=, a function of the model's result that returns one tensor"

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, fx
 
 from splinecam._util.tolerances import EPS
+from splinecam.errors import option
 from splinecam.network.capture.reading.graph_builder import GraphBuilder, NodeCall, has_size
 from splinecam.network.capture.reading.probe import SLACK, WEIGHT
 from splinecam.network.capture.reading.scalar_functions import add_curve
@@ -325,7 +326,7 @@ def add_custom(builder: GraphBuilder, call: NodeCall) -> str | None:
     if result_rows is None:
         return MIXES
     if found.curvature is not None and not builder.smooth:
-        return f"it is registered as smooth: {OPTION}"
+        return f"it is registered as smooth: {option(OPTION)}"
     if found.table is not None:
         _add_table(builder, node, found, found.table)
         return None

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from splinecam.errors import CaptureError, UnsupportedOpError
+from splinecam.errors import CaptureError, UnsupportedOpError, option
 from splinecam.network.capture.models import widened
 from splinecam.network.capture.reading.custom_ops import add_custom, custom_op_of
 from splinecam.network.capture.reading.final import Final, dependents, tail_of
@@ -255,7 +255,7 @@ class Reader:
         builder, source = self.builder, self._argument(x)
         quadratic = curve.name in ("square", "hardswish")
         why = rejected.QUADRATIC if quadratic else rejected.SMOOTH
-        reason: str | None = f"{why} ({curve.name}): {ops.OPTION}"
+        reason: str | None = f"{why} ({curve.name}): {option(ops.OPTION)}"
         if source.name in builder.masks:
             builder.reject_mask(source.name)
         if self.smooth:
@@ -314,7 +314,7 @@ class Reader:
                 return "control flow that depends on the input is not supported"
             return rejected.RANDOM if _is_random(node.target) else rejected.UNKNOWN
         if isinstance(rule, ops.SmoothRule) or (isinstance(rule, ops.TerminalRule) and rule.curve):
-            return None if self.smooth else f"{rule.reason}: {ops.OPTION}"
+            return None if self.smooth else f"{rule.reason}: {option(ops.OPTION)}"
         if isinstance(rule, (ops.RejectedRule, ops.TerminalRule)):
             places = rule.reason == rejected.PLACES
             constant = places and not self.builder.is_active(named["indices"])

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from splinecam.errors import CaptureError
+from splinecam.errors import CaptureError, option
 from splinecam.network.capture.tracing.flat_graph import FlatGraph
 from splinecam.network.capture.tracing.walk import ENTRYWISE
 
@@ -90,10 +90,6 @@ def _merged(item: Any, other: Any, example: Tensor, twins: dict[fx.Node, fx.Node
 
 _REGISTER = "If the part that does so is piecewise linear, splinecam.register_op can describe it"
 _FIT = "Give a domain whose points have the shape that the model was made for"
-_PLANE = (
-    "For more inputs than two use Domain.slice, which shows two of them, or Domain.through or "
-    "around"
-)
 _FLOAT = "Rounding is discontinuous: partition the float model, before it is quantised"
 _SPACE = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
 _WIDTHS = ("in_features", "in_channels", "num_features")  # what layers call their number of inputs
@@ -158,7 +154,7 @@ def unknown_cause(error: Exception, input_shape: tuple[int, ...]) -> str:
         line = f"{type(error).__name__}: {line}"
         hint = ". Its forward is given one tensor; wrap a model that takes something else"
     elif input_shape == (2,):
-        hint = f". {_PLANE}"
+        hint = f". {_plane()}"
     elif input_shape[:1] == (1,):
         hint = ". Samples of a domain carry no batch dimension"
     return (
@@ -355,7 +351,15 @@ def _remedy(layer: nn.Module, given: tuple[str, ...], input_shape: tuple[int, ..
         return _batch_hint(input_shape)
     if not direct:
         return f"{_FIT}; if they have, its layers do not fit together"
-    return _PLANE if input_shape == (2,) else _FIT
+    return _plane() if input_shape == (2,) else _FIT
+
+
+def _plane() -> str:
+    """What to do about a model that takes more than two numbers."""
+    return (
+        f"For more inputs than two use {option('Domain.slice')}, which shows two of them, or "
+        f"{option('Domain.through')} or {option('around')}"
+    )
 
 
 def _batch_hint(input_shape: tuple[int, ...]) -> str:
