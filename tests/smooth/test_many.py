@@ -131,7 +131,7 @@ def test_a_smooth_network_is_watched(tmp_path: Path) -> None:
     assert found.scalars["undecided_area"] == part.class_regions().undecided
     (near,) = watch._observer.near.groups["train"]
     assert found.around == {"train": (len(sc.partition(model, near, progress=False, **options)),)}
-    with pytest.raises(ValueError, match=r"recorded with another accuracy \(smooth="):
+    with pytest.raises(sc.FileError, match=r"a run of another accuracy \(smooth="):
         sc.watch(model, SQUARES[0], points=points, store=tmp_path, smooth=0.1)
 
 

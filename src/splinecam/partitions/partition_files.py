@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from splinecam._util import versions
 from splinecam._util.files import opened, reason_of
 from splinecam._util.unpacking import PackedArrays
 from splinecam.engine.affine_maps import AffineMaps
@@ -109,7 +110,7 @@ def check_smoothing(part: PartitionData) -> None:
 
 _FORMAT = "splinecam partition"
 # Files of exact partitions are of the first version, which earlier releases read.
-_VERSION, _SMOOTH_VERSION = 1, 2
+_VERSION, _SMOOTH_VERSION = versions.PARTITION, versions.SMOOTH_PARTITION
 
 Arrays = Mapping[str, NDArray[Any]]
 P = TypeVar("P", bound=PartitionData)

@@ -23,7 +23,7 @@ from splinecam.engine.division import Coarse
 from splinecam.engine.plan import Plan, first_device, free_memory, is_light, to_device
 from splinecam.engine.run import Outcome, Run
 from splinecam.engine.tiling import halves, sorted_faces
-from splinecam.errors import FileError, LimitError
+from splinecam.errors import LimitError
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.subdivision import BORDER
 from splinecam.network.capture.models import dtype_of
@@ -32,7 +32,7 @@ from splinecam.parallel.workers import Worker
 from splinecam.partitions.partition_files import output_written
 from splinecam.partitions.request import Model, Options, Request, require_domain
 from splinecam.stores.claims import Claims
-from splinecam.stores.manifest import domain_digest, model_facts
+from splinecam.stores.manifest import ATLAS, check_identity, domain_digest, model_facts
 from splinecam.stores.untrusted import inside, refuse_links
 from splinecam.tiles.atlas import Atlas, open_atlas
 from splinecam.tiles.atlas_data import write_domain
@@ -390,7 +390,7 @@ def _manifest(folder: Path, domain: Domain, identity: dict[str, Any]) -> Manifes
     """The manifest in a folder, which must be of the same model and domain, or a new one."""
     if (folder / FILE).exists():
         manifest = Manifest.read(folder)
-        manifest.check(folder, identity)
+        check_identity(folder, ATLAS, manifest.identity, identity)
         return manifest
     write_domain(folder, domain)
     return Manifest(identity, {})
@@ -401,7 +401,7 @@ def _is_ready(folder: Path, identity: dict[str, Any], names: Sequence[str] | Non
     if not (folder / FILE).exists():
         return False
     manifest = Manifest.read(folder)
-    manifest.check(folder, identity)
+    check_identity(folder, ATLAS, manifest.identity, identity)
     same = names is None or list(names) == manifest.about["names"]
     return manifest.complete and same and is_clean(folder, manifest)
 
@@ -411,11 +411,7 @@ def _alone(folder: Path) -> Iterator[None]:
     """Make the folder, and claim it until the end, which may be that of the process."""
     claims = Claims(made_folder(folder))
     try:
-        if not claims.take(0, 1):
-            raise FileError(
-                f"Another process is computing the atlas in {folder}. Wait until it has ended, or "
-                "choose another folder."
-            )
+        claims.take_all(ATLAS.noun)
         refuse_links(folder)
         yield
     finally:

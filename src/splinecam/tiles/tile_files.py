@@ -25,9 +25,10 @@ from splinecam.geometry.checks import check_field
 from splinecam.geometry.subdivision import Mesh
 from splinecam.partitions.partition_files import narrow
 from splinecam.stores import untrusted
+from splinecam.stores.manifest import ATLAS
 from splinecam.stores.untrusted import damaged, read_arrays, write_arrays
 
-AGAIN = "Remove the folder of the atlas, and compute it again."  # what to do about damage
+AGAIN = ATLAS.remedy  # what to do about damage
 
 Column = tuple[tuple[int | str, ...], float, float | str]
 """A shape, and the range of the entries: from the first number on, and below the second.
