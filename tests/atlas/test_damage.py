@@ -434,9 +434,9 @@ def test_leftovers_of_a_killed_end_are_removed(folder: Path, tmp_path: Path) -> 
 
 def test_other_names_are_written(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "atlas")
-    options: Any = {"store": tmp_path / "atlas", "progress": False}
-    sc.partition(network(), DOMAIN, names=["a", "b"], **options)
-    assert sc.partition(network(), DOMAIN, **options).names == ("a", "b")
+    given = network(), DOMAIN, tmp_path / "atlas"
+    sc.atlas(*given, names=["a", "b"], progress=False)
+    assert sc.atlas(*given, progress=False).names == ("a", "b")
     assert sc.load(tmp_path / "atlas").names == ("a", "b")
 
 

@@ -43,7 +43,6 @@ from splinecam.tiles.tile_files import (
     AGAIN,
     ERRORS,
     StoredMesh,
-    TileCounts,
     read_array,
     read_errors,
     read_values,
@@ -349,10 +348,9 @@ class AtlasData(Attached):
     def _open(self, number: int) -> Tile:
         entry, folder = self.manifest.tiles[number], self._tile_folder(number)
         units = tuple(int(self.layer_errors[name].shape[0]) for name in self.layers)
-        counts = TileCounts(entry.vertices, entry.edges, entry.regions, units)
-        outputs = int(self.value_error.shape[0])
-        mesh = StoredMesh.of(folder, counts, verify=self._verify)
-        values = read_values(folder, counts.vertices, outputs, verify=self._verify)
+        counts, outputs = (entry.vertices, entry.edges, entry.regions), self.value_error.shape[0]
+        mesh = StoredMesh.of(folder, counts, units, verify=self._verify)
+        values = read_values(folder, entry.vertices, outputs, verify=self._verify)
         return Tile(
             domain=self.domain,
             mesh=mesh if self.device.type == "cpu" else mesh.to(self.device),

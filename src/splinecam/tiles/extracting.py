@@ -19,24 +19,6 @@ from splinecam.tiles.atlas_data import AtlasData, Shared
 
 
 @dataclass(frozen=True)
-class Extract:
-    """Some regions of an atlas.
-
-    part: them alone, as a partition; numbers: (F,) the number in the atlas of each of its regions,
-    ascending.
-    """
-
-    part: Partition
-    numbers: Tensor
-
-    def in_atlas(self, regions: Tensor) -> Tensor:
-        """The numbers in the atlas of regions of the part; -1 stays -1."""
-        if not self.numbers.shape[0]:
-            return regions
-        return torch.where(regions < 0, -1, self.numbers[regions.clamp(min=0)])
-
-
-@dataclass(frozen=True)
 class _Piece:
     """The chosen regions of one tile.
 
@@ -55,8 +37,8 @@ def extract(
     atlas: AtlasData,
     choose: Callable[[PartitionData], Tensor],
     tiles: Sequence[int] | None = None,
-) -> Extract:
-    """The regions that ``choose`` finds in each tile, as one partition.
+) -> tuple[Partition, Tensor]:
+    """The regions that ``choose`` finds in each tile as one partition, and their numbers (F,).
 
     On the outline of the chosen regions, ``edge_faces`` has -1 on the other side.
 
@@ -71,7 +53,7 @@ def extract(
     part = replace(first, mesh=mesh, values=values, unresolved=atlas.unresolved)
     part.names = atlas.names
     part._model, part._program = atlas._model, atlas._program
-    return Extract(part, torch.cat([piece.numbers for piece in pieces]))
+    return part, torch.cat([piece.numbers for piece in pieces])
 
 
 def _nothing(tile: Partition) -> _Piece:
@@ -168,10 +150,10 @@ def window(atlas: AtlasData, box: Sequence[float]) -> Partition:
     box: the rectangle (u0, v0, u1, v1) in plane coordinates.
     """
     local = local_box(atlas.frame, checked_box(box))
-    found = extract(atlas, lambda tile: meeting(tile.mesh, local), tiles_in(atlas, local))
-    if not len(found.part):
+    part, _ = extract(atlas, lambda tile: meeting(tile.mesh, local), tiles_in(atlas, local))
+    if not len(part):
         raise DomainError(f"The window {list(box)} is outside of the domain.")
-    return found.part
+    return part
 
 
 def checked_box(box: Sequence[float]) -> Box:

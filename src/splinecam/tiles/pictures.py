@@ -29,7 +29,6 @@ from splinecam.tiles.atlas_data import AtlasData
 from splinecam.tiles.curves import class_regions
 from splinecam.tiles.extracting import (
     Box,
-    Extract,
     checked_box,
     extract,
     local_box,
@@ -70,8 +69,8 @@ class Shown:
         domain = replace(atlas.domain, corners=corners.to(atlas.domain.corners))
         return cls(atlas, box, domain, tiles, count)
 
-    def some(self, count: int) -> Extract:
-        """About so many of the regions, evenly chosen, or all of them."""
+    def some(self, count: int) -> tuple[Partition, Tensor]:
+        """About so many of the regions, evenly chosen, or all of them, and their numbers (F,)."""
         step = max(1, -(-self.count // count))
         local = None if self.box is None else local_box(self.atlas.frame, self.box)
 
@@ -81,10 +80,6 @@ class Shown:
             return torch.arange(0, len(tile), step, device=tile.mesh.uv.device)
 
         return extract(self.atlas, evenly, self.tiles)
-
-    def colors(self, color: Any, found: Extract) -> Any:
-        """What some regions are coloured by, from what was given for the whole atlas."""
-        return colors_of(self.atlas, color, found.numbers)
 
 
 def colors_of(atlas: AtlasData, color: Any, numbers: Tensor) -> Any:
@@ -144,8 +139,9 @@ def draw_tiles(  # noqa: PLR0913 - the options of a picture, each given by its n
         if legend is True and isinstance(color, str) and color == "class" and shown.box is None:
             there = class_regions(atlas, level=level).areas > 0
             legend = there.nonzero()[:, 0].tolist()
-        some = shown.some(_TYPICAL)
-        content = picture.Content.of(some.part, shown.colors(color, some), options, legend)
+        part, numbers = shown.some(_TYPICAL)
+        own = colors_of(atlas, color, numbers)
+        content = picture.Content.of(part, own, options, legend)
         picture.prepare(ax, atlas.domain, axes)
         image = _image(shown, ax, color, replace(options, limits=content.coloring.limits), content)
         ax.add_image(image)
@@ -268,8 +264,8 @@ def plot(
     shown = Shown.of(atlas, None if window is None else checked_box(window))
     canvas = new_axes(shown.domain) if ax is None else flat_axes(ax)
     if shown.count <= few:
-        found = shown.some(shown.count)
-        plot_partition(found.part, ax=canvas, color=shown.colors(color, found), **options)
+        part, numbers = shown.some(shown.count)
+        plot_partition(part, ax=canvas, color=colors_of(atlas, color, numbers), **options)
     else:
         draw_tiles(shown, canvas, color, **options)
     if shown.box is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -94,15 +94,12 @@ def find_seams(mesh: Mesh, borders: list[Border]) -> Seams:
     number[known] = of_known
     number[torch.tensor(first[:-1])[on_edges.number] + on_edges.vertex] = ids.shape[0] + union
     counts = torch.bincount(on_edges.edge[leader], minlength=mesh.num_edges)
-    along = _Along(ids.shape[0], counts, offsets_of(counts), mesh.edges)
     vertices = list(torch.split(number, sizes))
-    missing = []
-    for index, (border, mine) in enumerate(zip(borders, vertices, strict=True)):
-        begin = along.rank(border, mine, 0)
-        lacks = along.rank(border, mine, 1) - begin - 1
-        if bool((lacks > 0).any()):
-            missing.append(along.missing(index, border, begin, lacks))
-    return Seams(vertices, owner, place, missing)
+    missing = [
+        _missing(k, border, mine, ids.shape[0], counts)
+        for k, (border, mine) in enumerate(zip(borders, vertices, strict=True))
+    ]
+    return Seams(vertices, owner, place, [each for each in missing if each is not None])
 
 
 def _on_edges(mesh: Mesh, border: Border, number: int) -> OnEdges:
@@ -116,31 +113,26 @@ def _on_edges(mesh: Mesh, border: Border, number: int) -> OnEdges:
     return OnEdges(root, start, torch.full_like(root, number), t)
 
 
-@dataclass(frozen=True)
-class _Along:
-    """The united vertices along edges of the coarse mesh, whose numbers begin at ``first``.
+def _missing(
+    number: int, border: Border, seam: Tensor, first: int, counts: Tensor
+) -> Missing | None:
+    """The united vertices that lie inside pieces of the border of a unit, if there are any.
 
-    counts: (E,) of each edge; offsets: (E + 1,); edges: (E, 2) of the coarse mesh.
+    seam: (S,) the numbers of the border's vertices. counts: (E,) of the united vertices on each
+    edge of the coarse mesh; their numbers begin at ``first``.
     """
-
-    first: int
-    counts: Tensor
-    offsets: Tensor
-    edges: Tensor
-
-    def rank(self, border: Border, number: Tensor, end: int) -> Tensor:
-        """How many vertices of its edge come before an end of each piece, itself included, (P,)."""
-        seam = number[border.ends[:, end]]
-        at_end = self.counts[border.root] + 1 if end else torch.zeros_like(border.root)
-        within = seam - self.first - self.offsets[border.root] + 1
-        return torch.where(seam < self.first, at_end, within)
-
-    def missing(self, tile: int, border: Border, begin: Tensor, lacks: Tensor) -> Missing:
-        """The vertices that lie inside pieces of a tile's border."""
-        row = torch.repeat_interleave(torch.arange(lacks.shape[0]), lacks)
-        step = torch.arange(row.shape[0]) - offsets_of(lacks)[row]
-        seam = self.first + self.offsets[border.root[row]] + begin[row] + step
-        return Missing(tile, border.edge[row], border.in_strip[row], seam)
+    on_edge, offset = counts[border.root], offsets_of(counts)[border.root]
+    start, stop = seam[border.ends].unbind(1)
+    # How many vertices of its edge come before each end of a piece, itself included.
+    begin = torch.where(start < first, 0, start - first - offset + 1)
+    end = torch.where(stop < first, on_edge + 1, stop - first - offset + 1)
+    lacks = end - begin - 1
+    if not bool((lacks > 0).any()):
+        return None
+    row = torch.repeat_interleave(torch.arange(lacks.shape[0]), lacks)
+    step = torch.arange(row.shape[0]) - offsets_of(lacks)[row]
+    there = first + offset[row] + begin[row] + step
+    return Missing(number, border.edge[row], border.in_strip[row], there)
 
 
 @dataclass(frozen=True)
@@ -354,19 +346,11 @@ SEAM_VERTICES, SEAM_EDGES = "seam_vertices", "seam_edges"
 KEY = ".key"  # the file by which workers know the folder of an atlas
 
 
-@dataclass(frozen=True)
-class Dissolved:
-    """A tile of regions that were divided by artificial edges.
+Dissolve = Callable[[JoinedStrips], list[tuple[TileEntry, Rim]]]
+"""Writes the regions of all strips, without artificial edges, as tiles, and returns their rims.
 
-    rim: of the tile; its unit vertices are those of the joined strips.
-    """
-
-    entry: TileEntry
-    rim: Rim
-
-
-Dissolve = Callable[[JoinedStrips], list[Dissolved]]
-"""Writes tiles of the regions of all strips, without artificial edges."""
+The unit vertices of these rims are those of the joined strips.
+"""
 
 
 def complete(folder: Path, manifest: Manifest, coarse: Mesh | None, dissolve: Dissolve) -> None:
@@ -455,10 +439,10 @@ def _numbered(
         numbers.append(number)
     if joined is not None:
         strips.clear()
-        for each in dissolve(joined):
-            entries.append(each.entry)
-            rims.append(each.rim)
-            numbers.append(joined.seam[each.rim.unit_vertex])
+        for entry, rim in dissolve(joined):
+            entries.append(entry)
+            rims.append(rim)
+            numbers.append(joined.seam[rim.unit_vertex])
     return entries, rims, numbers
 
 
@@ -483,18 +467,13 @@ def _patch(
     values = read_values(folder, unit.vertices, borders[k].values.shape[1])
     if uv.shape != (unit.vertices, 2):
         raise damaged(folder / "mesh_uv.npy", f"it has the shape {tuple(uv.shape)}", AGAIN)
-    for mine, rows in _by_owner(owner[theirs], on_border[theirs]):
+    for tile in torch.unique(owner[theirs]).tolist():
+        rows = on_border[owner == tile]
         place = seams.place[number[rows]]
-        uv[vertex[rows]] = borders[mine].uv[place]
-        values[vertex[rows]] = borders[mine].values[place]
+        uv[vertex[rows]] = borders[tile].uv[place]
+        values[vertex[rows]] = borders[tile].values[place]
     write_array(folder, "mesh_uv", uv)
     write_array(folder, "values", values)
-
-
-def _by_owner(owner: Tensor, rows: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Yield each owner that occurs, with the rows that it owns."""
-    for tile in torch.unique(owner).tolist():
-        yield tile, rows[owner == tile]
 
 
 def _write_seams(

@@ -38,12 +38,14 @@ from splinecam.tiles.atlas import Atlas, open_atlas
 from splinecam.tiles.atlas_data import write_domain
 from splinecam.tiles.making import Making, Sizes, TileTooLarge, tile_name
 from splinecam.tiles.manifest import FILE, Manifest, TileEntry
-from splinecam.tiles.seams import KEY, Dissolved, JoinedStrips, clean, complete, is_clean
+from splinecam.tiles.seams import KEY, JoinedStrips, clean, complete, is_clean
 from splinecam.tiles.tile_files import ERRORS, read_errors
-from splinecam.tiles.unit_files import TileWriter, rim_of
+from splinecam.tiles.unit_files import Rim, TileWriter, rim_of
 
 
-def dissolved_tiles(making: Making, coarse: Coarse | None, joined: JoinedStrips) -> list[Dissolved]:
+def dissolved_tiles(
+    making: Making, coarse: Coarse | None, joined: JoinedStrips
+) -> list[tuple[TileEntry, Rim]]:
     """Remove the artificial edges of all strips, and write what is left as tiles."""
     if coarse is None or coarse.lines is None:
         raise ValueError("there are no artificial lines")
@@ -63,7 +65,7 @@ def dissolved_tiles(making: Making, coarse: Coarse | None, joined: JoinedStrips)
     mesh, kept, undecided = without_artificial_edges(joined.mesh, coarse.lines, fixed, switch, rows)
     values = joined.values[kept]
     order, waiting = sorted_faces(mesh), [range(mesh.num_faces)]
-    found: list[Dissolved] = []
+    found: list[tuple[TileEntry, Rim]] = []
     while waiting:
         members = waiting.pop()
         if len(members) > making.sizes.regions:
@@ -74,14 +76,13 @@ def dissolved_tiles(making: Making, coarse: Coarse | None, joined: JoinedStrips)
         name = f"strip{len(found):05d}"
         making.writer.make(name)
         outcome = Outcome(some, values[vertex], error, layer_errors, [])
-        entry = making.writer.tile(name, outcome)
-        found.append(Dissolved(entry, rim_of(some, kept[vertex])))
+        found.append((making.writer.tile(name, outcome), rim_of(some, kept[vertex])))
     if undecided.shape[0]:
         where = frame.to_plane(undecided.mean(1)).tolist()
         layer = program.layers[min(coarse.index, len(program.layers) - 1)].name
         places = [((u, v), layer, UNDECIDED) for u, v in where]
-        entry = replace(found[0].entry, unresolved=found[0].entry.unresolved + places)
-        found[0] = replace(found[0], entry=entry)
+        first, rim = found[0]
+        found[0] = replace(first, unresolved=first.unresolved + places), rim
     return found
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,41 +38,34 @@ A letter is a number that all columns of a file have in common.
 FINITE = -sys.float_info.max, math.inf  # the range of numbers that are finite
 
 
-@dataclass(frozen=True)
-class TileCounts:
-    """How many vertices, edges and regions a tile has, and how many units each layer has."""
-
-    vertices: int
-    edges: int
-    regions: int
-    units: tuple[int, ...]
-
-
 class StoredMesh(Mesh):
     """The mesh of a tile, whose arrays are read when they are first used."""
 
     _folder: Path
-    _counts: TileCounts
+    _counts: tuple[int, int, int]  # of vertices, edges and faces
+    _units: Sequence[int]  # of each layer
     _verify: bool
 
     @classmethod
-    def of(cls, folder: Path, counts: TileCounts, *, verify: bool = True) -> StoredMesh:
+    def of(
+        cls, folder: Path, counts: tuple[int, int, int], units: Sequence[int], *, verify: bool
+    ) -> StoredMesh:
         """The mesh in a folder, of which nothing is read yet; verify: compare checksums."""
         mesh = cls.__new__(cls)
-        vars(mesh).update(_folder=folder, _counts=counts, _verify=verify)
+        vars(mesh).update(_folder=folder, _counts=counts, _units=units, _verify=verify)
         return mesh
 
     @property
     def num_vertices(self) -> int:
-        return self._counts.vertices if "_counts" in vars(self) else super().num_vertices
+        return self._counts[0] if "_counts" in vars(self) else super().num_vertices
 
     @property
     def num_edges(self) -> int:
-        return self._counts.edges if "_counts" in vars(self) else super().num_edges
+        return self._counts[1] if "_counts" in vars(self) else super().num_edges
 
     @property
     def num_faces(self) -> int:
-        return self._counts.regions if "_counts" in vars(self) else super().num_faces
+        return self._counts[2] if "_counts" in vars(self) else super().num_faces
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self.__dataclass_fields__:
@@ -80,7 +73,7 @@ class StoredMesh(Mesh):
         kind, key = "f" if name == "uv" else "i", f"mesh_{name}"
         tensor = read_array(self._folder, key, kind, verify=self._verify)
         try:
-            check_field(self, name, tensor, self._counts.units)
+            check_field(self, name, tensor, self._units)
         except ValueError as error:
             raise damaged(self._folder / f"{key}.npy", f"it {error}", AGAIN) from None
         vars(self)[name] = tensor
