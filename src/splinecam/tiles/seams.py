@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -248,44 +247,34 @@ def insert_missing(
             continue
         rows = rows[torch.argsort(missing.edge[rows], stable=True)]
         edge, seam = missing.edge[rows], missing.seam[rows]
-        new_ones = _given(borders, seams, seam)
+        uv, more, layer = given = _given(borders, seams, seam)
         if in_strip:
             strip = Strip.read(old / STRIP, units, outputs)
             before = strip.mesh
-            after = insert_vertices(before, edge, new_ones.uv, new_ones.layer)
-            values = torch.cat([strip.values, new_ones.values])
+            after = insert_vertices(before, edge, uv, layer)
+            values = torch.cat([strip.values, more])
             Strip(after, values, torch.cat([strip.unit_vertex, _NEW + seam])).write(new / STRIP)
         else:
             before = read_mesh(old, units, ARTIFICIAL)
-            after = insert_vertices(before, edge, new_ones.uv, new_ones.layer)
-            values = torch.cat([read_values(old, before.num_vertices, outputs), new_ones.values])
+            after = insert_vertices(before, edge, uv, layer)
+            values = torch.cat([read_values(old, before.num_vertices, outputs), more])
             write_tile(new, after, values)
             rim = Rim.read(old / RIM, before.num_vertices, before.num_edges)
             _grown_rim(rim, before, after, seam).write(new / RIM)
             entry = replace(entry, vertices=after.num_vertices, edges=after.num_edges)
-        border = _grown(border, (before, after), in_strip, edge, new_ones)
+        border = _grown(border, (before, after), in_strip, (edge, seam), given)
     border.write(new / BORDER)
     manifest.tiles[missing.tile] = replace(entry, folder=new.name)
     return border
 
 
-class _New(NamedTuple):
-    """Vertices on seams: their numbers, coordinates, values and layers, (N, ...) each."""
-
-    seam: Tensor
-    uv: Tensor
-    values: Tensor
-    layer: Tensor
-
-
-def _given(borders: list[Border], seams: Seams, seam: Tensor) -> _New:
-    """Vertices on seams as their owners have them."""
+def _given(borders: list[Border], seams: Seams, seam: Tensor) -> list[Tensor]:
+    """The coordinates, values and layers of vertices on seams, as their owners have them."""
     pairs = list(zip(seams.owner[seam].tolist(), seams.place[seam].tolist(), strict=True))
-    columns = (
+    return [
         torch.stack([getattr(borders[owner], name)[place] for owner, place in pairs])
         for name in ("uv", "values", "vertex_layer")
-    )
-    return _New(seam, *columns)
+    ]
 
 
 def insert_vertices(mesh: Mesh, edge: Tensor, uv: Tensor, vertex_layer: Tensor) -> Mesh:
@@ -312,14 +301,18 @@ def _grown_rim(rim: Rim, before: Mesh, after: Mesh, seam: Tensor) -> Rim:
 
 
 def _grown(
-    border: Border, meshes: tuple[Mesh, Mesh], in_strip: bool, edge: Tensor, new: _New
+    border: Border,
+    meshes: tuple[Mesh, Mesh],
+    in_strip: bool,
+    where: tuple[Tensor, Tensor],
+    given: list[Tensor],
 ) -> Border:
-    """The border of a unit whose edges (N,) have been divided, either in the tile or the strip.
+    """The border of a unit of which edges have been divided, either in the tile or the strip.
 
-    meshes: of that part, before and after.
+    meshes: of that part, before and after. where: the edges (N,), and the numbers on seams of the
+    vertices that divide them, which have the given coordinates, values and layers.
     """
-    before, after = meshes
-    seam = new.seam
+    (before, after), (edge, seam), (uv, values, layer) = meshes, where, given
     first = border.vertex.shape[0]
     place = torch.full((after.num_vertices,), -1)  # of a vertex of the part in the border
     mine = (border.in_strip == in_strip).nonzero()[:, 0]
@@ -332,9 +325,9 @@ def _grown(
     return Border(
         vertex=torch.cat([border.vertex, _NEW + seam]),
         coarse_vertex=torch.cat([border.coarse_vertex, torch.full_like(seam, -1)]),
-        vertex_layer=torch.cat([border.vertex_layer, new.layer]),
-        uv=torch.cat([border.uv, new.uv]),
-        values=torch.cat([border.values, new.values]),
+        vertex_layer=torch.cat([border.vertex_layer, layer]),
+        uv=torch.cat([border.uv, uv]),
+        values=torch.cat([border.values, values]),
         edge=torch.cat([border.edge, pieces]),
         in_strip=torch.cat([border.in_strip, border.in_strip[row]]),
         root=torch.cat([border.root, border.root[row]]),
