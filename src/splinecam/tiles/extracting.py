@@ -15,7 +15,7 @@ from splinecam.geometry.domain import Frame
 from splinecam.geometry.subdivision import Mesh
 from splinecam.partitions.partition import Partition
 from splinecam.questions.partition_data import PartitionData
-from splinecam.tiles.atlas_data import AtlasData, Shared
+from splinecam.tiles.atlas_data import AtlasData, Shared, Tile
 
 
 def extract(
@@ -149,21 +149,33 @@ def local_box(frame: Frame, box: Box) -> Box:
     return float(u0), float(v0), float(u1), float(v1)
 
 
+def touching(boxes: Tensor, box: Box) -> Tensor:
+    """Whether each of some boxes (N, 4) meets a rectangle, (N,)."""
+    u0, v0, u1, v1 = box
+    left, low, right, high = boxes.unbind(1)
+    return (left <= u1) & (right >= u0) & (low <= v1) & (high >= v0)
+
+
 def tiles_in(atlas: AtlasData, local: Box) -> list[int]:
     """The numbers of the tiles whose boxes meet a local rectangle, ascending."""
-    u0, v0, u1, v1 = local
-    left, low, right, high = atlas.boxes.unbind(1)
-    near = (left <= u1) & (right >= u0) & (low <= v1) & (high >= v0)
-    found: list[int] = near.nonzero()[:, 0].tolist()
+    found: list[int] = touching(atlas.boxes, local).nonzero()[:, 0].tolist()
     return found
+
+
+def selected(tile: Tile, faces: Tensor) -> Tile:
+    """Some regions of a tile, as a partition with the tile's model and names."""
+    mesh, vertices, _ = tile.mesh.select(faces)
+    part = replace(tile, mesh=mesh, values=tile.values[vertices])
+    part.names = tile.names
+    part._model, part._program = tile._model, tile._program
+    return part
 
 
 def meeting(mesh: Mesh, box: Box) -> Tensor:
     """The faces that meet a rectangle (u0, v0, u1, v1) in the mesh's coordinates, ascending."""
     u0, v0, u1, v1 = box
     left, low, right, high = mesh.boxes().unbind(1)
-    near = (left <= u1) & (right >= u0) & (low <= v1) & (high >= v0)
-    faces = near.nonzero()[:, 0]
+    faces = touching(mesh.boxes(), box).nonzero()[:, 0]
     if bool(((left >= u0) & (right <= u1) & (low >= v0) & (high <= v1)).all()):
         return faces
     entries, counts = take_rows(mesh.offsets, faces)

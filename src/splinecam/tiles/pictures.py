@@ -33,7 +33,9 @@ from splinecam.tiles.extracting import (
     extract,
     local_box,
     meeting,
+    selected,
     tiles_in,
+    touching,
 )
 
 if TYPE_CHECKING:
@@ -172,10 +174,12 @@ def _image(
     def tiles(box: Box) -> Iterator[tuple[Mesh, CellColors]]:
         for number in tiles_in(atlas, box):
             with torch.no_grad():
-                part, own = _part_in(atlas.tile(number), box)
-                own = own + int(atlas.first_region[number])
-                if len(part):
-                    found = color_regions(part, colors_of(atlas, color, own), options)
+                tile = atlas.tile(number)
+                faces = meeting(tile.mesh, box)
+                if faces.shape[0]:
+                    part = tile if faces.shape[0] == len(tile) else selected(tile, faces)
+                    numbers = faces + int(atlas.first_region[number])
+                    found = color_regions(part, colors_of(atlas, color, numbers), options)
                     yield found.mesh, found.fill
 
     boxes = to_numpy(atlas.boxes)
@@ -183,18 +187,6 @@ def _image(
     scale: Any = {"norm": coloring.norm, "cmap": coloring.cmap}
     ink = coloring.fill.ink
     return TiledImage(ax, atlas.frame, around, tiles, count=len(atlas), ink=ink, **scale)
-
-
-def _part_in(tile: Partition, box: Box) -> tuple[Partition, Tensor]:
-    """The regions of a tile that meet a local rectangle, and their numbers in the tile."""
-    faces = meeting(tile.mesh, box)
-    if faces.shape[0] == len(tile):
-        return tile, faces
-    mesh, vertices, _ = tile.mesh.select(faces)
-    part = replace(tile, mesh=mesh, values=tile.values[vertices])
-    part.names = tile.names
-    part._model, part._program = tile._model, tile._program
-    return part, faces
 
 
 def few_edges(shown: Shown, most: int = _LINES) -> tuple[Tensor, Tensor]:
@@ -215,7 +207,8 @@ def few_edges(shown: Shown, most: int = _LINES) -> tuple[Tensor, Tensor]:
         wanted[local[seen[shared]]] = False  # which is drawn with another tile
         seen[shared] = True
         if box is not None:
-            wanted &= _in_box(tile, box)
+            ends = tile.mesh.uv[tile.edges]
+            wanted &= touching(torch.cat([ends.amin(1), ends.amax(1)], 1), box)
         chosen = wanted.nonzero()[:, 0]
         layer = tile.edge_layer[chosen]
         found.append((layer, tile.vertices[tile.edges[chosen]]))
@@ -226,15 +219,6 @@ def few_edges(shown: Shown, most: int = _LINES) -> tuple[Tensor, Tensor]:
             found = [(layer[layer < last], ends[layer < last]) for layer, ends in found]
     layer, ends = (torch.cat(each) for each in zip(*found, strict=True))
     return layer, ends
-
-
-def _in_box(tile: Partition, box: Box) -> Tensor:
-    """Whether the box around each edge of a tile meets a local rectangle, (E,)."""
-    u0, v0, u1, v1 = box
-    ends = tile.mesh.uv[tile.edges]
-    low, high = ends.amin(1), ends.amax(1)
-    below = (low[:, 0] <= u1) & (low[:, 1] <= v1)
-    return below & (high[:, 0] >= u0) & (high[:, 1] >= v0)
 
 
 _FEW = 200_000  # regions that are drawn as a partition in memory

@@ -25,6 +25,7 @@ from splinecam.tiles.tile_files import (
     read_mesh,
     read_values,
     write_array,
+    write_columns,
     write_errors,
     write_tile,
 )
@@ -260,10 +261,10 @@ def insert_missing(
             values = torch.cat([read_values(old, before.num_vertices, outputs), more])
             write_tile(new, after, values)
             rim = Rim.read(old / RIM, before.num_vertices, before.num_edges)
-            _grown_rim(rim, before, after, seam).write(new / RIM)
+            write_columns(new / RIM, vars(_grown_rim(rim, before, after, seam)))
             entry = replace(entry, vertices=after.num_vertices, edges=after.num_edges)
         border = _grown(border, (before, after), in_strip, (edge, seam), given)
-    border.write(new / BORDER)
+    write_columns(new / BORDER, vars(border))
     manifest.tiles[missing.tile] = replace(entry, folder=new.name)
     return border
 

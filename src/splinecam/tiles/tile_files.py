@@ -140,6 +140,11 @@ def check_fields(mesh: Mesh, units: Sequence[int], artificial: int, folder: Path
             raise damaged(folder / f"mesh_{name}.npy", f"it {error}", AGAIN) from None
 
 
+def write_columns(path: Path, columns: Mapping[str, Tensor]) -> None:
+    """Write arrays to an ``.npz`` file."""
+    write_arrays(path, {name: value.cpu().numpy() for name, value in columns.items()})
+
+
 def read_columns(path: Path, columns: Mapping[str, Column]) -> dict[str, Tensor]:
     """The arrays of an ``.npz`` file by their names; a ``FileError`` if one has another shape."""
     found = untrusted.read_arrays(path, columns, AGAIN)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from splinecam.engine.tiling import ROOT, Tile
 from splinecam.geometry.domain import Frame
 from splinecam.geometry.subdivision import BORDER, Mesh
 from splinecam.questions.partition_data import Unresolved
-from splinecam.stores.untrusted import damaged, inside, write_arrays
+from splinecam.stores.untrusted import damaged, inside
 from splinecam.tiles.manifest import TileEntry
 from splinecam.tiles.tile_files import (
     AGAIN,
@@ -33,6 +33,7 @@ from splinecam.tiles.tile_files import (
     read_mesh,
     read_values,
     write_array,
+    write_columns,
     write_errors,
     write_tile,
 )
@@ -59,10 +60,6 @@ class Border:
     in_strip: Tensor
     root: Tensor
     ends: Tensor
-
-    def write(self, path: Path) -> None:
-        """Write the border to a file."""
-        write_arrays(path, {name: value.cpu().numpy() for name, value in vars(self).items()})
 
     @classmethod
     def read(cls, path: Path, coarse: Mesh) -> Border:
@@ -129,10 +126,6 @@ class Rim:
     edge: Tensor
     ends: Tensor
 
-    def write(self, path: Path) -> None:
-        """Write the rim to a file."""
-        write_arrays(path, {name: value.cpu().numpy() for name, value in vars(self).items()})
-
     @classmethod
     def read(cls, path: Path, vertices: int, edges: int) -> Rim:
         """The rim in a file; vertices, edges: how many the tile has."""
@@ -188,9 +181,7 @@ class Strip:
     def write(self, folder: Path) -> None:
         """Write the strip to a folder, which is made."""
         folder.mkdir(exist_ok=True)
-        for field in fields(Mesh):
-            write_array(folder, f"mesh_{field.name}", getattr(self.mesh, field.name))
-        write_array(folder, "values", self.values)
+        write_tile(folder, self.mesh, self.values)
         write_array(folder, "unit_vertex", self.unit_vertex)
 
     @classmethod
@@ -245,7 +236,7 @@ class TileWriter:
             mesh = drawn(coarse, own)
             values = outcome.output if own is outcome.mesh else outcome.output[vertex]
             entry = self.tile(name, replace(outcome, mesh=mesh, output=values))
-            rim_of(mesh, vertex).write(self.folder / name / RIM)
+            write_columns(self.folder / name / RIM, vars(rim_of(mesh, vertex)))
         if strip is not None:
             beside, vertex, _ = strip
             mesh = drawn(coarse, beside)
@@ -253,7 +244,7 @@ class TileWriter:
             artificial = int((mesh.edge_layer == ARTIFICIAL).sum())
             entry = replace(entry, strip=max(0, mesh.num_faces - artificial))
         write_errors(self.folder / name / ERRORS, outcome.error, outcome.layer_errors)
-        border.write(self.folder / name / BORDER_FILE)
+        write_columns(self.folder / name / BORDER_FILE, vars(border))
         return entry
 
     def make(self, name: str) -> None:
