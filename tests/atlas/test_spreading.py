@@ -105,9 +105,9 @@ def test_the_limit_of_regions_holds_for_all_workers_together(
 
 def test_processes_compute_an_atlas(tmp_path: Path) -> None:
     model = wide()
-    given: dict[str, Any] = {"store": tmp_path / "a", "n_jobs": 2, "progress": False}
-    atlas = sc.partition(model, DOMAIN, memory=WIDE["memory"], device="cpu", **given)
+    given: dict[str, Any] = {"folder": tmp_path / "a", "n_jobs": 2, "progress": False}
+    atlas = sc.atlas(model, DOMAIN, memory=WIDE["memory"], device="cpu", **given)
     assert atlas.num_tiles > 8
     assert atlas.model is model
     same_regions(atlas, sc.partition(model, DOMAIN))
-    assert len(sc.partition(model, DOMAIN, **given)) == len(atlas)  # which is there already
+    assert len(sc.atlas(model, DOMAIN, **given)) == len(atlas)  # which is there already

@@ -87,6 +87,7 @@ def test_another_computation_is_refused(tmp_path: Path, about: Any, message: str
     [
         ({"identity": {"splinecam": "0.0.1"}}, r"version of SplineCam \(0\.0\.1, and this is"),
         ({"version": 99}, "version 99 of the format"),
+        ({"version": 2}, r"version 2 .* reads version 3\. Choose another folder"),
         ({"format": "splinecam run"}, "not the head of results: it holds splinecam run"),
     ],
 )

@@ -152,7 +152,9 @@ class JoinedStrips:
 def join_strips(strips: list[Strip | None], borders: list[Border], seams: Seams) -> JoinedStrips:
     """Unite the vertices and edges that strips have in common; None for a unit without a strip."""
     numbers = [
-        torch.zeros(0, dtype=torch.int64) if strip is None else _seam_numbers(strip, border, number)
+        torch.zeros(0, dtype=torch.int64)
+        if strip is None
+        else _numbers_at(border, number, strip.unit_vertex)
         for strip, border, number in zip(strips, borders, seams.vertices, strict=True)
     ]
     every = torch.cat(numbers)
@@ -182,9 +184,9 @@ def join_strips(strips: list[Strip | None], borders: list[Border], seams: Seams)
     return JoinedStrips(mesh, values, seam, places)
 
 
-def _seam_numbers(strip: Strip, border: Border, number: Tensor) -> Tensor:
-    """The number of each vertex of a strip on the seams between units, -1 elsewhere, (V,)."""
-    found = places_among(border.vertex, strip.unit_vertex)
+def _numbers_at(border: Border, number: Tensor, unit_vertex: Tensor) -> Tensor:
+    """The numbers on seams between units of some vertices of a unit, -1 elsewhere, (V,)."""
+    found = places_among(border.vertex, unit_vertex)
     return torch.where(found >= 0, number[found.clamp(min=0)], -1)
 
 
@@ -421,9 +423,8 @@ def _numbered(
         if not unit.regions:
             continue
         rim = Rim.read(folders[k] / RIM, unit.vertices, unit.edges)
-        on_border = places_among(borders[k].vertex, rim.unit_vertex)
-        number = torch.where(on_border >= 0, seams.vertices[k][on_border.clamp(min=0)], -1)
-        inside, strip = (on_border < 0).nonzero()[:, 0], strips[k]
+        number = _numbers_at(borders[k], seams.vertices[k], rim.unit_vertex)
+        inside, strip = (number < 0).nonzero()[:, 0], strips[k]
         if inside.shape[0] and joined is not None and strip is not None:
             beside = places_among(strip.unit_vertex, rim.unit_vertex[inside])
             number[inside] = joined.seam[joined.place[k][beside]]

@@ -61,7 +61,8 @@ def validate(
             bar.update(1)
         if checking.ok:
             checking.whole()
-    return accepted(checking.report(), atlas)
+    checks, counts = tuple(checking.checks.values()), (checking.sampled, checking.excused)
+    return accepted(Report(checks, len(atlas), *counts, checking.points), atlas)
 
 
 @dataclass
@@ -161,11 +162,6 @@ class _Checking:
                 self.checks[check.name] = Check(check.name, known.worst + check.worst, 0)
             elif check.worst / check.limit > known.worst / known.limit:
                 self.checks[check.name] = check
-
-    def report(self) -> Report:
-        """All checks together."""
-        checks = tuple(self.checks.values())
-        return Report(checks, len(self.atlas), self.sampled, self.excused, self.points)
 
 
 def _sites(tile: Tile, generator: torch.Generator) -> Sites:
