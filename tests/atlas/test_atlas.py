@@ -242,7 +242,7 @@ def test_two_processes_do_not_compute_one_atlas(model: nn.Module, tmp_path: Path
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"locked\n"
-        with pytest.raises(FileError, match="Another process is computing"):
+        with pytest.raises(FileError, match="Another process writes an atlas"):
             sc.atlas(model, DOMAIN, tmp_path, progress=False)
         other.kill()
     assert len(sc.atlas(model, DOMAIN, tmp_path, progress=False))

@@ -32,10 +32,10 @@ def compare(mine: Curves, whole: Curves) -> None:
 
 def test_all_regions_together_are_the_partition(both: Both) -> None:
     atlas, whole = both
-    found = extract(atlas, lambda tile: torch.arange(len(tile)))
-    assert found.part.mesh.num_edges == whole.mesh.num_edges
-    assert found.part.validate().ok
-    assert torch.equal(found.numbers, torch.arange(len(whole)))
+    part, numbers = extract(atlas, lambda tile: torch.arange(len(tile)))
+    assert part.mesh.num_edges == whole.mesh.num_edges
+    assert part.validate().ok
+    assert torch.equal(numbers, torch.arange(len(whole)))
 
 
 QUESTIONS: dict[int, list[dict[str, Any]]] = {

@@ -15,7 +15,8 @@ import splinecam as sc
 from atlas_cases import Both, network
 from splinecam.errors import DomainError
 from splinecam.tiles.extracting import middle_window
-from splinecam.tiles.pictures import Shown, few_edges
+from splinecam.tiles.large_pictures import few_edges
+from splinecam.tiles.shown import Shown
 
 pytestmark = pytest.mark.few(1)
 

@@ -108,11 +108,9 @@ def test_the_limit_of_regions_holds_for_all_workers_together(
 @pytest.mark.slow
 def test_processes_compute_an_atlas(tmp_path: Path) -> None:
     model = wide()
-    given: dict[str, Any] = {"n_jobs": 2, "progress": False}
-    atlas = sc.atlas(model, DOMAIN, tmp_path / "a", memory=WIDE["memory"], device="cpu", **given)
+    given: dict[str, Any] = {"folder": tmp_path / "a", "n_jobs": 2, "progress": False}
+    atlas = sc.atlas(model, DOMAIN, memory=WIDE["memory"], device="cpu", **given)
     assert atlas.num_tiles > 8
     assert atlas.model is model
     same_regions(atlas, sc.partition(model, DOMAIN))
-    assert len(sc.atlas(model, DOMAIN, tmp_path / "a", **given)) == len(
-        atlas
-    )  # which is there already
+    assert len(sc.atlas(model, DOMAIN, **given)) == len(atlas)  # which is there already

@@ -213,10 +213,12 @@ def test_every_entry_of_a_grid_is_checked(tmp_path: Path) -> None:
         content = path.read_bytes()
         good = json.loads(content)
         del good["crc32"]
-        for name in good:
+        for name in (*good, *good["identity"]):
             for value in [*bad, "missing"]:
-                wrong = good | {name: value}
-                path.write_bytes(seal({k: v for k, v in wrong.items() if v != "missing"}))
+                inner = name in good["identity"]
+                wrong = (good["identity"] if inner else good) | {name: value}
+                wrong = {k: v for k, v in wrong.items() if v != "missing"}
+                path.write_bytes(seal(good | {"identity": wrong} if inner else wrong))
                 with contextlib.suppress(sc.FileError):
                     assert len(sc.open_grid(tmp_path).groups) < 2
         path.write_bytes(content)

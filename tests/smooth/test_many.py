@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
+from splinecam.training.runs import squares_around
 
 OPTIONS: dict[str, Any] = {"smooth": 0.02, "progress": False, "device": "cpu"}
 SQUARES = [sc.Domain.around(torch.tensor(x), side=1.5) for x in ([0.2, 0.0], [-0.5, 0.4])]
@@ -130,9 +131,9 @@ def test_a_smooth_network_is_watched(tmp_path: Path) -> None:
     part = found.partition
     assert found.scalars["bound"] == float(part.bound.max()) <= 0.05
     assert found.scalars["undecided_area"] == part.class_regions().undecided
-    (near,) = watch._observer.near.groups["train"]
+    (near,) = squares_around(SQUARES[0], points, None)[0]["train"]
     assert found.around == {"train": (len(sc.partition(model, near, progress=False, **options)),)}
-    with pytest.raises(ValueError, match=r"recorded with another accuracy \(smooth="):
+    with pytest.raises(sc.FileError, match=r"a run of another accuracy \(smooth="):
         sc.watch(model, SQUARES[0], points=points, store=tmp_path, smooth=0.1)
 
 

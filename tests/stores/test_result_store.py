@@ -85,9 +85,10 @@ def test_another_computation_is_refused(tmp_path: Path, about: Any, message: str
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({"splinecam": "0.0.1"}, r"written by SplineCam 0\.0\.1, and this is"),
+        ({"identity": {"splinecam": "0.0.1"}}, r"version of SplineCam \(0\.0\.1, and this is"),
         ({"version": 99}, "version 99 of the format"),
-        ({"format": "splinecam run"}, "not a manifest of results: it holds splinecam run"),
+        ({"version": 2}, r"version 2 .* reads version 3\. Choose another folder"),
+        ({"format": "splinecam run"}, "not the head of results: it holds splinecam run"),
     ],
 )
 def test_another_version_is_refused(tmp_path: Path, entry: dict[str, Any], message: str) -> None:

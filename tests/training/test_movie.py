@@ -19,7 +19,7 @@ import splinecam as sc
 from splinecam.plot.colors import ColorOptions, color_regions
 from splinecam.plot.decorations import SideLegend
 from splinecam.training import movies as encoders
-from splinecam.training.movies import FrameRenderer
+from splinecam.training.frame_renderer import FrameRenderer
 
 BOX = sc.Domain.box(-1, 1)
 
@@ -159,7 +159,7 @@ def test_colours_of_a_gif_are_the_nearest_of_its_table():
     random = np.random.default_rng(0)
     frame = random.integers(0, 256, (20, 30, 3)).astype(np.uint8)
     table = random.integers(0, 256, (40, 3))
-    nearest = encoders._NearestColors(table)
+    nearest = encoders._nearest_colors(table)
     distance = ((frame[:, :, None].astype(int) - table) ** 2).sum(-1)
     for _ in range(2):  # the second time it remembers
         found = np.take_along_axis(distance, nearest(frame)[:, :, None].astype(int), -1)[:, :, 0]

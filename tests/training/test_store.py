@@ -133,9 +133,9 @@ def test_a_run_is_not_continued_by_accident(tmp_path: Path):
 
 def test_a_run_goes_on_only_on_the_same_domain(tmp_path: Path):
     watched(tmp_path, range(1), points={"random": 2}, radius=0.1)
-    with pytest.raises(ValueError, match="another domain"):
+    with pytest.raises(sc.FileError, match="another domain"):
         sc.watch(small(), sc.Domain.box(-1, 2), store=tmp_path, points={"random": 2}, radius=0.1)
-    with pytest.raises(ValueError, match="another size"):
+    with pytest.raises(sc.FileError, match="another size"):
         sc.watch(small(), BOX, store=tmp_path, points={"random": 2}, radius=0.2)
     sc.watch(small(), sc.Domain.box(-1, 1), store=tmp_path, points={"random": 2}, radius=0.1)
 
@@ -161,7 +161,7 @@ def test_folders_without_a_run_are_rejected(tmp_path: Path):
     with pytest.raises(sc.FileError, match="has no run in it"):
         sc.open_run(tmp_path)
     (tmp_path / INDEX).write_text('{"format": "other"}\n')
-    with pytest.raises(sc.FileError, match="not the index of a run"):
+    with pytest.raises(sc.FileError, match="not the head of a run"):
         sc.open_run(tmp_path)
     (tmp_path / INDEX).write_text('{"format": "splinecam run", "version": 99}\n')
     with pytest.raises(sc.FileError, match="newer splinecam"):
@@ -196,11 +196,12 @@ def test_every_entry_of_an_index_is_checked(tmp_path: Path):
     """Also with right checksums: a ``FileError``, and only names in the folder."""
     watched(tmp_path, range(2), points={"random": 2}, weights=True)
     good = lines(tmp_path)
-    for number, line in enumerate(good[:2]):
+    for number, line in [(0, good[0]), (0, good[0]["identity"]), (1, good[1])]:
         for name in line:
             for bad in [*BAD, "missing"]:
                 wrong = {k: v for k, v in line.items() if k != name or bad != "missing"}
                 wrong |= {name: bad} if bad != "missing" else {}
+                wrong = good[0] | {"identity": wrong} if line is good[0]["identity"] else wrong
                 written = [*good[:number], wrong, *good[number + 1 :]]
                 (tmp_path / INDEX).write_bytes(b"".join(seal(each) + b"\n" for each in written))
                 try:
@@ -216,7 +217,7 @@ def test_every_entry_of_an_index_is_checked(tmp_path: Path):
         with pytest.raises(sc.FileError):
             sc.open_run(tmp_path)
     (tmp_path / INDEX).write_bytes(seal(good[0] | {"version": 1}) + b"\n")
-    with pytest.raises(sc.FileError, match=r"version 1 .* reads version 2.*another folder"):
+    with pytest.raises(sc.FileError, match=r"version 1 .* reads version 3.*another folder"):
         sc.open_run(tmp_path)
 
 
@@ -270,7 +271,7 @@ def test_two_processes_do_not_record_one_run(tmp_path: Path):
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"locked\n"
-        with pytest.raises(sc.FileError, match="Another process records"):
+        with pytest.raises(sc.FileError, match="Another process writes a run"):
             watched(tmp_path, range(1, 2))
         other.kill()
     assert watched(tmp_path, range(1, 2)).run.steps == [0, 1]

@@ -396,28 +396,24 @@ def test_regions_are_counted_in_squares_around_points():
 
 
 def test_random_points_lie_in_the_domain_or_between_the_given_inputs():
-    from splinecam.training.runs import Neighbourhoods
+    from splinecam.training.runs import squares_around
 
     triangle = sc.Domain.polygon([[0.0, 0.0], [2.0, 0.0], [0.0, 1.0]])
-    near = Neighbourhoods.of(triangle, {"random": 400}, 0.1)
-    assert near is not None
-    centres = torch.stack(
-        [square.embed(square.center[None])[0] for square in near.groups["random"]]
-    )
+    groups, _ = squares_around(triangle, {"random": 400}, 0.1)
+    centres = torch.stack([square.embed(square.center[None])[0] for square in groups["random"]])
     assert bool((centres >= 0).all() and (centres @ torch.tensor([0.5, 1.0]).double() <= 1).all())
     assert centres.mean(0).tolist() == pytest.approx([2 / 3, 1 / 3], abs=0.08)
     images = torch.rand(200, 1, 3, 3) + 5
     plane = sc.Domain.around(images[0], side=1.0)
-    near = Neighbourhoods.of(plane, {"train": images, "random": 50}, None)
-    assert near is not None
-    assert near.side == pytest.approx(plane.diameter / 10)
-    assert len(near.groups["train"]) == 100  # evenly spaced
-    first, last = near.groups["train"][0], near.groups["train"][-1]
+    groups, side = squares_around(plane, {"train": images, "random": 50}, None)
+    assert side == pytest.approx(plane.diameter / 10)
+    assert len(groups["train"]) == 100  # evenly spaced
+    first, last = groups["train"][0], groups["train"][-1]
     assert torch.equal(first.origin, images[0].double().flatten())
     assert torch.equal(last.origin, images[-1].double().flatten())
     assert not torch.equal(first.basis, last.basis)  # planes of their own
     low, high = images.amin(0).flatten(), images.amax(0).flatten()
-    for square in near.groups["random"]:
+    for square in groups["random"]:
         assert bool((low <= square.origin).all() and (square.origin <= high).all())
 
 

@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,9 +32,9 @@ _BYTES = np.uint8
 def parts_of(value: Any) -> Parts:
     """The parts of the block of an object, the table of their sizes first."""
     buffers: list[pickle.PickleBuffer] = []
-    file = _Bytes()
+    file = BytesIO()
     _pickler_class()(file, protocol=5, buffer_callback=buffers.append).dump(value)
-    parts = [memoryview(file.content()), *(buffer.raw() for buffer in buffers)]
+    parts = [file.getbuffer(), *(buffer.raw() for buffer in buffers)]
     sizes = np.array([len(parts), *(part.nbytes for part in parts)], dtype=np.int64)
     return [sizes.data.cast("B"), *parts]
 
@@ -99,20 +100,6 @@ def _room(size: int) -> int:
     return -(-size // _ALIGNED) * _ALIGNED
 
 
-class _Bytes:
-    """A file in memory that gives its content without a copy."""
-
-    def __init__(self) -> None:
-        self._content = bytearray()
-
-    def write(self, some: Any) -> int:
-        self._content += some
-        return len(some)
-
-    def content(self) -> bytearray:
-        return self._content
-
-
 @cache
 def _pickler_class() -> type[Any]:
     cloudpickle = optional("cloudpickle", "Work in other processes", "parallel")
@@ -136,15 +123,8 @@ def _overload(namespace: str, name: str, overload: str | None = None) -> Any:
 
 
 _KINDS = {
-    torch.float64,
-    torch.float32,
-    torch.float16,
-    torch.int64,
-    torch.int32,
-    torch.int16,
-    torch.int8,
-    torch.uint8,
-    torch.bool,
+    *(torch.float64, torch.float32, torch.float16),
+    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
 }
 
 
@@ -193,13 +173,13 @@ class FlatDomains(NamedTuple):
         """The domains, as they were: they are not checked again."""
         corners = torch.split(_tensor_of(self.corners), self.counts)
         columns = zip(_tensor_of(self.origins), _tensor_of(self.bases), corners, strict=True)
-        return [self._domain(*row) for row in columns]
-
-    def _domain(self, origin: Tensor, basis: Tensor, corners: Tensor) -> Domain:
-        domain = object.__new__(Domain)
-        row = {"origin": origin, "basis": basis, "corners": corners}
-        vars(domain).update(row, input_shape=self.input_shape)
-        return domain
+        found = []
+        for row in columns:
+            domain = object.__new__(Domain)
+            named = dict(zip(("origin", "basis", "corners"), row, strict=True))
+            vars(domain).update(named, input_shape=self.input_shape)
+            found.append(domain)
+        return found
 
 
 def flat_domains(domains: Sequence[Domain]) -> FlatDomains:

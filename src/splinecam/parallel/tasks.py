@@ -71,6 +71,9 @@ def run_tasks(
             waiting[number] = task
             queue.append(number)
 
+    def call(number: int) -> Call:
+        return perform, block, key, function, number, waiting[number], setting
+
     with _exchange(engine) as setting:
         block = _shared(engine, shared, setting)
         key = uuid4().hex
@@ -78,8 +81,7 @@ def run_tasks(
             refill()
             if not waiting:
                 return
-            calls = _Calls(block, key, function, queue, waiting, setting)
-            results = engine.results(calls)
+            results = engine.results(_Calls(queue, call))
             try:
                 for number, result in results:
                     losses = 0
@@ -104,26 +106,16 @@ def run_tasks(
 
 
 class _Calls(Iterator[Call]):
-    """The calls for the tasks in a queue, to which tasks are added meanwhile."""
+    """A call for each number in a queue, to which numbers are added meanwhile."""
 
-    def __init__(
-        self,
-        block: Any,
-        key: str,
-        function: Function,
-        queue: deque[int],
-        waiting: dict[int, Any],
-        setting: Setting,
-    ) -> None:
-        self._first, self._setting = (perform, block, key, function), setting
-        self._queue, self._waiting = queue, waiting
+    def __init__(self, queue: deque[int], call: Callable[[int], Call]) -> None:
+        self._queue, self._call = queue, call
 
     def __next__(self) -> Call:
         try:
-            number = self._queue.popleft()
+            return self._call(self._queue.popleft())
         except IndexError:
             raise StopIteration from None
-        return (*self._first, number, self._waiting[number], self._setting)
 
 
 def _shared(engine: Engine, shared: Packed, setting: Setting) -> Any:
@@ -285,7 +277,8 @@ class _Pace:
             return self._fixed
         rest = None if self._total is None else max(1, self._total - first)
         if self._seconds is None:
-            return _FIRST if rest is None else self._share(rest, _FIRST)
+            each = _FIRST if rest is None else rest // (_PER_WORKER * self._workers)
+            return max(1, min(_FIRST, each))
         goal = _LONG
         if rest is not None:
             alone = rest * self._seconds / (_PER_WORKER * self._workers)
@@ -293,6 +286,3 @@ class _Pace:
         size = int(goal / max(self._seconds, 1e-9))
         size = max(1, min(size, _GROWTH * self._largest, _MOST))
         return size if rest is None else min(size, max(1, -(-rest // self._workers)))
-
-    def _share(self, rest: int, most: int) -> int:
-        return max(1, min(most, rest // (_PER_WORKER * self._workers)))

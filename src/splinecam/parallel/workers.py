@@ -39,12 +39,6 @@ class Setting(NamedTuple):
     owner: int | None = None
 
 
-class Saved(NamedTuple):
-    """A result that a worker has written to a file."""
-
-    path: str
-
-
 @dataclass
 class Worker:
     """A worker: its setting, and what it keeps from one task to the next.
@@ -119,9 +113,9 @@ def received(result: Any, setting: Setting) -> Any:
     """The result of ``perform`` in the process that asked for it."""
     if setting.folder is None:
         return result
-    if not isinstance(result, Saved):
+    if not isinstance(result, str):
         return load(_writable(result))
-    path = Path(result.path)
+    path = Path(result)
     if os.name == "posix":  # the map remains when its file has no name any more
         value = load_file(path)
     else:
@@ -130,13 +124,13 @@ def received(result: Any, setting: Setting) -> Any:
     return value
 
 
-def _kept_in_file(parts: Parts, folder: Path) -> Block | Saved:
+def _kept_in_file(parts: Parts, folder: Path) -> Block | str:
     """The file of a result; the result itself if it is small or there is no room for the file."""
     if sum(part.nbytes for part in parts) > _SMALL:
         path = folder / f"{uuid4().hex}.result"
         try:
             save(parts, path)
-            return Saved(str(path))
+            return str(path)
         except OSError:
             with suppress(OSError):
                 path.unlink()

@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from splinecam._util import versions
 from splinecam._util.files import opened, reason_of
 from splinecam._util.unpacking import PackedArrays
 from splinecam.engine.affine_maps import AffineMaps
@@ -108,7 +109,6 @@ def check_smoothing(part: PartitionData) -> None:
 
 
 _FORMAT = "splinecam partition"
-_VERSION = 3
 
 Arrays = Mapping[str, NDArray[Any]]
 P = TypeVar("P", bound=PartitionData)
@@ -141,7 +141,7 @@ def _arrays(part: PartitionData) -> dict[str, Any]:
     smooth, smooth_tensors = smoothing_written(part)
     about = {
         "format": _FORMAT,
-        "version": _VERSION,
+        "version": versions.PARTITION,
         "input_shape": domain.input_shape,
         "layers": part.layers,
         "stripped": part.stripped,
@@ -244,10 +244,10 @@ def _contents(file: BinaryIO, name: str) -> tuple[Arrays, dict[str, Any]]:
     about = json.loads(arrays.text("about")) if "about" in arrays else None
     if not isinstance(about, dict) or about.get("format") != _FORMAT:
         raise foreign
-    if about.get("version") != _VERSION:
+    if about.get("version") != versions.PARTITION:
         raise FileError(
             f"{name} has version {about.get('version')} of the format; this SplineCam reads "
-            f"version {_VERSION}. Compute the partition again, or read it where it was written."
+            f"version {versions.PARTITION}. Compute it again, or read it where it was written."
         )
     return arrays, about
 

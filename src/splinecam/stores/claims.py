@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from splinecam._util.files import writing
+from splinecam.errors import FileError
 from splinecam.stores.untrusted import inside
 
 try:
@@ -39,7 +40,7 @@ class Claims:
     """
 
     def __init__(self, folder: Path) -> None:
-        path = inside(folder, ".claims")
+        self._folder, path = folder, inside(folder, ".claims")
         with writing(path):
             self._number = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         self._close = weakref.finalize(self, os.close, self._number)
@@ -47,6 +48,14 @@ class Claims:
     def take(self, start: int, stop: int) -> bool:
         """Claim the results from start to stop; False if another process has some of them."""
         return self._lock(start, stop - start, wait=False)
+
+    def take_all(self, noun: str) -> None:
+        """Claim a store that one process at a time writes; noun: what it is, for the error."""
+        if not self.take(0, _WHOLE):
+            raise FileError(
+                f"Another process writes {noun} in {self._folder}. Wait until it has ended, or "
+                "choose another folder."
+            )
 
     @contextlib.contextmanager
     def whole(self) -> Iterator[None]:

@@ -1,4 +1,8 @@
-"""The manifest of a store: fingerprints of what was computed, and why a store is refused."""
+"""The head of every store: its format, its identity, and why a store of another one is refused.
+
+Sweeps, grids, atlases and watched runs begin with the same entries: the name and the version of the
+format, and the identity, facts that tell what was computed from anything else.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +10,22 @@ import hashlib
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping
 from functools import partial
 from pathlib import Path
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from splinecam._util import versions
 from splinecam._util.files import replaced
 from splinecam.errors import FileError
 from splinecam.geometry.domain import Domain
 from splinecam.network.capture import capture
 from splinecam.network.capture.models import Output, unwrap
-from splinecam.stores.untrusted import Format, inside, open_plain, seal, unseal
+from splinecam.stores.untrusted import check_entries, check_sum, inside, open_plain, parse, seal
 
 DIGEST = 16  # bytes of the digest of a domain
 
@@ -145,70 +150,112 @@ def output_name(output: Output) -> Any:
     return function_name(output) if callable(output) else output
 
 
-FORMAT = Format("splinecam results", 2, "a manifest of results", "Choose another folder.")
-_FILE = "manifest.json"
+# -- the head of a store --------------------------------------------------------------------------
+
+
+class Format(NamedTuple):
+    """A kind of store: its name and version in files, what it is in words, and what to do."""
+
+    name: str
+    version: int
+    noun: str
+    remedy: str
+
+
+RESULTS = Format("splinecam results", versions.RESULTS, "results", "Choose another folder.")
+ATLAS = Format(
+    "splinecam atlas",
+    versions.ATLAS,
+    "an atlas",
+    "Remove the folder of the atlas, and compute it again.",
+)
+RUN = Format("splinecam run", versions.RUN, "a run", "Record the run again in another folder.")
 _CLOSE = 1e-9  # relative to the largest output: how exactly outputs of one model agree
 
-# What differs, in words; other entries of a manifest are called by their names.
+# In what a store may differ from the one that is wanted; other facts are called by their names.
 _WORDS = {
-    "kind": "results of another kind",
-    "weights": "results for a model with other weights",
-    "layers": "results for a model with other layers",
-    "outputs": "results for a model that computes something else",
-    "output": "results for another output of the model (output=)",
-    "reduce": "results of another function (reduce=)",
-    "statistics": "other statistics (statistics=)",
-    "smooth": "results of another accuracy (smooth=, refine=, undecided=)",
-    "groups": "results for other groups of domains",
+    "kind": "of another kind",
+    "weights": "for a model with other weights",
+    "layers": "for a model with other layers",
+    "outputs": "for a model that computes something else",
+    "output": "for another output of the model (output=)",
+    "domain": "for another domain",
+    "groups": "for other groups of domains",
+    "side": "with squares of another size (radius=)",
+    "reduce": "of another function (reduce=)",
+    "statistics": "with other statistics (statistics=)",
+    "smooth": "of another accuracy (smooth=, refine=, undecided=)",
+    "splinecam": "of another version of SplineCam",
 }
 
 
-def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest of a folder; None if it has none. An error if the folder is something else."""
-    path = folder / _FILE
+def with_head(form: Format, entries: Mapping[str, Any]) -> dict[str, Any]:
+    """The head of a store: its format, and entries, of which ``identity`` tells it from others."""
+    return {"format": form.name, "version": form.version, **entries}
+
+
+def read_head(content: bytes, path: Path, form: Format) -> dict[str, Any]:
+    """The entries of a sealed head beside format and version; a ``FileError`` if it is another.
+
+    path: of the file with this content. The entry ``identity`` is a dict.
+    """
+    found = parse(content, path, form.remedy)
+    if (what := found.pop("format", "something else")) != form.name:
+        raise FileError(
+            f"{path} is not the head of {form.noun}: it holds {what}. Choose another folder."
+        )
+    version = found.pop("version", None)
+    if version != form.version:
+        newer = isinstance(version, int) and version > form.version
+        raise FileError(
+            f"{path} has version {version} of the format; this SplineCam reads "
+            f"version {form.version}. "
+            + ("Install a newer splinecam to read it." if newer else form.remedy)
+        )
+    check_sum(content, path, form.remedy)
+    check_entries(found, {"identity": dict[str, Any]}, path, form.remedy, others=True)
+    return found
+
+
+def read_manifest(path: Path, form: Format) -> dict[str, Any] | None:
+    """The entries of a file that is a head, as of ``read_head``; None if there is no file."""
     try:
         with open_plain(path) as file:
-            return unseal(file.read(), path, FORMAT)
+            return read_head(file.read(), path, form)
     except FileNotFoundError:
         return None
 
 
-def write_manifest(folder: Path, about: Mapping[str, Any]) -> None:
-    """Write a manifest, which appears only when it is complete."""
-    head = {"format": FORMAT.name, "version": FORMAT.version, "splinecam": _library_version()}
-    with replaced(inside(folder, _FILE)) as file:
-        file.write(seal({**head, **about}, indent=1))
+def write_manifest(path: Path, form: Format, entries: Mapping[str, Any]) -> None:
+    """Write a head to a file of its own, which appears only when it is complete."""
+    with replaced(inside(path.parent, path.name)) as file:
+        file.write(seal(with_head(form, entries)))
 
 
-def check_manifest(folder: Path, there: Mapping[str, Any], about: Mapping[str, Any]) -> None:
-    """Raise an error that says what differs if a folder has a manifest of other results."""
-    if there.get("splinecam") != _library_version():
-        raise FileError(
-            f"{folder} was written by SplineCam {there.get('splinecam')}, and this is "
-            f"{_library_version()}, whose results may differ. Use that version, or choose another "
-            "folder."
-        )
-    wanted = json.loads(json.dumps(about))
-    for name in (*about, *(name for name in there if name in _WORDS and name not in about)):
-        if not same_entry(wanted.get(name), there.get(name)):
-            what = _WORDS.get(name, f"results with another {name}")
-            raise FileError(f"{folder} holds {what}. Choose another folder.")
+def check_identity(
+    folder: Path, form: Format, there: Mapping[str, Any], wanted: Mapping[str, Any]
+) -> None:
+    """Raise a ``FileError`` that says what differs if the store in a folder is another one."""
+    wanted = json.loads(json.dumps(wanted))
+    for name in dict.fromkeys((*wanted, *there)):
+        if not _same(wanted.get(name), there.get(name)):
+            what = _WORDS.get(name, f"with another {name}")
+            if name == "splinecam":
+                what += f" ({there.get(name)}, and this is {wanted.get(name)})"
+            raise FileError(f"{folder} holds {form.noun} {what}. Choose another folder.")
 
 
-def _library_version() -> str:
+def library_version() -> str:
     """The version of SplineCam, from the package, whose modules this one must not import."""
     return str(sys.modules["splinecam"].__version__)
 
 
-def same_entry(a: Any, b: Any) -> bool:
-    """Whether two entries of manifests are equal; numbers with a fraction only up to rounding."""
-    if isinstance(a, list) and isinstance(b, list) and _floats(a) and _floats(b):
+def _same(a: Any, b: Any) -> bool:
+    """Whether two facts are equal; lists of numbers with a fraction only up to rounding."""
+    lists = isinstance(a, list) and isinstance(b, list)
+    if lists and all(isinstance(value, float) for value in (*a, *b)):
         size = max(map(abs, (*a, *b)), default=0.0)
         return len(a) == len(b) and all(
             math.isclose(x, y, rel_tol=0, abs_tol=_CLOSE * size) for x, y in zip(a, b, strict=True)
         )
     return bool(a == b)
-
-
-def _floats(values: Sequence[Any]) -> bool:
-    return all(isinstance(value, float) for value in values)

@@ -1,7 +1,7 @@
 """A folder of results, each of which belongs to a domain, with a manifest of what they are.
 
-``manifest.json``          the format and its version, the version of SplineCam, and what all
-                           results have in common: the model, the options
+``manifest.json``          the head of the store; its identity is what all results have in common:
+                           the version of SplineCam, the model, the options
 ``00000128-00000256.npz``  the results number 128 to 255, with the digests of their domains
 ``.claims``                a file without content, on which processes lock what they compute
 
@@ -30,10 +30,18 @@ from splinecam._util.files import made_folder, reason_of, remove_drafts, replace
 from splinecam._util.unpacking import PackedArrays
 from splinecam.errors import FileError
 from splinecam.stores.claims import Claims
-from splinecam.stores.manifest import DIGEST, check_manifest, read_manifest, write_manifest
+from splinecam.stores.manifest import (
+    DIGEST,
+    RESULTS,
+    check_identity,
+    library_version,
+    read_manifest,
+    write_manifest,
+)
 from splinecam.stores.untrusted import VALUES, Codec, damaged, inside, open_plain, read_arrays
 
 _NAME = re.compile(r"(\d{8,15})-(\d{8,15})\.npz")
+MANIFEST = "manifest.json"
 _DOMAINS = "domains"  # the array of the digests
 _ANEW = "Remove this file: its results are computed again."  # what to do about damage
 # What decoding raises where arrays hold no results.
@@ -61,11 +69,12 @@ class ResultStore:
         self.claims = Claims(made_folder(folder))
         with self.claims.whole():
             remove_drafts(folder)
-            there = read_manifest(folder)
+            there = read_manifest(folder / MANIFEST, RESULTS)
+            identity = {"splinecam": library_version(), **about}
             if there is None:
-                write_manifest(folder, {**about, **(notes or {})})
+                write_manifest(folder / MANIFEST, RESULTS, {"identity": identity, **(notes or {})})
             else:
-                check_manifest(folder, there, about)
+                check_identity(folder, RESULTS, there["identity"], identity)
         self.refresh()
 
     def __enter__(self) -> Self:

@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from types import NoneType, UnionType
-from typing import IO, Any, NamedTuple, Union, get_args, get_origin
+from typing import IO, Any, Union, get_args, get_origin
 
 import numpy as np
 import torch
@@ -114,15 +114,6 @@ def damaged(path: Path, what: object, remedy: str) -> FileError:
 # -- manifests ------------------------------------------------------------------------------------
 
 
-class Format(NamedTuple):
-    """The format of a manifest: its name, its version, what it is in words, and what to do."""
-
-    name: str
-    version: int
-    noun: str
-    remedy: str
-
-
 def seal(entries: Mapping[str, Any], indent: int | None = None) -> bytes:
     """Some entries as JSON, with a checksum as the last one.
 
@@ -133,30 +124,29 @@ def seal(entries: Mapping[str, Any], indent: int | None = None) -> bytes:
     return f'{text}, "crc32": "{zlib.crc32(text.encode()):08x}"}}'.encode()
 
 
-def unseal(content: bytes, path: Path, form: Format, *, head: bool = True) -> dict[str, Any]:
-    """The entries that ``seal`` has written; a ``FileError`` if they are not what they were.
-
-    path: of the file. head: whether the entries tell the format, and are to be those of ``form``.
-    """
+def parse(content: bytes, path: Path, remedy: str) -> dict[str, Any]:
+    """The entries that a file says it has; ``check_sum`` tells whether they are what they were."""
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):
-        raise damaged(path, "it is not JSON", form.remedy) from None
-    if not isinstance(found, dict) or (head and found.get("format") != form.name):
-        what = found.get("format", "something else") if isinstance(found, dict) else "a list"
-        raise FileError(f"{path} is not {form.noun}: it holds {what}. Choose another folder.")
-    version = found.get("version")
-    if head and version != form.version:
-        newer = isinstance(version, int) and version > form.version
-        raise FileError(
-            f"{path} has version {version} of the format; this SplineCam reads "
-            f"version {form.version}. "
-            + ("Install a newer splinecam to read it." if newer else form.remedy)
-        )
+        raise damaged(path, "it is not JSON", remedy) from None
+    if not isinstance(found, dict):
+        raise damaged(path, f"{_short(found)} is not a list of entries", remedy)
+    return {name: value for name, value in found.items() if name != "crc32"}
+
+
+def check_sum(content: bytes, path: Path, remedy: str) -> None:
+    """Raise a ``FileError`` unless what ``seal`` has written is unchanged."""
     parts = _SUM.fullmatch(content)
     if parts is None or zlib.crc32(parts[1]) != int(parts[2], 16):
-        raise damaged(path, "its checksum is wrong", form.remedy)
-    return {name: value for name, value in found.items() if name != "crc32"}
+        raise damaged(path, "its checksum is wrong", remedy)
+
+
+def unseal(content: bytes, path: Path, remedy: str) -> dict[str, Any]:
+    """The entries that ``seal`` has written to a file; a ``FileError`` if they have changed."""
+    found = parse(content, path, remedy)
+    check_sum(content, path, remedy)
+    return found
 
 
 def check_entries(

@@ -13,25 +13,8 @@ from splinecam._util.arrays import Views
 from splinecam._util.options import limit_of
 from splinecam.errors import FileError
 from splinecam.questions.regions import Region
-from splinecam.tiles import atlas_data as _tables
-from splinecam.tiles import (
-    atlas_data as locating,
-)
-from splinecam.tiles import (
-    atlas_data as sampling,
-)
-from splinecam.tiles import (
-    curves,
-)
-from splinecam.tiles import curves as classes
-from splinecam.tiles import (
-    extracting as windows,
-)
-from splinecam.tiles import (
-    pictures as plotting,
-)
+from splinecam.tiles import atlas_data, curves, extracting, pictures, validating
 from splinecam.tiles import stats as _stats
-from splinecam.tiles import validating as _validating
 from splinecam.tiles.atlas_data import AtlasData
 from splinecam.tiles.manifest import Manifest
 
@@ -100,16 +83,16 @@ class Atlas(AtlasData, Views[Region]):
     # Each of these questions is a function of an atlas, in a module of its own.
 
     stats = _stats.stats
-    class_regions = classes.class_regions
-    locate = locating.locate
-    window = windows.window
-    plot = plotting.plot
-    sample = sampling.sample
+    class_regions = curves.class_regions
+    locate = atlas_data.locate
+    window = extracting.window
+    plot = pictures.plot
+    sample = atlas_data.sample
     decision_boundary = curves.decision_boundary
     level_set = curves.level_set
-    tables = _tables.tables
-    export = _tables.export
-    validate = _validating.validate
+    tables = atlas_data.tables
+    export = atlas_data.export
+    validate = validating.validate
 
     def view(
         self,
@@ -133,8 +116,8 @@ class Atlas(AtlasData, Views[Region]):
         largest = limit_of("max_regions", max_regions) or _VIEWED
         if window is None and (len(self) <= largest or self._model is not None):
             return view(self, max_regions=max_regions, state=state, **options)
-        box = windows.middle_window(self, largest) if window is None else window
-        u0, v0, u1, v1 = windows.checked_box(box)
+        box = extracting.middle_window(self, largest) if window is None else window
+        u0, v0, u1, v1 = extracting.checked_box(box)
         camera = {"center": ((u0 + u1) / 2, (v0 + v1) / 2), "width": u1 - u0}
         return view(
             self.window(box), max_regions=max_regions, state=camera | dict(state or {}), **options

@@ -1,4 +1,4 @@
-"""The table of an atlas: a row per region, tile after tile."""
+"""The data of an atlas, and what is read from them: tables, located and random inputs."""
 
 from __future__ import annotations
 
@@ -180,7 +180,9 @@ def sample(
         face = face if chosen is None else take(chosen, face)
     else:
         assert chosen is not None
-        weight = _areas(atlas, chosen).clamp(min=0)
+        weight = torch.empty(chosen.shape, dtype=torch.float64, device=chosen.device)
+        for number, places, own in by_tile(atlas, chosen):
+            weight[places] = take(atlas.tile(number).areas, own).clamp(min=0)
         if n and not float(weight.sum()) > 0:
             raise SplineCamError(NO_AREA)
         face = take(chosen, choose(weight, chance[:, 3]))
@@ -207,14 +209,6 @@ def by_tile(atlas: AtlasData, regions: Tensor) -> Iterator[tuple[int, Tensor, Te
     number, count = torch.unique_consecutive(tile[order], return_counts=True)
     for each, places in zip(number.tolist(), torch.split(order, count.tolist()), strict=True):
         yield each, places, regions[places] - int(atlas.first_region[each])
-
-
-def _areas(atlas: AtlasData, regions: Tensor) -> Tensor:
-    """The areas of some regions (N,), (N,)."""
-    areas = torch.empty(regions.shape, dtype=torch.float64, device=regions.device)
-    for number, places, own in by_tile(atlas, regions):
-        areas[places] = take(atlas.tile(number).areas, own)
-    return areas
 
 
 DOMAIN = "domain.npz"

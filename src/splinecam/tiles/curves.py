@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from splinecam._util.arrays import take
 from splinecam._util.tolerances import EPS, SAFETY
+from splinecam.partitions.partition import Partition
 from splinecam.questions import boundary as _boundary
 from splinecam.questions import class_regions as _classes
 from splinecam.questions.boundary import Boundary, Kind, LevelSet, check_kind, output_of
 from splinecam.questions.partition_data import PartitionData, Unresolved
 from splinecam.questions.winners import Scores, disputed, find_leads
 from splinecam.tiles.atlas_data import AtlasData
-from splinecam.tiles.extracting import Extract, extract
+from splinecam.tiles.extracting import extract
 
 
 def decision_boundary(
@@ -44,9 +44,9 @@ def decision_boundary(
         scores = Scores.of(tile, smallest=kind == "argmin", level=float(level))
         return disputed(tile.mesh, find_leads(scores.z, scores.error))
 
-    found = _extract(atlas, chosen)
-    made = _boundary.decision_boundary(found.part, classes=classes, kind=kind, level=level)
-    return replace(made, regions=found.in_atlas(made.regions))
+    part, numbers = _extract(atlas, chosen)
+    made = _boundary.decision_boundary(part, classes=classes, kind=kind, level=level)
+    return replace(made, regions=_in_atlas(numbers, made.regions))
 
 
 def level_set(
@@ -69,15 +69,24 @@ def level_set(
         last = torch.searchsorted(wanted.to(z), high[:, 0] + slack, right=True)
         return (first < last).nonzero()[:, 0]
 
-    found = _extract(atlas, reached)
-    made = _boundary.level_set(found.part, levels, output=output)
-    return replace(made, regions=found.in_atlas(made.regions))
+    part, numbers = _extract(atlas, reached)
+    made = _boundary.level_set(part, levels, output=output)
+    return replace(made, regions=_in_atlas(numbers, made.regions))
 
 
-def _extract(atlas: AtlasData, choose: Callable[[PartitionData], Tensor]) -> Extract:
+def _in_atlas(numbers: Tensor, regions: Tensor) -> Tensor:
+    """Which of the numbers in the atlas (F,) some regions have; -1 stays -1."""
+    if not numbers.shape[0]:
+        return regions
+    return torch.where(regions < 0, -1, numbers[regions.clamp(min=0)])
+
+
+def _extract(
+    atlas: AtlasData, choose: Callable[[PartitionData], Tensor]
+) -> tuple[Partition, Tensor]:
     """The chosen regions, or the first one if there is none, since a partition has at least one."""
     found = extract(atlas, choose)
-    if len(found.part):
+    if len(found[0]):
         return found
     first = atlas.tile(0)
     return extract(atlas, lambda tile: tile.face_offsets[: int(tile is first)])
@@ -104,14 +113,6 @@ def _touching_pairs(tile: PartitionData) -> Tensor:
     return changed
 
 
-class _Totals(NamedTuple):
-    """The sums over all tiles."""
-
-    areas: Tensor
-    tied_area: float
-    unresolved: tuple[Unresolved, ...]
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class ClassAreas:
     """The domain of an atlas divided by class, of which only numbers are held in memory.
@@ -125,7 +126,7 @@ class ClassAreas:
     level: float
 
     @cached_property
-    def _totals(self) -> _Totals:
+    def _totals(self) -> tuple[Tensor, float, tuple[Unresolved, ...]]:
         found = [
             (each.areas, each.tied_area, each.unresolved)
             for each in (
@@ -134,22 +135,22 @@ class ClassAreas:
             )
         ]
         areas, tied, unresolved = zip(*found, strict=True)
-        return _Totals(torch.stack(areas).sum(0), sum(tied), sum(unresolved, ()))
+        return torch.stack(areas).sum(0), sum(tied), sum(unresolved, ())
 
     @property
     def areas(self) -> Tensor:
         """Area of each class, (n_classes,); the areas add up to that of the domain."""
-        return self._totals.areas
+        return self._totals[0]
 
     @property
     def tied_area(self) -> float:
         """Area on which two classes or more tie, which counts for the first of them."""
-        return self._totals.tied_area
+        return self._totals[1]
 
     @property
     def unresolved(self) -> tuple[Unresolved, ...]:
         """Places that float64 could not settle, usually none."""
-        return self._totals.unresolved
+        return self._totals[2]
 
     def boundary_length(self) -> float:
         """Length of the borders between classes."""

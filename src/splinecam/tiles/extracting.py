@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -15,91 +15,50 @@ from splinecam.geometry.domain import Frame
 from splinecam.geometry.subdivision import Mesh
 from splinecam.partitions.partition import Partition
 from splinecam.questions.partition_data import PartitionData
-from splinecam.tiles.atlas_data import AtlasData, Shared
-
-
-@dataclass(frozen=True)
-class Extract:
-    """Some regions of an atlas.
-
-    part: them alone, as a partition; numbers: (F,) the number in the atlas of each of its regions,
-    ascending.
-    """
-
-    part: Partition
-    numbers: Tensor
-
-    def in_atlas(self, regions: Tensor) -> Tensor:
-        """The numbers in the atlas of regions of the part; -1 stays -1."""
-        if not self.numbers.shape[0]:
-            return regions
-        return torch.where(regions < 0, -1, self.numbers[regions.clamp(min=0)])
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """The chosen regions of one tile.
-
-    vertex, edge: which vertex and edge of the atlas each of the mesh's is; those that the tile
-    shares come first, in the numbers of ``Atlas.shared_vertices`` and ``shared_edges``.
-    """
-
-    mesh: Mesh
-    values: Tensor
-    numbers: Tensor
-    vertex: Tensor
-    edge: Tensor
+from splinecam.tiles.atlas_data import AtlasData, Shared, Tile
 
 
 def extract(
     atlas: AtlasData,
     choose: Callable[[PartitionData], Tensor],
     tiles: Sequence[int] | None = None,
-) -> Extract:
-    """The regions that ``choose`` finds in each tile, as one partition.
+) -> tuple[Partition, Tensor]:
+    """The regions that ``choose`` finds in each tile as one partition, and their numbers (F,).
 
     On the outline of the chosen regions, ``edge_faces`` has -1 on the other side.
 
     choose: called with each tile; returns the numbers of its regions, ascending. tiles: the numbers
     of the tiles to look at, ascending, by default all.
     """
-    tiles = range(atlas.num_tiles) if tiles is None else tiles
     first = atlas.tile(0)
-    pieces = list(_pieces(atlas, choose, tiles)) or [_nothing(first)]
-    mesh, kept = _glued(pieces)
-    values = torch.cat([piece.values for piece in pieces])[kept]
-    part = replace(first, mesh=mesh, values=values, unresolved=atlas.unresolved)
-    part.names = atlas.names
-    part._model, part._program = atlas._model, atlas._program
-    return Extract(part, torch.cat([piece.numbers for piece in pieces]))
-
-
-def _nothing(tile: Partition) -> _Piece:
-    """No region at all."""
-    index = tile.face_offsets[:0]
-    pairs, points = index.view(0, 2), tile.mesh.uv[:0]
-    mesh = Mesh(points, pairs, index.new_zeros(1), index, index, index, index)
-    return _Piece(mesh, tile.values[:0], index, index, index)
-
-
-def _pieces(
-    atlas: AtlasData, choose: Callable[[PartitionData], Tensor], tiles: Sequence[int]
-) -> Iterator[_Piece]:
-    """Yield the chosen regions of each tile that has any."""
-    vertices, edges = atlas.num_shared_vertices, atlas.num_shared_edges
-    for number in tiles:
+    nothing = first.face_offsets[:0]
+    meshes, values, numbers = [_empty(first.mesh)], [first.values[:0]], [nothing]
+    # Which vertex and edge of the atlas each of all meshes is: first those on seams.
+    vertices, edges = [nothing], [nothing]
+    vertex, edge = atlas.num_shared_vertices, atlas.num_shared_edges
+    for number in range(atlas.num_tiles) if tiles is None else tiles:
         tile = atlas.tile(number)
         faces = choose(tile)
         if faces.shape[0]:
             mesh, vertex_ids, edge_ids = tile.mesh.select(faces)
-            yield _Piece(
-                mesh,
-                tile.values[vertex_ids],
-                faces + int(atlas.first_region[number]),
-                _named(vertex_ids, atlas.shared_vertices(number), vertices),
-                _named(edge_ids, atlas.shared_edges(number), edges),
-            )
-            vertices, edges = vertices + mesh.num_vertices, edges + mesh.num_edges
+            meshes.append(mesh)
+            values.append(tile.values[vertex_ids])
+            numbers.append(faces + int(atlas.first_region[number]))
+            vertices.append(_named(vertex_ids, atlas.shared_vertices(number), vertex))
+            edges.append(_named(edge_ids, atlas.shared_edges(number), edge))
+            vertex, edge = vertex + mesh.num_vertices, edge + mesh.num_edges
+    mesh, kept = _glued(meshes, torch.cat(vertices), torch.cat(edges))
+    part = replace(first, mesh=mesh, values=torch.cat(values)[kept], unresolved=atlas.unresolved)
+    part.names = atlas.names
+    part._model, part._program = atlas._model, atlas._program
+    return part, torch.cat(numbers)
+
+
+def _empty(like: Mesh) -> Mesh:
+    """A mesh without any face."""
+    index = like.offsets[:0]
+    pairs, points = index.view(0, 2), like.uv[:0]
+    return Mesh(points, pairs, index.new_zeros(1), index, index, index, index)
 
 
 def _named(ids: Tensor, shared: Shared, fresh: int) -> Tensor:
@@ -126,28 +85,27 @@ def _firsts(names: Tensor) -> tuple[Tensor, Tensor]:
     return first, rank[label]
 
 
-def _glued(pieces: list[_Piece]) -> tuple[Mesh, Tensor]:
-    """The meshes of all pieces as one, in which shared vertices and edges occur once.
+def _glued(meshes: list[Mesh], vertices: Tensor, edges: Tensor) -> tuple[Mesh, Tensor]:
+    """All meshes as one, in which vertices and edges with the same name occur once.
 
-    The second result tells which of all pieces' vertices it has.
+    vertices, edges: the names of those of all meshes. The second result tells which of the vertices
+    it has.
     """
     joined = {
-        field.name: torch.cat([getattr(piece.mesh, field.name) for piece in pieces])
-        for field in fields(Mesh)
-        if field.name not in ("edges", "offsets", "corners")
+        name: torch.cat([getattr(mesh, name) for mesh in meshes])
+        for name in ("uv", "vertex_layer", "edge_layer", "edge_unit")
     }
-    kept_vertex, vertex = _firsts(torch.cat([piece.vertex for piece in pieces]))
-    kept_edge, edge = _firsts(torch.cat([piece.edge for piece in pieces]))
-    edges, corners, at_vertex, at_edge = [], [], 0, 0
-    for piece in pieces:
-        mesh = piece.mesh
-        edges.append(vertex[at_vertex + mesh.edges])
+    kept_vertex, vertex = _firsts(vertices)
+    kept_edge, edge = _firsts(edges)
+    ends, corners, at_vertex, at_edge = [], [], 0, 0
+    for mesh in meshes:
+        ends.append(vertex[at_vertex + mesh.edges])
         corners.append(2 * edge[at_edge + (mesh.corners >> 1)] + (mesh.corners & 1))
         at_vertex, at_edge = at_vertex + mesh.num_vertices, at_edge + mesh.num_edges
     mesh = Mesh(
         uv=joined["uv"][kept_vertex],
-        edges=torch.cat(edges)[kept_edge],
-        offsets=offsets_of(torch.cat([piece.mesh.counts() for piece in pieces])),
+        edges=torch.cat(ends)[kept_edge],
+        offsets=offsets_of(torch.cat([mesh.counts() for mesh in meshes])),
         corners=torch.cat(corners),
         edge_layer=joined["edge_layer"][kept_edge],
         edge_unit=joined["edge_unit"][kept_edge],
@@ -168,10 +126,10 @@ def window(atlas: AtlasData, box: Sequence[float]) -> Partition:
     box: the rectangle (u0, v0, u1, v1) in plane coordinates.
     """
     local = local_box(atlas.frame, checked_box(box))
-    found = extract(atlas, lambda tile: meeting(tile.mesh, local), tiles_in(atlas, local))
-    if not len(found.part):
+    part, _ = extract(atlas, lambda tile: meeting(tile.mesh, local), tiles_in(atlas, local))
+    if not len(part):
         raise DomainError(f"The window {list(box)} is outside of the domain.")
-    return found.part
+    return part
 
 
 def checked_box(box: Sequence[float]) -> Box:
@@ -191,21 +149,33 @@ def local_box(frame: Frame, box: Box) -> Box:
     return float(u0), float(v0), float(u1), float(v1)
 
 
+def touching(boxes: Tensor, box: Box) -> Tensor:
+    """Whether each of some boxes (N, 4) meets a rectangle, (N,)."""
+    u0, v0, u1, v1 = box
+    left, low, right, high = boxes.unbind(1)
+    return (left <= u1) & (right >= u0) & (low <= v1) & (high >= v0)
+
+
 def tiles_in(atlas: AtlasData, local: Box) -> list[int]:
     """The numbers of the tiles whose boxes meet a local rectangle, ascending."""
-    u0, v0, u1, v1 = local
-    left, low, right, high = atlas.boxes.unbind(1)
-    near = (left <= u1) & (right >= u0) & (low <= v1) & (high >= v0)
-    found: list[int] = near.nonzero()[:, 0].tolist()
+    found: list[int] = touching(atlas.boxes, local).nonzero()[:, 0].tolist()
     return found
+
+
+def selected(tile: Tile, faces: Tensor) -> Tile:
+    """Some regions of a tile, as a partition with the tile's model and names."""
+    mesh, vertices, _ = tile.mesh.select(faces)
+    part = replace(tile, mesh=mesh, values=tile.values[vertices])
+    part.names = tile.names
+    part._model, part._program = tile._model, tile._program
+    return part
 
 
 def meeting(mesh: Mesh, box: Box) -> Tensor:
     """The faces that meet a rectangle (u0, v0, u1, v1) in the mesh's coordinates, ascending."""
     u0, v0, u1, v1 = box
     left, low, right, high = mesh.boxes().unbind(1)
-    near = (left <= u1) & (right >= u0) & (low <= v1) & (high >= v0)
-    faces = near.nonzero()[:, 0]
+    faces = touching(mesh.boxes(), box).nonzero()[:, 0]
     if bool(((left >= u0) & (right <= u1) & (low >= v0) & (high <= v1)).all()):
         return faces
     entries, counts = take_rows(mesh.offsets, faces)

@@ -30,7 +30,7 @@ from splinecam.engine.tiling import Tile, halves
 from splinecam.errors import FileError, LimitError
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.stores.untrusted import check_entries, damaged, open_plain, seal, unseal
-from splinecam.tiles.manifest import FORMAT, Manifest, TileEntry
+from splinecam.tiles.manifest import Manifest, TileEntry
 from splinecam.tiles.tile_files import AGAIN, check_fields, read_array, write_array
 from splinecam.tiles.unit_files import TileWriter
 
@@ -306,7 +306,7 @@ def _read_arrays(folder: Path, *, verify: bool) -> dict[str, Tensor]:
     path = folder / _NAMES
     try:
         with open_plain(path) as file:
-            about = unseal(file.read(), path, FORMAT, head=False)
+            about = unseal(file.read(), path, AGAIN)
     except FileNotFoundError:
         raise damaged(folder, f"there is no {_NAMES}", AGAIN) from None
     check_entries(about, {"names": list[str]}, path, AGAIN)

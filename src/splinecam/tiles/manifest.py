@@ -6,29 +6,17 @@ does not exist, whatever files there are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from splinecam._util.files import replaced
 from splinecam.errors import FileError
 from splinecam.partitions.partition_files import dtype_named, output_read
-from splinecam.stores.manifest import same_entry
-from splinecam.stores.untrusted import (
-    Format,
-    check_entries,
-    damaged,
-    inside,
-    open_plain,
-    seal,
-    unseal,
-)
+from splinecam.stores.manifest import ATLAS, read_manifest, write_manifest
+from splinecam.stores.untrusted import check_entries, damaged, inside
 from splinecam.tiles.tile_files import AGAIN
 
 FILE = "atlas.json"
-FORMAT = Format("splinecam atlas", 2, "an atlas of SplineCam (sc.partition(..., store=))", AGAIN)
-_HEAD = {"format": str, "version": int}
 _LISTS: dict[str, Any] = {
     "tiles": list[dict[str, Any]],
     "pending": list[tuple[int, int]] | None,
@@ -42,15 +30,6 @@ _ABOUT: dict[str, Any] = {
     "names": list[str] | None,
 }
 Place = tuple[tuple[float, float], str, str]
-
-# What differs, in words.
-_WORDS = {
-    "weights": "a model with other weights",
-    "layers": "a model with other layers",
-    "domain": "another domain",
-    "output": "another output of the model (output=)",
-    "outputs": "a model that computes something else",
-}
 
 
 @dataclass(frozen=True)
@@ -76,8 +55,8 @@ class TileEntry:
 class Manifest:
     """Everything about an atlas but its arrays.
 
-    identity: what it is of, see ``check``. about: the domain's input shape, layers, names and the
-    like. tiles: those that are complete. pending: ranges of faces of the coarse mesh that are still
+    identity: facts of the model and the domain. about: the input shape, layers, names and the like.
+    tiles: those that are complete. pending: ranges of faces of the coarse mesh that are still
     to be computed, the next one last; None before the coarse mesh is made. unresolved: of the
     coarse mesh. parts: into how many the domain is divided by artificial lines, if it is. seams:
     the numbers of vertices and edges that tiles have in common, once they are known.
@@ -95,28 +74,24 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Replace the manifest in a folder."""
-        head = {"format": FORMAT.name, "version": FORMAT.version}
-        with replaced(inside(folder, FILE)) as file:
-            file.write(seal(head | asdict(self)))
+        write_manifest(folder / FILE, ATLAS, asdict(self))
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
         """The manifest in a folder; a ``FileError`` says what is wrong with it."""
         path = folder / FILE
-        try:
-            with open_plain(path) as file:
-                found = unseal(file.read(), path, FORMAT)
-        except FileNotFoundError:
+        found = read_manifest(path, ATLAS)
+        if found is None:
             raise FileError(
                 f"{folder} is a folder, not a partition saved by SplineCam, and there is no atlas "
                 f"in it: {FILE} is missing."
-            ) from None
-        check_entries(found, {**_HEAD, **get_type_hints(cls), **_LISTS}, path, AGAIN)
+            )
+        check_entries(found, {**get_type_hints(cls), **_LISTS}, path, AGAIN)
         for entry in found["tiles"]:
             check_entries(entry, get_type_hints(TileEntry), path, AGAIN)
         check_entries(found["about"], _ABOUT, path, AGAIN)
         tiles = [TileEntry(**entry) for entry in found.pop("tiles")]
-        manifest = cls(**{name: found[name] for name in found.keys() - _HEAD}, tiles=tiles)
+        manifest = cls(**found, tiles=tiles)
         manifest._check_numbers(path)
         return manifest
 
@@ -141,12 +116,3 @@ class Manifest:
             output_read(self.about["output"])
         except (ValueError, KeyError, AttributeError) as error:
             raise damaged(path, error, AGAIN) from None
-
-    def check(self, folder: Path, identity: Mapping[str, Any]) -> None:
-        """Raise a ``FileError`` unless the atlas is of the same model and domain."""
-        for name, wanted in identity.items():
-            if not same_entry(self.identity.get(name), wanted):
-                raise FileError(
-                    f"The atlas in {folder} is of {_WORDS[name]}. Choose another folder, or remove "
-                    "this one."
-                )

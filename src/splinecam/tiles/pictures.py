@@ -2,244 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import torch
-from matplotlib.axes import Axes
-from torch import Tensor
-
-from splinecam.errors import DomainError, SplineCamError
-from splinecam.geometry.domain import Domain
-from splinecam.geometry.subdivision import Mesh
-from splinecam.partitions.partition import Partition
-from splinecam.plot import picture
 from splinecam.plot import plot as plot_partition
-from splinecam.plot.arrays import to_numpy
-from splinecam.plot.cell_images import TiledImage
-from splinecam.plot.colors import ColorOptions, color_regions
-from splinecam.plot.decorations import AxesStyle, draw_border
 from splinecam.plot.figures import flat_axes, new_axes, require_matplotlib
-from splinecam.plot.rasters import CellColors
-from splinecam.plot.regions import default_color
-from splinecam.questions.partition_data import PartitionData
-from splinecam.tiles import curves
 from splinecam.tiles.atlas_data import AtlasData
-from splinecam.tiles.curves import class_regions
 from splinecam.tiles.extracting import (
-    Box,
-    Extract,
     checked_box,
-    extract,
-    local_box,
-    meeting,
-    tiles_in,
 )
+from splinecam.tiles.shown import Shown, colors_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-
-@dataclass(frozen=True)
-class Shown:
-    """What a picture shows of an atlas.
-
-    box: the window, None for the whole; domain: the rectangle, or the whole polygon; tiles: the
-    numbers of those in the window; count: the number of regions in it.
-    """
-
-    atlas: AtlasData
-    box: Box | None
-    domain: Domain
-    tiles: list[int]
-    count: int
-
-    @classmethod
-    def of(cls, atlas: AtlasData, box: Box | None) -> Shown:
-        """What is in a window, or in the whole atlas."""
-        if box is None:
-            return cls(atlas, None, atlas.domain, list(range(atlas.num_tiles)), len(atlas))
-        local = local_box(atlas.frame, box)
-        tiles = tiles_in(atlas, local)
-        count = sum(meeting(atlas.tile(k).mesh, local).shape[0] for k in tiles)
-        if not count:
-            raise DomainError(f"The window {list(box)} is outside of the domain.")
-        u0, v0, u1, v1 = box
-        corners = torch.tensor([[u0, v0], [u1, v0], [u1, v1], [u0, v1]], dtype=torch.float64)
-        domain = replace(atlas.domain, corners=corners.to(atlas.domain.corners))
-        return cls(atlas, box, domain, tiles, count)
-
-    def some(self, count: int) -> Extract:
-        """About so many of the regions, evenly chosen, or all of them."""
-        step = max(1, -(-self.count // count))
-        local = None if self.box is None else local_box(self.atlas.frame, self.box)
-
-        def evenly(tile: PartitionData) -> Tensor:
-            if local is not None:
-                return meeting(tile.mesh, local)[::step]
-            return torch.arange(0, len(tile), step, device=tile.mesh.uv.device)
-
-        return extract(self.atlas, evenly, self.tiles)
-
-    def colors(self, color: Any, found: Extract) -> Any:
-        """What some regions are coloured by, from what was given for the whole atlas."""
-        return colors_of(self.atlas, color, found.numbers)
-
-
-def colors_of(atlas: AtlasData, color: Any, numbers: Tensor) -> Any:
-    """The part of an array with an entry for each region of the atlas, or the colour as it is."""
-    if color is None or isinstance(color, str):
-        return color
-    try:
-        size = len(color)
-    except TypeError:
-        return color  # which is wrong, as the picture says
-    if size != len(atlas):
-        raise ValueError(f"color has {size:,} entries, but the atlas has {len(atlas):,} regions")
-    if isinstance(color, Tensor):
-        return color[numbers.to(color.device)]
-    if isinstance(color, list | tuple):
-        return [color[k] for k in numbers.tolist()]
-    return color[numbers.cpu().numpy()]
-
-
-_TYPICAL = 100_000  # regions that colour scales follow
-_LINES = 200_000  # edges that are drawn
-
-
-def draw_tiles(  # noqa: PLR0913 - the options of a picture, each given by its name
-    shown: Shown,
-    ax: Axes,
-    color: Any = None,
-    *,
-    output: int | None = None,
-    cmap: Any = None,
-    limits: tuple[float, float] | None = None,
-    edges: Any = None,
-    boundary: bool | None = None,
-    level: float = 0.0,
-    points: Any = None,
-    labels: Any = None,
-    images: Any = None,
-    names: Any = None,
-    axes: AxesStyle = "scale",
-    colorbar: Any = True,
-    legend: Any = True,
-    linewidth: float | None = None,
-    boundary_color: Any = None,
-    seed: int = 0,
-) -> None:
-    """Draw what is shown of an atlas on axes; the options are those of ``Partition.plot``."""
-    atlas = shown.atlas
-    color = default_color(atlas.tile(0)) if color is None else color
-    if isinstance(color, str) and color == "merged":
-        raise SplineCamError(
-            'color="merged" needs all regions in memory: choose another colour, or a smaller window'
-        )
-    if not (edges is None or isinstance(edges, bool | np.bool_ | str)):
-        raise TypeError("edges of so many regions are drawn by layer: give True, False or a colour")
-    options = ColorOptions(output, cmap, picture.limits_pair(limits), level, seed, names)
-    with torch.no_grad():
-        if legend is True and isinstance(color, str) and color == "class" and shown.box is None:
-            there = class_regions(atlas, level=level).areas > 0
-            legend = there.nonzero()[:, 0].tolist()
-        some = shown.some(_TYPICAL)
-        content = picture.Content.of(some.part, shown.colors(color, some), options, legend)
-        picture.prepare(ax, atlas.domain, axes)
-        image = _image(shown, ax, color, replace(options, limits=content.coloring.limits), content)
-        ax.add_image(image)
-        if edges is None or isinstance(edges, str) or edges:
-            layer, segments = few_edges(shown)
-            area = (len(atlas.layers), shown.domain.area)
-            ink = picture.edge_ink(ax, edges)
-            picture.draw_layers(ax, layer, segments, area, ink, linewidth)
-        draw_border(ax, atlas.domain)
-
-        def find() -> Any:
-            return curves.decision_boundary(atlas, level=level)
-
-        picture.draw_boundary(ax, content, boundary, boundary_color, find)
-        samples = picture.draw_samples(ax, content, points, labels, images)
-    if colorbar:
-        picture.add_colorbar(ax, content, image, colorbar)
-    if content.shown is not None or legend:
-        picture.add_legends(ax, content, samples)
-
-
-def _image(
-    shown: Shown, ax: Axes, color: Any, options: ColorOptions, content: picture.Content
-) -> TiledImage:
-    """The image of all regions, with the colour scale of the content."""
-    atlas, coloring = shown.atlas, content.coloring
-
-    def tiles(box: Box) -> Iterator[tuple[Mesh, CellColors]]:
-        for number in tiles_in(atlas, box):
-            with torch.no_grad():
-                part, own = _part_in(atlas.tile(number), box)
-                own = own + int(atlas.first_region[number])
-                if len(part):
-                    found = color_regions(part, colors_of(atlas, color, own), options)
-                    yield found.mesh, found.fill
-
-    boxes = to_numpy(atlas.boxes)
-    around = np.concatenate([boxes[:, :2].min(0), boxes[:, 2:].max(0)])
-    scale: Any = {"norm": coloring.norm, "cmap": coloring.cmap}
-    ink = coloring.fill.ink
-    return TiledImage(ax, atlas.frame, around, tiles, count=len(atlas), ink=ink, **scale)
-
-
-def _part_in(tile: Partition, box: Box) -> tuple[Partition, Tensor]:
-    """The regions of a tile that meet a local rectangle, and their numbers in the tile."""
-    faces = meeting(tile.mesh, box)
-    if faces.shape[0] == len(tile):
-        return tile, faces
-    mesh, vertices, _ = tile.mesh.select(faces)
-    part = replace(tile, mesh=mesh, values=tile.values[vertices])
-    part.names = tile.names
-    part._model, part._program = tile._model, tile._program
-    return part, faces
-
-
-def few_edges(shown: Shown, most: int = _LINES) -> tuple[Tensor, Tensor]:
-    """The edges of the first layers, of as many layers as have at most so many edges together.
-
-    Returns the layer of each edge, (N,), and its ends in the plane, (N, 2, 2).
-    """
-    atlas, layers = shown.atlas, len(shown.atlas.layers)
-    found: list[tuple[Tensor, Tensor]] = []
-    count = torch.zeros(layers, dtype=torch.int64)
-    box = None if shown.box is None else local_box(atlas.frame, shown.box)
-    seen = torch.zeros(atlas.num_shared_edges, dtype=torch.bool, device=atlas.device)
-    last = layers
-    for number in shown.tiles:
-        tile = atlas.tile(number)
-        wanted = (tile.edge_layer >= 0) & (tile.edge_layer < last)
-        local, shared = atlas.shared_edges(number)
-        wanted[local[seen[shared]]] = False  # which is drawn with another tile
-        seen[shared] = True
-        if box is not None:
-            wanted &= _in_box(tile, box)
-        chosen = wanted.nonzero()[:, 0]
-        layer = tile.edge_layer[chosen]
-        found.append((layer, tile.vertices[tile.edges[chosen]]))
-        count += torch.bincount(layer, minlength=layers).cpu()
-        fitting = int((count.cumsum(0) <= most).sum())
-        if fitting < last:
-            last = fitting
-            found = [(layer[layer < last], ends[layer < last]) for layer, ends in found]
-    layer, ends = (torch.cat(each) for each in zip(*found, strict=True))
-    return layer, ends
-
-
-def _in_box(tile: Partition, box: Box) -> Tensor:
-    """Whether the box around each edge of a tile meets a local rectangle, (E,)."""
-    u0, v0, u1, v1 = box
-    ends = tile.mesh.uv[tile.edges]
-    low, high = ends.amin(1), ends.amax(1)
-    below = (low[:, 0] <= u1) & (low[:, 1] <= v1)
-    return below & (high[:, 0] >= u0) & (high[:, 1] >= v0)
 
 
 _FEW = 200_000  # regions that are drawn as a partition in memory
@@ -269,9 +44,11 @@ def plot(
     shown = Shown.of(atlas, None if window is None else checked_box(window))
     canvas = new_axes(shown.domain) if ax is None else flat_axes(ax)
     if shown.count <= few:
-        found = shown.some(shown.count)
-        plot_partition(found.part, ax=canvas, color=shown.colors(color, found), **options)
+        part, numbers = shown.some(shown.count)
+        plot_partition(part, ax=canvas, color=colors_of(atlas, color, numbers), **options)
     else:
+        from splinecam.tiles.large_pictures import draw_tiles
+
         draw_tiles(shown, canvas, color, **options)
     if shown.box is not None:
         u0, v0, u1, v1 = shown.box

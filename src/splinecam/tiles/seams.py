@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,6 +25,7 @@ from splinecam.tiles.tile_files import (
     read_mesh,
     read_values,
     write_array,
+    write_columns,
     write_errors,
     write_tile,
 )
@@ -94,15 +94,12 @@ def find_seams(mesh: Mesh, borders: list[Border]) -> Seams:
     number[known] = of_known
     number[torch.tensor(first[:-1])[on_edges.number] + on_edges.vertex] = ids.shape[0] + union
     counts = torch.bincount(on_edges.edge[leader], minlength=mesh.num_edges)
-    along = _Along(ids.shape[0], counts, offsets_of(counts), mesh.edges)
     vertices = list(torch.split(number, sizes))
-    missing = []
-    for index, (border, mine) in enumerate(zip(borders, vertices, strict=True)):
-        begin = along.rank(border, mine, 0)
-        lacks = along.rank(border, mine, 1) - begin - 1
-        if bool((lacks > 0).any()):
-            missing.append(along.missing(index, border, begin, lacks))
-    return Seams(vertices, owner, place, missing)
+    missing = [
+        _missing(k, border, mine, ids.shape[0], counts)
+        for k, (border, mine) in enumerate(zip(borders, vertices, strict=True))
+    ]
+    return Seams(vertices, owner, place, [each for each in missing if each is not None])
 
 
 def _on_edges(mesh: Mesh, border: Border, number: int) -> OnEdges:
@@ -116,31 +113,26 @@ def _on_edges(mesh: Mesh, border: Border, number: int) -> OnEdges:
     return OnEdges(root, start, torch.full_like(root, number), t)
 
 
-@dataclass(frozen=True)
-class _Along:
-    """The united vertices along edges of the coarse mesh, whose numbers begin at ``first``.
+def _missing(
+    number: int, border: Border, seam: Tensor, first: int, counts: Tensor
+) -> Missing | None:
+    """The united vertices that lie inside pieces of the border of a unit, if there are any.
 
-    counts: (E,) of each edge; offsets: (E + 1,); edges: (E, 2) of the coarse mesh.
+    seam: (S,) the numbers of the border's vertices. counts: (E,) of the united vertices on each
+    edge of the coarse mesh; their numbers begin at ``first``.
     """
-
-    first: int
-    counts: Tensor
-    offsets: Tensor
-    edges: Tensor
-
-    def rank(self, border: Border, number: Tensor, end: int) -> Tensor:
-        """How many vertices of its edge come before an end of each piece, itself included, (P,)."""
-        seam = number[border.ends[:, end]]
-        at_end = self.counts[border.root] + 1 if end else torch.zeros_like(border.root)
-        within = seam - self.first - self.offsets[border.root] + 1
-        return torch.where(seam < self.first, at_end, within)
-
-    def missing(self, tile: int, border: Border, begin: Tensor, lacks: Tensor) -> Missing:
-        """The vertices that lie inside pieces of a tile's border."""
-        row = torch.repeat_interleave(torch.arange(lacks.shape[0]), lacks)
-        step = torch.arange(row.shape[0]) - offsets_of(lacks)[row]
-        seam = self.first + self.offsets[border.root[row]] + begin[row] + step
-        return Missing(tile, border.edge[row], border.in_strip[row], seam)
+    on_edge, offset = counts[border.root], offsets_of(counts)[border.root]
+    start, stop = seam[border.ends].unbind(1)
+    # How many vertices of its edge come before each end of a piece, itself included.
+    begin = torch.where(start < first, 0, start - first - offset + 1)
+    end = torch.where(stop < first, on_edge + 1, stop - first - offset + 1)
+    lacks = end - begin - 1
+    if not bool((lacks > 0).any()):
+        return None
+    row = torch.repeat_interleave(torch.arange(lacks.shape[0]), lacks)
+    step = torch.arange(row.shape[0]) - offsets_of(lacks)[row]
+    there = first + offset[row] + begin[row] + step
+    return Missing(number, border.edge[row], border.in_strip[row], there)
 
 
 @dataclass(frozen=True)
@@ -160,7 +152,9 @@ class JoinedStrips:
 def join_strips(strips: list[Strip | None], borders: list[Border], seams: Seams) -> JoinedStrips:
     """Unite the vertices and edges that strips have in common; None for a unit without a strip."""
     numbers = [
-        torch.zeros(0, dtype=torch.int64) if strip is None else _seam_numbers(strip, border, number)
+        torch.zeros(0, dtype=torch.int64)
+        if strip is None
+        else _numbers_at(border, number, strip.unit_vertex)
         for strip, border, number in zip(strips, borders, seams.vertices, strict=True)
     ]
     every = torch.cat(numbers)
@@ -190,9 +184,9 @@ def join_strips(strips: list[Strip | None], borders: list[Border], seams: Seams)
     return JoinedStrips(mesh, values, seam, places)
 
 
-def _seam_numbers(strip: Strip, border: Border, number: Tensor) -> Tensor:
-    """The number of each vertex of a strip on the seams between units, -1 elsewhere, (V,)."""
-    found = places_among(border.vertex, strip.unit_vertex)
+def _numbers_at(border: Border, number: Tensor, unit_vertex: Tensor) -> Tensor:
+    """The numbers on seams between units of some vertices of a unit, -1 elsewhere, (V,)."""
+    found = places_among(border.vertex, unit_vertex)
     return torch.where(found >= 0, number[found.clamp(min=0)], -1)
 
 
@@ -256,44 +250,34 @@ def insert_missing(
             continue
         rows = rows[torch.argsort(missing.edge[rows], stable=True)]
         edge, seam = missing.edge[rows], missing.seam[rows]
-        new_ones = _given(borders, seams, seam)
+        uv, more, layer = given = _given(borders, seams, seam)
         if in_strip:
             strip = Strip.read(old / STRIP, units, outputs)
             before = strip.mesh
-            after = insert_vertices(before, edge, new_ones.uv, new_ones.layer)
-            values = torch.cat([strip.values, new_ones.values])
+            after = insert_vertices(before, edge, uv, layer)
+            values = torch.cat([strip.values, more])
             Strip(after, values, torch.cat([strip.unit_vertex, _NEW + seam])).write(new / STRIP)
         else:
             before = read_mesh(old, units, ARTIFICIAL)
-            after = insert_vertices(before, edge, new_ones.uv, new_ones.layer)
-            values = torch.cat([read_values(old, before.num_vertices, outputs), new_ones.values])
+            after = insert_vertices(before, edge, uv, layer)
+            values = torch.cat([read_values(old, before.num_vertices, outputs), more])
             write_tile(new, after, values)
             rim = Rim.read(old / RIM, before.num_vertices, before.num_edges)
-            _grown_rim(rim, before, after, seam).write(new / RIM)
+            write_columns(new / RIM, vars(_grown_rim(rim, before, after, seam)))
             entry = replace(entry, vertices=after.num_vertices, edges=after.num_edges)
-        border = _grown(border, (before, after), in_strip, edge, new_ones)
-    border.write(new / BORDER)
+        border = _grown(border, (before, after), in_strip, (edge, seam), given)
+    write_columns(new / BORDER, vars(border))
     manifest.tiles[missing.tile] = replace(entry, folder=new.name)
     return border
 
 
-class _New(NamedTuple):
-    """Vertices on seams: their numbers, coordinates, values and layers, (N, ...) each."""
-
-    seam: Tensor
-    uv: Tensor
-    values: Tensor
-    layer: Tensor
-
-
-def _given(borders: list[Border], seams: Seams, seam: Tensor) -> _New:
-    """Vertices on seams as their owners have them."""
+def _given(borders: list[Border], seams: Seams, seam: Tensor) -> list[Tensor]:
+    """The coordinates, values and layers of vertices on seams, as their owners have them."""
     pairs = list(zip(seams.owner[seam].tolist(), seams.place[seam].tolist(), strict=True))
-    columns = (
+    return [
         torch.stack([getattr(borders[owner], name)[place] for owner, place in pairs])
         for name in ("uv", "values", "vertex_layer")
-    )
-    return _New(seam, *columns)
+    ]
 
 
 def insert_vertices(mesh: Mesh, edge: Tensor, uv: Tensor, vertex_layer: Tensor) -> Mesh:
@@ -320,14 +304,18 @@ def _grown_rim(rim: Rim, before: Mesh, after: Mesh, seam: Tensor) -> Rim:
 
 
 def _grown(
-    border: Border, meshes: tuple[Mesh, Mesh], in_strip: bool, edge: Tensor, new: _New
+    border: Border,
+    meshes: tuple[Mesh, Mesh],
+    in_strip: bool,
+    where: tuple[Tensor, Tensor],
+    given: list[Tensor],
 ) -> Border:
-    """The border of a unit whose edges (N,) have been divided, either in the tile or the strip.
+    """The border of a unit of which edges have been divided, either in the tile or the strip.
 
-    meshes: of that part, before and after.
+    meshes: of that part, before and after. where: the edges (N,), and the numbers on seams of the
+    vertices that divide them, which have the given coordinates, values and layers.
     """
-    before, after = meshes
-    seam = new.seam
+    (before, after), (edge, seam), (uv, values, layer) = meshes, where, given
     first = border.vertex.shape[0]
     place = torch.full((after.num_vertices,), -1)  # of a vertex of the part in the border
     mine = (border.in_strip == in_strip).nonzero()[:, 0]
@@ -340,9 +328,9 @@ def _grown(
     return Border(
         vertex=torch.cat([border.vertex, _NEW + seam]),
         coarse_vertex=torch.cat([border.coarse_vertex, torch.full_like(seam, -1)]),
-        vertex_layer=torch.cat([border.vertex_layer, new.layer]),
-        uv=torch.cat([border.uv, new.uv]),
-        values=torch.cat([border.values, new.values]),
+        vertex_layer=torch.cat([border.vertex_layer, layer]),
+        uv=torch.cat([border.uv, uv]),
+        values=torch.cat([border.values, values]),
         edge=torch.cat([border.edge, pieces]),
         in_strip=torch.cat([border.in_strip, border.in_strip[row]]),
         root=torch.cat([border.root, border.root[row]]),
@@ -354,19 +342,11 @@ SEAM_VERTICES, SEAM_EDGES = "seam_vertices", "seam_edges"
 KEY = ".key"  # the file by which workers know the folder of an atlas
 
 
-@dataclass(frozen=True)
-class Dissolved:
-    """A tile of regions that were divided by artificial edges.
+Dissolve = Callable[[JoinedStrips], list[tuple[TileEntry, Rim]]]
+"""Writes the regions of all strips, without artificial edges, as tiles, and returns their rims.
 
-    rim: of the tile; its unit vertices are those of the joined strips.
-    """
-
-    entry: TileEntry
-    rim: Rim
-
-
-Dissolve = Callable[[JoinedStrips], list[Dissolved]]
-"""Writes tiles of the regions of all strips, without artificial edges."""
+The unit vertices of these rims are those of the joined strips.
+"""
 
 
 def complete(folder: Path, manifest: Manifest, coarse: Mesh | None, dissolve: Dissolve) -> None:
@@ -443,9 +423,8 @@ def _numbered(
         if not unit.regions:
             continue
         rim = Rim.read(folders[k] / RIM, unit.vertices, unit.edges)
-        on_border = places_among(borders[k].vertex, rim.unit_vertex)
-        number = torch.where(on_border >= 0, seams.vertices[k][on_border.clamp(min=0)], -1)
-        inside, strip = (on_border < 0).nonzero()[:, 0], strips[k]
+        number = _numbers_at(borders[k], seams.vertices[k], rim.unit_vertex)
+        inside, strip = (number < 0).nonzero()[:, 0], strips[k]
         if inside.shape[0] and joined is not None and strip is not None:
             beside = places_among(strip.unit_vertex, rim.unit_vertex[inside])
             number[inside] = joined.seam[joined.place[k][beside]]
@@ -455,10 +434,10 @@ def _numbered(
         numbers.append(number)
     if joined is not None:
         strips.clear()
-        for each in dissolve(joined):
-            entries.append(each.entry)
-            rims.append(each.rim)
-            numbers.append(joined.seam[each.rim.unit_vertex])
+        for entry, rim in dissolve(joined):
+            entries.append(entry)
+            rims.append(rim)
+            numbers.append(joined.seam[rim.unit_vertex])
     return entries, rims, numbers
 
 
@@ -483,18 +462,13 @@ def _patch(
     values = read_values(folder, unit.vertices, borders[k].values.shape[1])
     if uv.shape != (unit.vertices, 2):
         raise damaged(folder / "mesh_uv.npy", f"it has the shape {tuple(uv.shape)}", AGAIN)
-    for mine, rows in _by_owner(owner[theirs], on_border[theirs]):
+    for tile in torch.unique(owner[theirs]).tolist():
+        rows = on_border[owner == tile]
         place = seams.place[number[rows]]
-        uv[vertex[rows]] = borders[mine].uv[place]
-        values[vertex[rows]] = borders[mine].values[place]
+        uv[vertex[rows]] = borders[tile].uv[place]
+        values[vertex[rows]] = borders[tile].values[place]
     write_array(folder, "mesh_uv", uv)
     write_array(folder, "values", values)
-
-
-def _by_owner(owner: Tensor, rows: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Yield each owner that occurs, with the rows that it owns."""
-    for tile in torch.unique(owner).tolist():
-        yield tile, rows[owner == tile]
 
 
 def _write_seams(

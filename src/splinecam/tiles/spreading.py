@@ -24,7 +24,7 @@ from splinecam.engine.plan import Plan, first_device, free_memory, is_light, to_
 from splinecam.engine.run import Outcome, outcome_of
 from splinecam.engine.step import Computation
 from splinecam.engine.tiling import halves, sorted_faces
-from splinecam.errors import FileError, LimitError
+from splinecam.errors import LimitError
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.subdivision import BORDER
 from splinecam.network.capture.models import dtype_of
@@ -33,20 +33,20 @@ from splinecam.parallel.workers import Worker
 from splinecam.partitions.partition_files import output_written
 from splinecam.partitions.request import Model, Options, Request, require_domain
 from splinecam.stores.claims import Claims
-from splinecam.stores.manifest import domain_digest, model_facts
+from splinecam.stores.manifest import ATLAS, check_identity, domain_digest, model_facts
 from splinecam.stores.untrusted import inside, refuse_links
 from splinecam.tiles.atlas import Atlas, open_atlas
 from splinecam.tiles.atlas_data import write_domain
 from splinecam.tiles.making import AtlasWork, Sizes, tile_name
 from splinecam.tiles.manifest import FILE, Manifest, TileEntry
-from splinecam.tiles.seams import KEY, Dissolved, JoinedStrips, clean, complete, is_clean
+from splinecam.tiles.seams import KEY, JoinedStrips, clean, complete, is_clean
 from splinecam.tiles.tile_files import ERRORS, read_errors
-from splinecam.tiles.unit_files import TileWriter, rim_of
+from splinecam.tiles.unit_files import Rim, TileWriter, rim_of
 
 
 def dissolved_tiles(
     making: AtlasWork, coarse: Coarse | None, joined: JoinedStrips
-) -> list[Dissolved]:
+) -> list[tuple[TileEntry, Rim]]:
     """Remove the artificial edges of all strips, and write what is left as tiles."""
     if coarse is None or coarse.lines is None:
         raise ValueError("there are no artificial lines")
@@ -66,7 +66,7 @@ def dissolved_tiles(
     mesh, kept, undecided = without_artificial_edges(joined.mesh, coarse.lines, fixed, switch, rows)
     values = joined.values[kept]
     order, waiting = sorted_faces(mesh), [range(mesh.num_faces)]
-    found: list[Dissolved] = []
+    found: list[tuple[TileEntry, Rim]] = []
     while waiting:
         members = waiting.pop()
         if len(members) > making.sizes.regions:
@@ -77,14 +77,13 @@ def dissolved_tiles(
         name = f"strip{len(found):05d}"
         making.writer.make(name)
         outcome = Outcome(some, values[vertex], error, layer_errors, [])
-        entry = making.writer.tile(name, outcome)
-        found.append(Dissolved(entry, rim_of(some, kept[vertex])))
+        found.append((making.writer.tile(name, outcome), rim_of(some, kept[vertex])))
     if undecided.shape[0]:
         where = frame.to_plane(undecided.mean(1)).tolist()
         layer = program.layers[min(coarse.index, len(program.layers) - 1)].name
         places = [((u, v), layer, UNDECIDED) for u, v in where]
-        entry = replace(found[0].entry, unresolved=found[0].entry.unresolved + places)
-        found[0] = replace(found[0], entry=entry)
+        first, rim = found[0]
+        found[0] = replace(first, unresolved=first.unresolved + places), rim
     return found
 
 
@@ -393,7 +392,7 @@ def _manifest(folder: Path, domain: Domain, identity: dict[str, Any]) -> Manifes
     """The manifest in a folder, which must be of the same model and domain, or a new one."""
     if (folder / FILE).exists():
         manifest = Manifest.read(folder)
-        manifest.check(folder, identity)
+        check_identity(folder, ATLAS, manifest.identity, identity)
         return manifest
     write_domain(folder, domain)
     return Manifest(identity, {})
@@ -404,7 +403,7 @@ def _is_ready(folder: Path, identity: dict[str, Any], names: Sequence[str] | Non
     if not (folder / FILE).exists():
         return False
     manifest = Manifest.read(folder)
-    manifest.check(folder, identity)
+    check_identity(folder, ATLAS, manifest.identity, identity)
     same = names is None or list(names) == manifest.about["names"]
     return manifest.complete and same and is_clean(folder, manifest)
 
@@ -414,11 +413,7 @@ def _alone(folder: Path) -> Iterator[None]:
     """Make the folder, and claim it until the end, which may be that of the process."""
     claims = Claims(made_folder(folder))
     try:
-        if not claims.take(0, 1):
-            raise FileError(
-                f"Another process is computing the atlas in {folder}. Wait until it has ended, or "
-                "choose another folder."
-            )
+        claims.take_all(ATLAS.noun)
         refuse_links(folder)
         yield
     finally:

@@ -161,28 +161,58 @@ def stats(atlas: AtlasData, *, full: bool = False) -> Stats:
 
     full: as for ``Partition.stats``.
     """
+    columns: dict[str, _Column] = {}
+    edges = torch.zeros(len(atlas.layers) + 1, dtype=torch.int64)  # twice the number of each layer
+    areas, edge_lengths = [], []
+    integrals, lows, highs = [], [], []  # of the outputs, (n_out,) of each tile
     with torch.no_grad():
-        sizes, outputs = _Sizes.of(atlas), _Outputs()
-        columns: dict[str, _Column] = {}
         for number, tile in enumerate(atlas.tiles()):
-            areas = tile.areas
             for name, values in measures(tile, full=full).items():
-                columns.setdefault(name, _Column.among(len(atlas))).add(values.double(), areas)
-            sizes.add(tile, atlas.shared_edges(number).local)
-            outputs.add(tile)
+                column = columns.setdefault(name, _Column.among(len(atlas)))
+                column.add(values.double(), tile.areas)
+            counts, length = _edges(tile, atlas.shared_edges(number).local)
+            edges += counts
+            edge_lengths.append(length * atlas.frame.scale)
+            areas.append(float(tile.areas.sum()))
+            integrals.append(tile.areas @ centroid_values(tile))
+            lows.append(tile.values.amin(0))
+            highs.append(tile.values.amax(0))
         if not all(column.order.complete for column in columns.values()):
             for tile in atlas.tiles():
                 for name, values in measures(tile, full=full).items():
                     columns[name].order.keep(values.double().cpu().numpy())
-        area = sizes.area
-        summaries = {name: column.summary(area) for name, column in columns.items()}
+        area = fsum(areas)
+        numbers = {
+            "num_vertices": atlas.num_vertices,
+            "num_edges": atlas.num_edges,
+            "domain_area": atlas.domain.area,
+            "total_area": area,
+            "total_edge_length": fsum(edge_lengths),
+            "unresolved": len(atlas.unresolved),
+            **edge_numbers(atlas.layers, (edges // 2).tolist()),
+        }
+        mean, low = torch.stack(integrals).sum(0) / area, torch.stack(lows).amin(0)
         return composed(
-            summaries,
+            {name: column.summary(area) for name, column in columns.items()},
             len(atlas),
-            sizes.numbers(atlas),
-            output_numbers(atlas.names, outputs.mean(area), *outputs.extremes()),
+            numbers,
+            output_numbers(atlas.names, mean, low, torch.stack(highs).amax(0)),
             decision_boundary(atlas).length,
         )
+
+
+def _edges(tile: PartitionData, shared: Tensor) -> tuple[Tensor, float]:
+    """Twice the number of edges of each layer, those on the border first, and their local length.
+
+    shared: edges on seams, which count half in each of their two tiles.
+    """
+    a, b = tile.mesh.uv[tile.edges].unbind(1)
+    length = lengths(b - a)
+    length[shared] /= 2
+    times = torch.full_like(tile.edge_layer, 2)
+    times[shared] = 1
+    counts = torch.zeros(len(tile.layers) + 1, dtype=torch.int64, device=times.device)
+    return counts.index_add_(0, tile.edge_layer + 1, times).cpu(), float(length.sum())
 
 
 @dataclass
@@ -212,10 +242,8 @@ class _Column:
         variance, mean = torch.var_mean(values, correction=0)
         self.moments.append((values.shape[0], float(mean), float(variance)))
         self.weighted.append(float(areas @ values))
-        self.low, self.high = (
-            min(self.low, float(values.min())),
-            max(self.high, float(values.max())),
-        )
+        self.low = min(self.low, float(values.min()))
+        self.high = max(self.high, float(values.max()))
         self.order.count(values.cpu().numpy())
 
     def summary(self, area: float) -> dict[str, float]:
@@ -244,66 +272,3 @@ def _sum(numbers: Iterable[float]) -> float:
     """The sum, rounded once; where numbers are infinite, what adding them up gives."""
     listed = list(numbers)
     return fsum(listed) if np.isfinite(listed).all() else float(np.sum(listed))
-
-
-@dataclass
-class _Sizes:
-    """Areas, lengths and numbers of edges; an edge on a seam counts half in each of its tiles."""
-
-    scale: float
-    edges: Tensor  # (layers + 1,) twice the number of each layer, those on the border first
-    areas: list[float] = field(default_factory=list)
-    lengths: list[float] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, atlas: AtlasData) -> _Sizes:
-        return cls(atlas.frame.scale, torch.zeros(len(atlas.layers) + 1, dtype=torch.int64))
-
-    def add(self, tile: PartitionData, shared: Tensor) -> None:
-        """Add a tile; shared: its edges on seams."""
-        a, b = tile.mesh.uv[tile.edges].unbind(1)
-        length = lengths(b - a)
-        length[shared] /= 2
-        times = torch.full_like(tile.edge_layer, 2)
-        times[shared] = 1
-        counts = torch.zeros_like(self.edges, device=times.device)
-        self.edges += counts.index_add_(0, tile.edge_layer + 1, times).to(self.edges.device)
-        self.areas.append(float(tile.areas.sum()))
-        self.lengths.append(float(length.sum()) * self.scale)
-
-    @property
-    def area(self) -> float:
-        """The area of all regions."""
-        return fsum(self.areas)
-
-    def numbers(self, atlas: AtlasData) -> dict[str, Any]:
-        """The numbers by their names."""
-        return {
-            "num_vertices": atlas.num_vertices,
-            "num_edges": atlas.num_edges,
-            "domain_area": atlas.domain.area,
-            "total_area": self.area,
-            "total_edge_length": fsum(self.lengths),
-            "unresolved": len(atlas.unresolved),
-            **edge_numbers(atlas.layers, (self.edges // 2).tolist()),
-        }
-
-
-@dataclass
-class _Outputs:
-    """The integral and the extremes of the outputs, (n_out,) of each tile."""
-
-    integrals: list[Tensor] = field(default_factory=list)
-    lows: list[Tensor] = field(default_factory=list)
-    highs: list[Tensor] = field(default_factory=list)
-
-    def add(self, tile: PartitionData) -> None:
-        self.integrals.append(tile.areas @ centroid_values(tile))
-        self.lows.append(tile.values.amin(0))
-        self.highs.append(tile.values.amax(0))
-
-    def mean(self, area: float) -> Tensor:
-        return torch.stack(self.integrals).sum(0) / area
-
-    def extremes(self) -> tuple[Tensor, Tensor]:
-        return torch.stack(self.lows).amin(0), torch.stack(self.highs).amax(0)

@@ -26,9 +26,10 @@ from splinecam.geometry.checks import check_field
 from splinecam.geometry.subdivision import LazyMesh, Mesh
 from splinecam.partitions.partition_files import narrow
 from splinecam.stores import untrusted
+from splinecam.stores.manifest import ATLAS
 from splinecam.stores.untrusted import damaged, read_arrays, write_arrays
 
-AGAIN = "Remove the folder of the atlas, and compute it again."  # what to do about damage
+AGAIN = ATLAS.remedy  # what to do about damage
 
 Column = tuple[tuple[int | str, ...], float, float | str]
 """A shape, and the range of the entries: from the first number on, and below the second.
@@ -120,6 +121,11 @@ def check_fields(mesh: Mesh, units: Sequence[int], artificial: int, folder: Path
             check_field(like, name, value, units)
         except (ValueError, IndexError) as error:  # arrays may lack dimensions
             raise damaged(folder / f"mesh_{name}.npy", f"it {error}", AGAIN) from None
+
+
+def write_columns(path: Path, columns: Mapping[str, Tensor]) -> None:
+    """Write arrays to an ``.npz`` file."""
+    write_arrays(path, {name: value.cpu().numpy() for name, value in columns.items()})
 
 
 def read_columns(path: Path, columns: Mapping[str, Column]) -> dict[str, Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from splinecam.engine.tiling import ROOT, Tile
 from splinecam.geometry.domain import Frame
 from splinecam.geometry.subdivision import BORDER, Mesh
 from splinecam.questions.partition_data import Unresolved
-from splinecam.stores.untrusted import damaged, inside, write_arrays
+from splinecam.stores.untrusted import damaged, inside
 from splinecam.tiles.manifest import TileEntry
 from splinecam.tiles.tile_files import (
     AGAIN,
@@ -33,6 +33,7 @@ from splinecam.tiles.tile_files import (
     read_mesh,
     read_values,
     write_array,
+    write_columns,
     write_errors,
     write_tile,
 )
@@ -59,10 +60,6 @@ class Border:
     in_strip: Tensor
     root: Tensor
     ends: Tensor
-
-    def write(self, path: Path) -> None:
-        """Write the border to a file."""
-        write_arrays(path, {name: value.cpu().numpy() for name, value in vars(self).items()})
 
     @classmethod
     def read(cls, path: Path, coarse: Mesh) -> Border:
@@ -112,13 +109,8 @@ def drawn(coarse: Coarse, mesh: Mesh) -> Mesh:
 STRIP, RIM = "strip", "rim.npz"
 
 
-@dataclass(frozen=True)
-class Part:
-    """Some faces of a unit, with the numbers (V,) and (E,) that vertices and edges have there."""
-
-    mesh: Mesh
-    vertex: Tensor
-    edge: Tensor
+Part = tuple[Mesh, Tensor, Tensor]
+"""Some faces of a unit, with the numbers (V,) and (E,) that vertices and edges have there."""
 
 
 @dataclass(frozen=True)
@@ -133,10 +125,6 @@ class Rim:
     unit_vertex: Tensor
     edge: Tensor
     ends: Tensor
-
-    def write(self, path: Path) -> None:
-        """Write the rim to a file."""
-        write_arrays(path, {name: value.cpu().numpy() for name, value in vars(self).items()})
 
     @classmethod
     def read(cls, path: Path, vertices: int, edges: int) -> Rim:
@@ -158,13 +146,12 @@ def rim_of(mesh: Mesh, unit_vertex: Tensor) -> Rim:
     return Rim(vertex, unit_vertex[vertex], edge, ends.view(-1, 2))
 
 
-def divided(coarse: Coarse, artificial: int, unit: Mesh) -> tuple[Part | None, Part | None]:
-    """The tile and the strip of a unit that has been refined, None for one without faces.
-
-    artificial: the layer of artificial edges of the coarse mesh.
-    """
+def divided(coarse: Coarse, unit: Mesh) -> tuple[Part | None, Part | None]:
+    """The tile and the strip of a unit that has been refined, None for one without faces."""
+    if coarse.lines is None:
+        return _whole(unit), None
     root = ROOT - unit.edge_layer
-    cut = (root >= 0) & (coarse.mesh.edge_layer[root.clamp(min=0)] == artificial)
+    cut = (root >= 0) & (coarse.mesh.edge_layer[root.clamp(min=0)] == ARTIFICIAL)
     touched = torch.zeros(unit.num_vertices, dtype=torch.bool, device=root.device)
     touched[unit.edges[cut]] = True
     beside = unit.sums(touched[unit.corner_vertices()].long()) > 0
@@ -174,10 +161,13 @@ def divided(coarse: Coarse, artificial: int, unit: Mesh) -> tuple[Part | None, P
 def _part(unit: Mesh, chosen: Tensor) -> Part | None:
     """Some faces of a unit, (F,) booleans."""
     if bool(chosen.all()):
-        numbers = (torch.arange(count) for count in (unit.num_vertices, unit.num_edges))
-        return Part(unit, *numbers)
+        return _whole(unit)
     faces = chosen.nonzero()[:, 0]
-    return Part(*unit.select(faces)) if faces.shape[0] else None
+    return unit.select(faces) if faces.shape[0] else None
+
+
+def _whole(unit: Mesh) -> Part:
+    return unit, torch.arange(unit.num_vertices), torch.arange(unit.num_edges)
 
 
 @dataclass(frozen=True)
@@ -191,9 +181,7 @@ class Strip:
     def write(self, folder: Path) -> None:
         """Write the strip to a folder, which is made."""
         folder.mkdir(exist_ok=True)
-        for field in fields(Mesh):
-            write_array(folder, f"mesh_{field.name}", getattr(self.mesh, field.name))
-        write_array(folder, "values", self.values)
+        write_tile(folder, self.mesh, self.values)
         write_array(folder, "unit_vertex", self.unit_vertex)
 
     @classmethod
@@ -221,7 +209,7 @@ def with_parts(border: Border, tile: Part | None, strip: Part | None) -> Border:
     in_strip, local = border.in_strip.clone(), border.edge.clone()
     for part, is_strip in ((tile, False), (strip, True)):
         if part is not None:
-            place = places_among(part.edge, border.edge)
+            place = places_among(part[2], border.edge)
             found = place >= 0
             in_strip[found], local[found] = is_strip, place[found]
     return replace(border, in_strip=in_strip, edge=local)
@@ -238,31 +226,26 @@ class TileWriter:
     def unit(self, name: str, coarse: Coarse, tile: Tile, outcome: Outcome) -> TileEntry:
         """Write the outcome of a unit, with its border; returns the tile without its strip."""
         border = border_of(coarse, tile, outcome.mesh, outcome.output)
-        inner: Part | None = Part(outcome.mesh, *_numbers(outcome.mesh))
-        strip = None
+        inner, strip = divided(coarse, outcome.mesh)
         if coarse.lines is not None:
-            inner, strip = divided(coarse, ARTIFICIAL, outcome.mesh)
             border = with_parts(border, inner, strip)
         self.make(name)
         entry = TileEntry(name, 0, 0, 0, (0.0, 0.0, 0.0, 0.0))
         if inner is not None:
-            mesh = drawn(coarse, inner.mesh)
-            values = outcome.output if inner.mesh is outcome.mesh else outcome.output[inner.vertex]
+            own, vertex, _ = inner
+            mesh = drawn(coarse, own)
+            values = outcome.output if own is outcome.mesh else outcome.output[vertex]
             entry = self.tile(name, replace(outcome, mesh=mesh, output=values))
-            rim_of(mesh, inner.vertex).write(self.folder / name / RIM)
+            write_columns(self.folder / name / RIM, vars(rim_of(mesh, vertex)))
         if strip is not None:
-            mesh = drawn(coarse, strip.mesh)
-            kept = Strip(mesh, outcome.output[strip.vertex], strip.vertex)
-            kept.write(self.folder / name / STRIP)
+            beside, vertex, _ = strip
+            mesh = drawn(coarse, beside)
+            Strip(mesh, outcome.output[vertex], vertex).write(self.folder / name / STRIP)
             artificial = int((mesh.edge_layer == ARTIFICIAL).sum())
             entry = replace(entry, strip=max(0, mesh.num_faces - artificial))
-        self._keep(name, border, outcome)
-        return entry
-
-    def _keep(self, name: str, border: Border, outcome: Outcome) -> None:
-        """Write what is needed until the atlas is complete."""
         write_errors(self.folder / name / ERRORS, outcome.error, outcome.layer_errors)
-        border.write(self.folder / name / BORDER_FILE)
+        write_columns(self.folder / name / BORDER_FILE, vars(border))
+        return entry
 
     def make(self, name: str) -> None:
         """Make the folder of a tile; one that is there is of a computation that was killed."""
@@ -305,8 +288,3 @@ class TileWriter:
             for name, each in ambiguities
             for u, v in self.frame.to_plane(each.uv).tolist()
         ]
-
-
-def _numbers(mesh: Mesh) -> tuple[Tensor, Tensor]:
-    """The numbers of all vertices and edges."""
-    return torch.arange(mesh.num_vertices), torch.arange(mesh.num_edges)

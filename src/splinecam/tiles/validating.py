@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from splinecam.questions.validate import (
     near_unresolved,
 )
 from splinecam.tiles.atlas_data import AtlasData, Tile
+from splinecam.tiles.extracting import selected
 
 _SAMPLED = 2000  # regions that are compared with the model by default
 _LEAST = 4  # of them in each tile
@@ -60,7 +61,8 @@ def validate(
             bar.update(1)
         if checking.ok:
             checking.whole()
-    return accepted(checking.report(), atlas)
+    checks, counts = tuple(checking.checks.values()), (checking.sampled, checking.excused)
+    return accepted(Report(checks, len(atlas), *counts, checking.points), atlas)
 
 
 @dataclass
@@ -118,7 +120,7 @@ class _Checking:
         if not bool(trusted.any()):
             return
         most = max(_LEAST, round(wanted * len(tile) / len(self.atlas)))
-        tile = _only(tile, chosen_regions(tile, trusted, most, generator))
+        tile = selected(tile, chosen_regions(tile, trusted, most, generator))
         sites = _sites(tile, generator)
         switched, decided = switches(tile, sites, lambda count: None)
         self._add([Check("regions inside which a unit switches", switched, 0)])
@@ -160,19 +162,6 @@ class _Checking:
                 self.checks[check.name] = Check(check.name, known.worst + check.worst, 0)
             elif check.worst / check.limit > known.worst / known.limit:
                 self.checks[check.name] = check
-
-    def report(self) -> Report:
-        """All checks together."""
-        checks = tuple(self.checks.values())
-        return Report(checks, len(self.atlas), self.sampled, self.excused, self.points)
-
-
-def _only(tile: Tile, faces: Tensor) -> Tile:
-    """Some regions of a tile, so that only their maps are computed."""
-    mesh, vertices, _ = tile.mesh.select(faces)
-    part = replace(tile, mesh=mesh, values=tile.values[vertices])
-    part._model, part._program = tile._model, tile._program
-    return part
 
 
 def _sites(tile: Tile, generator: torch.Generator) -> Sites:

@@ -31,13 +31,14 @@ from splinecam.plot.figures import given_axes, new_figure, written
 from splinecam.plot.histograms import plot_bands
 from splinecam.questions.stats import BATCHED, BOUNDS, batch_stats
 from splinecam.stores.manifest import (
+    RESULTS,
     domain_digest,
     function_name,
     model_facts,
     output_name,
     read_manifest,
 )
-from splinecam.stores.result_store import ResultStore, Taken, fill, results_in
+from splinecam.stores.result_store import MANIFEST, ResultStore, Taken, fill, results_in
 from splinecam.stores.untrusted import check_entries, damaged, inside
 from splinecam.training.checkpoints import Label, count_of, networks_of
 
@@ -419,7 +420,7 @@ def open_grid(folder: str | os.PathLike[str]) -> Grid:
     folder: where the grid is stored.
     """
     path = Path(folder)
-    about = read_manifest(path)
+    about = _identity(path)
     if about is None or about.get("kind") != "grid":
         what = "has no grid in it" if path.is_dir() else "is not there"
         raise FileError(f"{path} {what}. A grid is made by sc.grid(..., store=folder).")
@@ -428,7 +429,7 @@ def open_grid(folder: str | os.PathLike[str]) -> Grid:
     if sum(sizes.values()) > _MOST:
         raise damaged(path, f"a grid of {sum(sizes.values()):,} domains", _ANEW)
     places = [inside(path, each.name) for each in sorted(path.iterdir())]
-    parts = [(each, read_manifest(each)) for each in places if each.is_dir()]
+    parts = [(each, _identity(each)) for each in places if each.is_dir()]
     found = [(facts, each) for each, facts in parts if facts and facts.get("kind") == "checkpoint"]
     for facts, each in found:
         check_entries(facts, {"label": float | str, "position": int}, each, _ANEW, others=True)
@@ -443,6 +444,12 @@ def open_grid(folder: str | os.PathLike[str]) -> Grid:
             raise damaged(each, "it holds something else than numbers by their names", _ANEW)
         rows[facts["label"]] = [done.get(k, {}) for k in range(sum(sizes.values()))]
     return Grid.of(rows, sizes, path)
+
+
+def _identity(folder: Path) -> dict[str, Any] | None:
+    """What the results in a folder are, with their position; None if there are none."""
+    found = read_manifest(folder / MANIFEST, RESULTS)
+    return found and {**found.pop("identity"), **found}
 
 
 def _is_number(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Writing frames to a file: GIF or MP4."""
+"""Movies of partitions: frames with the same colours, written as GIF, MP4 or a page."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import html
 import os
 import secrets
 import shutil
-import statistics
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import chain, repeat
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -20,24 +18,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import TwoSlopeNorm
-from matplotlib.figure import Figure
 
 from splinecam._util.options import kind_of
 from splinecam._util.progress import progress_bar
 from splinecam._util.text import how_to_install
 from splinecam.errors import FileError, SplineCamError
-from splinecam.geometry.domain import Domain
 from splinecam.partitions.partition import Partition
 from splinecam.plot.arrays import Ints, Pixels
-from splinecam.plot.colors import Coloring, ColorOptions, beyond, color_regions
-from splinecam.plot.decorations import SideLegend, fit_figure
-from splinecam.plot.figures import require_matplotlib, written
-from splinecam.plot.palette import text_color
-from splinecam.plot.regions import default_color, plot
-from splinecam.questions.partition_data import PartitionData
+from splinecam.plot.figures import require_matplotlib
 from splinecam.training.runs import Run, Snapshot
 from splinecam.training.store import open_run
 from splinecam.training.watching import Watch
@@ -46,22 +34,13 @@ _COLORS = 256  # of a GIF
 _STRIDE = 16  # of the rows of frames from which the colours of a GIF are chosen
 
 
-@dataclass(frozen=True)
-class FrameSequence:
-    """Frames (h, w, 3), which may be drawn while they are encoded.
+def encode(frames: Iterator[Pixels], path: Path, fps: float, hold: int) -> None:
+    """Write frames (h, w, 3) to a file in the format of its suffix, which appears when complete.
 
     fps: frames per second; hold: for how many frames the last one stays.
     """
-
-    frames: Iterator[Pixels]
-    fps: float
-    hold: int
-
-
-def encode(movie: FrameSequence, path: Path) -> None:
-    """Write a movie in the format of the file's suffix; the file appears when it is complete."""
     with _temporary(path) as file:
-        FORMATS[path.suffix.lower()](movie, file)
+        FORMATS[path.suffix.lower()](frames, file, fps, hold)
 
 
 @contextmanager
@@ -81,25 +60,19 @@ def _temporary(path: Path) -> Iterator[Path]:
         file.unlink(missing_ok=True)
 
 
-def _gif(movie: FrameSequence, path: Path) -> None:
+def _gif(frames: Iterator[Pixels], path: Path, fps: float, hold: int) -> None:
     """Write a GIF with one table of colours, so that a colour is the same in all frames."""
     from PIL import Image
 
-    pixels = list(movie.frames)
-    table = _color_table(np.concatenate([_sampled(pixels), pixels[-1]]))
-    nearest = _NearestColors(table)
-    frames = [Image.fromarray(nearest(each)) for each in pixels]
-    for image in frames:
+    pixels = list(frames)
+    some = [frame[k % _STRIDE :: _STRIDE] for k, frame in enumerate(pixels)]
+    table = _color_table(np.concatenate([*some, pixels[-1]]))
+    images = [Image.fromarray(each) for each in map(_nearest_colors(table), pixels)]
+    for image in images:
         image.putpalette(table.astype(np.uint8).tobytes())
-    duration = 1000 / movie.fps
-    durations = [duration] * (len(frames) - 1) + [duration * movie.hold]
-    options: Any = {"save_all": True, "append_images": frames[1:], "loop": 0, "optimize": False}
-    frames[0].save(path, "GIF", duration=durations, **options)
-
-
-def _sampled(frames: Sequence[Pixels]) -> Pixels:
-    """A sheet (h, w, 3) with some of the rows of all frames."""
-    return np.concatenate([frame[k % _STRIDE :: _STRIDE] for k, frame in enumerate(frames)])
+    durations = [1000 / fps] * (len(images) - 1) + [1000 / fps * hold]
+    options: Any = {"save_all": True, "append_images": images[1:], "loop": 0, "optimize": False}
+    images[0].save(path, "GIF", duration=durations, **options)
 
 
 def _color_table(sheet: Pixels) -> Ints:
@@ -112,36 +85,38 @@ def _color_table(sheet: Pixels) -> Ints:
     return table
 
 
-class _NearestColors:
-    """Finds the nearest colour of a table (n, 3) for each pixel; remembers what it has found."""
+def _nearest_colors(table: Ints) -> Callable[[Pixels], Pixels]:
+    """A function that finds the nearest colour of a table (n, 3) for each pixel of a frame.
 
-    def __init__(self, table: Ints) -> None:
-        squares = (table**2).sum(1, keepdims=True)
-        self._terms = np.concatenate([-2 * table, squares], 1).T.astype(np.float32)
-        self._found = np.zeros(1 << 24, np.uint16)  # by colour: the place in the table plus 1
+    It gives indices (h, w) for a frame (h, w, 3), and remembers what it has found.
+    """
+    squares = (table**2).sum(1, keepdims=True)
+    terms = np.concatenate([-2 * table, squares], 1).T.astype(np.float32)
+    known = np.zeros(1 << 24, np.uint16)  # by colour: the place in the table plus 1
 
-    def __call__(self, frame: Pixels) -> Pixels:
-        """The indices (h, w) for a frame (h, w, 3)."""
+    def nearest(frame: Pixels) -> Pixels:
         channels = [*np.moveaxis(frame, 2, 0), np.zeros(frame.shape[:2], np.uint8)]
         packed = np.stack(channels, 2).view("<u4").reshape(-1)
         start = np.append(0, np.flatnonzero(packed[1:] != packed[:-1]) + 1)  # of equal pixels
         colors = packed[start]
-        new = np.unique(colors[np.take(self._found, colors) == 0])
+        new = np.unique(colors[np.take(known, colors) == 0])
         if len(new):
             factors = new.view(np.uint8).reshape(-1, 4).astype(np.float32)
             factors[:, 3] = 1
             # Whole numbers of this size are exact.
-            self._found[new] = (factors @ self._terms).argmin(1) + 1
-        found = (np.take(self._found, colors) - 1).astype(np.uint8)
+            known[new] = (factors @ terms).argmin(1) + 1
+        found = (np.take(known, colors) - 1).astype(np.uint8)
         return np.repeat(found, np.diff(start, append=len(packed))).reshape(frame.shape[:2])
 
+    return nearest
 
-def _mp4(movie: FrameSequence, path: Path) -> None:
+
+def _mp4(frames: Iterator[Pixels], path: Path, fps: float, hold: int) -> None:
     """Write an MP4 by passing raw frames to ffmpeg."""
     program = _ffmpeg()
-    first = next(movie.frames)
+    first = next(frames)
     high, wide = first.shape[:2]
-    raw = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{wide}x{high}", "-r", str(movie.fps)]
+    raw = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{wide}x{high}", "-r", str(fps)]
     video = ["-c:v", "libx264", "-crf", "16", "-pix_fmt", "yuv420p", "-movflags", "+faststart"]
     command = [program, "-y", "-loglevel", "error", *raw, "-i", "-", *video, str(path)]
     with TemporaryFile() as messages:
@@ -149,9 +124,9 @@ def _mp4(movie: FrameSequence, path: Path) -> None:
         try:
             assert process.stdin is not None
             with process.stdin as pipe:
-                for last in chain([first], movie.frames):
+                for last in chain([first], frames):
                     pipe.write(last.tobytes())
-                for frame in repeat(last, movie.hold - 1):
+                for frame in repeat(last, hold - 1):
                     pipe.write(frame.tobytes())
         except BrokenPipeError:
             pass  # ffmpeg has ended with a message
@@ -182,188 +157,10 @@ def _ffmpeg() -> str:
         ) from None
 
 
-FORMATS: dict[str, Callable[[FrameSequence, Path], Any]] = {
+FORMATS: dict[str, Callable[[Iterator[Pixels], Path, float, int], Any]] = {
     ".gif": _gif,
     ".mp4": _mp4,
 }
-
-
-_TITLE = 0.34  # inches above the picture
-_MARGIN = 0.05  # inches around it
-_LETTERS = 10.0  # points
-_COLOR_OPTIONS = ("output", "cmap", "limits", "level", "seed", "names")
-
-
-@dataclass(frozen=True)
-class FrameRenderer:
-    """What all frames have in common.
-
-    first: the partition of the first frame. plot: options of ``part.plot``, with the limits,
-    legend and colour bar of all frames; color: what regions are coloured by; size: of a frame in
-    inches; dpi: pixels per inch.
-    """
-
-    first: PartitionData
-    color: Any
-    plot: Mapping[str, Any]
-    size: tuple[float, float]
-    dpi: float
-
-    @classmethod
-    def of(
-        cls, parts: Iterable[PartitionData], plot: Mapping[str, Any], *, width: float, dpi: float
-    ) -> FrameRenderer:
-        """The renderer that makes the pictures of some partitions comparable."""
-        color, colorings, first = plot.get("color"), [], None
-        options = ColorOptions(**{name: plot[name] for name in _COLOR_OPTIONS if name in plot})
-        for k, part in enumerate(parts):
-            first = part if first is None else first
-            if not _same_domain(first.domain, part.domain):
-                raise ValueError(
-                    f"parts[{k}] has another domain than parts[0]; make a movie of one domain"
-                )
-            color = default_color(part) if color is None else color
-            found = color_regions(part, color(part) if callable(color) else color, options)
-            colorings.append(_Scale.of(found))
-        assert first is not None
-        shared = {**plot, **_shared_options(color, plot, colorings)}
-        renderer = cls(first, color, shared, (width, width), dpi)
-        figure, ax = renderer._blank()
-        renderer._plot(first, ax)
-        fit_figure(ax, first.domain)
-        return replace(renderer, size=(width, figure.get_figheight() + _TITLE + _MARGIN))
-
-    @property
-    def pixels(self) -> tuple[int, int]:
-        """Width and height of a frame in pixels; even numbers, as video needs them."""
-        wide, high = (2 * max(1, round(inches * self.dpi / 2)) for inches in self.size)
-        return wide, high
-
-    def draw(self, part: PartitionData, title: str) -> Pixels:
-        """A frame (h, w, 3)."""
-        stage = self._stage
-        for artist in _content(stage.ax):
-            artist.remove()
-        self._plot(part, stage.ax, **stage.plain)
-        stage.ax.set_axis_off()  # the background shows ticks
-        stage.title.set_text(written(title))
-        renderer = stage.canvas.get_renderer()
-        pixels = np.asarray(renderer.buffer_rgba())
-        pixels[:] = stage.background
-        stage.canvas.figure.draw(renderer)
-        return np.stack([pixels[:, :, k] for k in range(3)], 2)  # faster than a copy of all three
-
-    @cached_property
-    def _stage(self) -> _Stage:
-        """Where frames are drawn: what surrounds them is the same in all, and is drawn once."""
-        figure, ax = self._blank()
-        self._plot(self.first, ax)
-        for artist in _content(ax):
-            artist.set_visible(isinstance(artist, SideLegend))
-        canvas: Any = FigureCanvasAgg(figure)
-        canvas.draw()  # which finds the place of the picture beside its legend
-        background = np.asarray(canvas.buffer_rgba()).copy()
-        size = figure.get_figwidth(), figure.get_figheight()
-        bare = Figure(figsize=size, dpi=self.dpi, frameon=False)
-        place = bare.add_axes(ax.get_position().bounds)
-        place.set_axes_locator(lambda ax, renderer: ax.get_position(original=True))
-        ink = text_color(bare)
-        top = 1 - 0.5 * (_TITLE + _MARGIN) / bare.get_figheight()
-        left = _MARGIN / bare.get_figwidth()  # so that changing numbers do not move the title
-        style: Any = {"ha": "left", "va": "center", "fontsize": _LETTERS, "color": ink}
-        title = bare.text(left, top, "", **style)
-        axes = "off" if self.plot.get("axes") == "ticks" else self.plot.get("axes", "scale")
-        plain = {"legend": False, "colorbar": False, "axes": axes}
-        return _Stage(FigureCanvasAgg(bare), place, title, background, plain)
-
-    def _blank(self) -> tuple[Figure, Axes]:
-        wide, high = (pixels / self.dpi for pixels in self.pixels)
-        figure = Figure(figsize=(wide, high), dpi=self.dpi)
-        x, y = _MARGIN / wide, _MARGIN / high
-        ax = figure.add_axes((x, y, 1 - 2 * x, 1 - 2 * y - _TITLE / high))
-        return figure, ax
-
-    def _plot(self, part: PartitionData, ax: Axes, **instead: Any) -> None:
-        color = self.color(part) if callable(self.color) else self.color
-        plot(part, ax=ax, **{**self.plot, "color": color, **instead})
-
-
-def _content(ax: Axes) -> list[Any]:
-    """What has been drawn in axes, and the legends beside them."""
-    return [*ax.images, *ax.collections, *ax.patches, *ax.lines, *ax.texts, *ax.artists]
-
-
-@dataclass(frozen=True)
-class _Stage:
-    """Axes in which one frame after the other is drawn over a background (h, w, 4).
-
-    plain: options of ``part.plot`` without what the background shows.
-    """
-
-    canvas: Any
-    ax: Axes
-    title: Any
-    background: Pixels
-    plain: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class _Scale:
-    """The scale and the legend of a coloring, without its cells.
-
-    level: between the two colours of outputs, if there are two.
-    """
-
-    limits: tuple[float, float] | None
-    extremes: tuple[float, float] | None
-    level: float | None
-    names: tuple[str, ...]
-
-    @classmethod
-    def of(cls, coloring: Coloring) -> _Scale:
-        norm = coloring.norm
-        level = float(norm.vcenter) if isinstance(norm, TwoSlopeNorm) else None
-        names = tuple(name for name, _ in coloring.legend)
-        return cls(coloring.limits, None if norm is None else coloring.extremes, level, names)
-
-
-def _shared_options(color: Any, plot: Mapping[str, Any], scales: list[_Scale]) -> dict[str, Any]:
-    """Options of ``part.plot`` for all frames: limits, ends of the colour bar, legend."""
-    found: dict[str, Any] = {}
-    limits = plot.get("limits") or _shared_limits(color, scales)
-    if limits is not None:
-        found["limits"] = limits
-    extremes = [scale.extremes for scale in scales if scale.extremes is not None]
-    if extremes and limits is not None and plot.get("colorbar", True) is True:
-        lows, highs = zip(*extremes, strict=True)
-        found["colorbar"] = beyond((min(lows), max(highs)), limits)
-    if isinstance(color, str) and plot.get("legend", True) is True:
-        names = list(dict.fromkeys(name for scale in scales for name in scale.names))
-        # The legend of numbers of vertices follows from the limits.
-        found["legend"] = {"class": names, "layer": "all"}.get(color, True)
-    return found
-
-
-def _shared_limits(color: Any, scales: list[_Scale]) -> tuple[float, float] | None:
-    """The widest limits; of classes the median of the typical leads."""
-    limits = [scale.limits for scale in scales if scale.limits is not None]
-    if not limits:
-        return None
-    lows, highs = zip(*limits, strict=True)
-    if isinstance(color, str) and color == "class":
-        return 0.0, statistics.median(highs)
-    low, high = min(lows), max(highs)
-    level = next((scale.level for scale in reversed(scales) if scale.level is not None), None)
-    if level is not None:
-        reach = max(abs(low - level), abs(high - level))
-        return level - reach, level + reach
-    return low, high
-
-
-def _same_domain(a: Domain, b: Domain) -> bool:
-    """Whether two domains are one polygon in one plane."""
-    pairs = ((getattr(a, k), getattr(b, k)) for k in ("origin", "basis", "corners"))
-    return a.input_shape == b.input_shape and all(torch.equal(x, y) for x, y in pairs)
 
 
 Title = Callable[[Snapshot], str]
@@ -421,6 +218,7 @@ def movie(
     3
     """
     require_matplotlib()
+    from splinecam.training.frame_renderer import FrameRenderer
 
     target = Path(path)
     if target.suffix.lower() not in (*FORMATS, ".html"):
@@ -436,7 +234,7 @@ def movie(
     with progress_bar(2 * len(shown), "frame", progress) as bar, torch.no_grad():
         renderer = FrameRenderer.of(_loaded(snapshots, bar.update), plot, width=width, dpi=dpi)
         frames = map(renderer.draw, _loaded(snapshots, bar.update), titles)
-        encode(FrameSequence(frames, fps, max(1, round(hold * fps))), target)
+        encode(frames, target, fps, max(1, round(hold * fps)))
     return Movie(target, len(shown), renderer.pixels)
 
 

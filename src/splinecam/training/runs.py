@@ -31,60 +31,52 @@ _MOST = 100  # points of a group
 _SHARE = 1 / 20  # of the domain's diameter: the default radius
 
 
-@dataclass(frozen=True)
-class Neighbourhoods:
-    """Squares of one size around the points of several groups.
+def squares_around(
+    domain: Domain, points: Mapping[str, Any] | None, radius: float | None
+) -> tuple[dict[str, list[Domain]], float | None]:
+    """Squares around the points of each group, by name, and their side; None without points.
 
-    groups: the squares around the points of each group, by name; side: of the squares.
+    points: by name, inputs (N, ...), of which at most 100 are taken, evenly spaced; or a number of
+    random points. These are uniform in the domain for inputs of two numbers, otherwise between the
+    least and the largest values of each entry of the given inputs.
     """
+    if points is None:
+        if radius is not None:
+            raise ValueError("radius belongs to points: give points= as well")
+        return {}, None
+    if not isinstance(points, Mapping) or not points:
+        raise TypeError(
+            "points must be inputs by name, such as {'train': x_train, 'test': x_test, "
+            f"'random': 100}}, not {kind_of(points)}"
+        )
+    radius = domain.diameter * _SHARE if radius is None else float(radius)
+    if not (math.isfinite(radius) and radius > 0):
+        raise ValueError(f"radius must be a positive finite number, not {radius}")
+    given = {
+        str(name): _inputs(domain, f"points[{name!r}]", x)
+        for name, x in points.items()
+        if not isinstance(x, int | np.integer)
+    }
+    generator = torch.Generator().manual_seed(0)
+    groups: dict[str, list[Domain]] = {}
+    seed = 0
+    for key, x in points.items():
+        name = str(key)
+        chosen = given[name] if name in given else _random(domain, given, int(x), generator)
+        groups[name] = [
+            Domain.around(point, side=2 * radius, seed=seed + k) for k, point in enumerate(chosen)
+        ]
+        seed += len(chosen)
+    return groups, 2 * radius
 
-    groups: Mapping[str, Sequence[Domain]]
-    side: float
 
-    @classmethod
-    def of(
-        cls, domain: Domain, points: Mapping[str, Any] | None, radius: float | None
-    ) -> Neighbourhoods | None:
-        """The squares around given points, or None without points.
-
-        points: by name, inputs (N, ...), of which at most 100 are taken, evenly spaced; or a number
-        of random points. These are uniform in the domain for inputs of two numbers, otherwise
-        between the least and the largest values of each entry of the given inputs.
-        """
-        if points is None:
-            if radius is not None:
-                raise ValueError("radius belongs to points: give points= as well")
-            return None
-        if not isinstance(points, Mapping) or not points:
-            raise TypeError(
-                "points must be inputs by name, such as {'train': x_train, 'test': x_test, "
-                f"'random': 100}}, not {kind_of(points)}"
-            )
-        radius = domain.diameter * _SHARE if radius is None else float(radius)
-        if not (math.isfinite(radius) and radius > 0):
-            raise ValueError(f"radius must be a positive finite number, not {radius}")
-        given = {
-            str(name): _inputs(domain, f"points[{name!r}]", x)
-            for name, x in points.items()
-            if not isinstance(x, int | np.integer)
-        }
-        generator = torch.Generator().manual_seed(0)
-        groups, seed = {}, 0
-        for key, x in points.items():
-            name = str(key)
-            chosen = given[name] if name in given else _random(domain, given, int(x), generator)
-            groups[name] = [
-                Domain.around(point, side=2 * radius, seed=seed + k)
-                for k, point in enumerate(chosen)
-            ]
-            seed += len(chosen)
-        return cls(groups, 2 * radius)
-
-    def count(self, model: nn.Module, **options: Any) -> dict[str, tuple[int, ...]]:
-        """For each group, the number of regions in the square around each of its points."""
-        every = [domain for group in self.groups.values() for domain in group]
-        found = iter(sweep(model, every, reduce=len, **options))
-        return {name: tuple(next(found) for _ in group) for name, group in self.groups.items()}
+def count_regions(
+    model: nn.Module, groups: Mapping[str, Sequence[Domain]], **options: Any
+) -> dict[str, tuple[int, ...]]:
+    """For each group of domains, the number of regions of each of them."""
+    every = [domain for group in groups.values() for domain in group]
+    found = iter(sweep(model, every, reduce=len, **options))
+    return {name: tuple(next(found) for _ in group) for name, group in groups.items()}
 
 
 def _inputs(domain: Domain, name: str, x: Any) -> Tensor:

@@ -28,37 +28,17 @@ from splinecam.errors import FileError
 from splinecam.geometry.domain import Domain
 from splinecam.partitions.partition import Partition, load
 from splinecam.stores.claims import Claims
-from splinecam.stores.manifest import domain_digest
-from splinecam.stores.untrusted import (
-    Format,
-    check_entries,
-    inside,
-    open_plain,
-    seal,
-    unseal,
-)
+from splinecam.stores.manifest import RUN, check_identity, domain_digest, read_head, with_head
+from splinecam.stores.untrusted import check_entries, inside, open_plain, seal, unseal
 from splinecam.training.runs import Run, Snapshot
 
 INDEX = "run.jsonl"
-_FORMAT = Format(
-    "splinecam run",
-    2,
-    "the index of a run recorded by SplineCam (sc.watch)",
-    "Record the run again in another folder.",
-)
-_HEAD: dict[str, Any] = {
-    **{"format": str, "version": int, "domain": str},
-    **{"side": float | None, "smooth": dict[str, Any] | None},
+_IDENTITY: dict[str, Any] = {
+    **{"domain": str, "side": float | None, "smooth": dict[str, Any] | None},
 }
 _LINE: dict[str, Any] = {
     **{"step": int, "file": str, "weights": str | None},
     **{"scalars": dict[str, float | bool | None], "around": dict[str, list[int]]},
-}
-# What a run may differ in from the one that is in its folder, in words.
-_WORDS = {
-    "domain": "on another domain",
-    "side": "on squares of another size",
-    "smooth": "with another accuracy (smooth=, refine=, undecided=)",
 }
 _MEMORY = 2 << 30  # bytes of partitions that are kept in memory
 
@@ -115,18 +95,14 @@ class FolderStore:
         smooth: Mapping[str, Any] | None = None,
     ) -> None:
         self.folder, self.weights = folder, weights
-        self.head: dict[str, Any] = {"format": _FORMAT.name, "version": _FORMAT.version}
-        self.head |= {"domain": domain_digest(domain).hex(), "side": side, "smooth": smooth}
+        self.identity = {"domain": domain_digest(domain).hex(), "side": side, "smooth": smooth}
         self.snapshots: list[Snapshot] = []
         self._claims: Claims | None = None
         self._complete = self._size = 0  # bytes of the index, of complete lines and in all
         if (folder / INDEX).exists():
-            head, self.snapshots, self._complete, self._size = _read(folder)
-            for name, what in _WORDS.items():
-                if head and head.get(name) != self.head.get(name):
-                    raise ValueError(
-                        f"The run in {folder} was recorded {what}. Choose another folder."
-                    )
+            there, self.snapshots, self._complete, self._size = _read(folder)
+            if self._complete:
+                check_identity(folder, RUN, there, self.identity)
 
     def keep(
         self, step: int, part: Partition, scalars: Scalars, around: Around, state: State
@@ -151,11 +127,7 @@ class FolderStore:
         made_folder(self.folder)
         if self._claims is None:
             self._claims = Claims(self.folder)
-        if not self._claims.take(0, 1):
-            raise FileError(
-                f"Another process records a run in {self.folder}. Wait until it has ended, or "
-                "choose another folder."
-            )
+        self._claims.take_all(RUN.noun)
         index = inside(self.folder, INDEX)
         if (index.stat().st_size if index.exists() else 0) != self._size:
             raise FileError(
@@ -163,7 +135,7 @@ class FolderStore:
                 "another folder, or continue that run with a new sc.watch."
             )
         if not self._complete:
-            self._append(self.head)
+            self._append(with_head(RUN, {"identity": self.identity}))
 
     def _append(self, line: Mapping[str, Any]) -> None:
         """Append a line in one write, in place of one that was cut off."""
@@ -201,12 +173,12 @@ def open_run(folder: str | os.PathLike[str]) -> Run:
             f"{path} {what}: {INDEX} is missing. A run begins with the first recorded step of "
             "sc.watch(..., store=folder)."
         )
-    head, snapshots, *_ = _read(path)
-    return Run(tuple(snapshots), head.get("side"), path)
+    identity, snapshots, *_ = _read(path)
+    return Run(tuple(snapshots), identity.get("side"), path)
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], list[Snapshot], int, int]:
-    """The description of a run, its snapshots, and how many bytes are complete lines, and in all.
+    """The identity of a run, its snapshots, and how many bytes are complete lines, and in all.
 
     A last line that was cut off is left out.
     """
@@ -214,20 +186,22 @@ def _read(folder: Path) -> tuple[dict[str, Any], list[Snapshot], int, int]:
     with open_plain(index) as file:
         content = file.read()
     *lines, rest = content.split(b"\n")
-    head: dict[str, Any] = {}
+    identity: dict[str, Any] = {}
     snapshots: list[Snapshot] = []
-    for number, line in enumerate(lines):
-        found = unseal(line, index, _FORMAT, head=not number)
-        check_entries(found, _LINE if number else _HEAD, index, _FORMAT.remedy)
-        if not number:
-            head = found
-            continue
+    if lines:
+        head = read_head(lines[0], index, RUN)
+        check_entries(head, {"identity": Any}, index, RUN.remedy)
+        identity = head["identity"]
+        check_entries(identity, _IDENTITY, index, RUN.remedy)
+    for line in lines[1:]:
+        found = unseal(line, index, RUN.remedy)
+        check_entries(found, _LINE, index, RUN.remedy)
         scalars = {k: math.nan if v is None else v for k, v in found["scalars"].items()}
         around = {group: tuple(counts) for group, counts in found["around"].items()}
         path = inside(folder, found["file"])
         weights = found["weights"] and inside(folder, found["weights"])
         _supersede(snapshots, Snapshot(found["step"], scalars, around, path, weights))
-    return head, snapshots, len(content) - len(rest), len(content)
+    return identity, snapshots, len(content) - len(rest), len(content)
 
 
 def _supersede(snapshots: list[Snapshot], newest: Snapshot) -> None:

@@ -8,7 +8,6 @@ import random
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from splinecam.network.capture.models import unwrap
 from splinecam.partitions.partition import Partition
 from splinecam.partitions.request import Request
 from splinecam.questions.stats import BOUNDS, batch_stats
-from splinecam.training.runs import Neighbourhoods, Run, Snapshot, around_means
+from splinecam.training.runs import Run, Snapshot, around_means, count_regions, squares_around
 from splinecam.training.store import FolderStore, MemoryStore
 
 if TYPE_CHECKING:
@@ -232,82 +231,64 @@ def watch(
     if not isinstance(domain, Domain):
         raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")
     check_writer(writer)
-    near = Neighbourhoods.of(domain, points, radius)
+    groups, side = squares_around(domain, points, radius)
     if statistics is None:
         statistics = _STATISTICS if request.smooth is None else (*_STATISTICS, *BOUNDS)
     names = (statistics,) if isinstance(statistics, str) else tuple(statistics)
-    observer = _Observer(model, domain, near, names, {"progress": False, **options})
     if weights and store is None:
         raise ValueError("weights=True is for a store: give store= as well")
     kept: MemoryStore | FolderStore = MemoryStore()
     if store is not None:
         facts = None if request.smooth is None else request.smooth.facts
-        kept = FolderStore(folder_of(store), domain, observer.side, weights=weights, smooth=facts)
-    return Watch(observer, step_filter(every), kept, writer)
+        kept = FolderStore(folder_of(store), domain, side, weights=weights, smooth=facts)
 
-
-@dataclass(frozen=True)
-class _Observer:
-    """Computes the partition of a model, its statistics, and the regions around points."""
-
-    model: nn.Module
-    domain: Domain
-    near: Neighbourhoods | None
-    statistics: tuple[str, ...]
-    options: Mapping[str, Any]
-
-    def __call__(
-        self, given: Mapping[str, Any]
-    ) -> tuple[Partition, dict[str, float], dict[str, tuple[int, ...]]]:
-        """The partition, the given scalars with the statistics, and regions around points."""
-        if taken := given.keys() & self.statistics:
+    def observe(given: Mapping[str, Any]) -> Observed:
+        if taken := given.keys() & set(names):
             raise ValueError(f"{min(taken)} is a statistic: give the scalar another name")
-        with temporary_eval_mode(self.model):
-            part = partition(self.model, self.domain, **self.options)
+        everywhere: Any = {"progress": False, **options}
+        with temporary_eval_mode(model):
+            part = partition(model, domain, **everywhere)
             scalars = {name: _number(name, value) for name, value in given.items()}
-            scalars |= _numbers(part, self.statistics)
-            around = {} if self.near is None else self.near.count(self.model, **self.options)
+            scalars |= _numbers(part, names)
+            around = count_regions(model, groups, **everywhere) if groups else {}
             part.maps  # noqa: B018 (they are saved, and need the network as it is now)
         return part, scalars, around
 
-    @property
-    def side(self) -> float | None:
-        """The side of the squares around points, if there are any."""
-        return None if self.near is None else self.near.side
+    return Watch(model, domain, observe, step_filter(every), kept, side, writer)
+
+
+Observed = tuple[Partition, dict[str, float], dict[str, tuple[int, ...]]]
+"""The partition, the given scalars with the statistics, and regions around points."""
 
 
 class Watch:
     """Counts training steps and records the chosen ones; made by ``sc.watch``.
+
+    model: the network that is watched. domain: what is partitioned.
 
     In distributed training only the first process records; the others just count.
     """
 
     def __init__(
         self,
-        observer: _Observer,
+        model: nn.Module,
+        domain: Domain,
+        observe: Callable[[Mapping[str, Any]], Observed],
         chosen: Callable[[int], bool],
         store: MemoryStore | FolderStore,
+        side: float | None,
         writer: Any,
     ) -> None:
-        self._observer, self._chosen, self._store, self._writer = observer, chosen, store, writer
+        self.model, self.domain, self._observe = model, domain, observe
+        self._chosen, self._store, self._side, self._writer = chosen, store, side, writer
         self._next = 0
         self._unnumbered = bool(store.snapshots)  # a run that is continued, from an unknown step
         self._recorded = False
 
     @property
-    def model(self) -> nn.Module:
-        """The network that is watched."""
-        return self._observer.model
-
-    @property
-    def domain(self) -> Domain:
-        """What is partitioned."""
-        return self._observer.domain
-
-    @property
     def run(self) -> Run:
         """What has been recorded so far."""
-        return Run(tuple(self._store.snapshots), self._observer.side, self._store.folder)
+        return Run(tuple(self._store.snapshots), self._side, self._store.folder)
 
     def step(self, step: int | None = None, **scalars: Any) -> Snapshot | None:
         """Count a training step; return what is recorded if it is a chosen one, else None.
@@ -385,7 +366,7 @@ class Watch:
             return None
         try:
             state = unwrap(self.model).state_dict
-            snapshot = self._store.keep(step, *self._observer(given), state)
+            snapshot = self._store.keep(step, *self._observe(given), state)
         except (SplineCamError, MemoryError, torch.OutOfMemoryError) as error:
             if not self._recorded:
                 raise

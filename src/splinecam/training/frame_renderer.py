@@ -1,0 +1,191 @@
+"""The frames of a movie, all drawn with the same colours, legend and axes."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import TwoSlopeNorm
+from matplotlib.figure import Figure
+
+from splinecam.geometry.domain import Domain
+from splinecam.plot.arrays import Pixels
+from splinecam.plot.colors import Coloring, ColorOptions, beyond, color_regions
+from splinecam.plot.decorations import SideLegend, fit_figure
+from splinecam.plot.figures import written
+from splinecam.plot.palette import text_color
+from splinecam.plot.regions import default_color, plot
+from splinecam.questions.partition_data import PartitionData
+
+_TITLE = 0.34  # inches above the picture
+_MARGIN = 0.05  # inches around it
+_LETTERS = 10.0  # points
+_COLOR_OPTIONS = ("output", "cmap", "limits", "level", "seed", "names")
+
+
+@dataclass(frozen=True)
+class FrameRenderer:
+    """What all frames have in common.
+
+    first: the partition of the first frame. plot: options of ``part.plot``, with the limits,
+    legend and colour bar of all frames; color: what regions are coloured by; size: of a frame in
+    inches; dpi: pixels per inch.
+    """
+
+    first: PartitionData
+    color: Any
+    plot: Mapping[str, Any]
+    size: tuple[float, float]
+    dpi: float
+
+    @classmethod
+    def of(
+        cls, parts: Iterable[PartitionData], plot: Mapping[str, Any], *, width: float, dpi: float
+    ) -> FrameRenderer:
+        """The renderer that makes the pictures of some partitions comparable."""
+        color, colorings, first = plot.get("color"), [], None
+        options = ColorOptions(**{name: plot[name] for name in _COLOR_OPTIONS if name in plot})
+        for k, part in enumerate(parts):
+            first = part if first is None else first
+            if not _same_domain(first.domain, part.domain):
+                raise ValueError(
+                    f"parts[{k}] has another domain than parts[0]; make a movie of one domain"
+                )
+            color = default_color(part) if color is None else color
+            found = color_regions(part, color(part) if callable(color) else color, options)
+            colorings.append(_Scale.of(found))
+        assert first is not None
+        shared = {**plot, **_shared_options(color, plot, colorings)}
+        renderer = cls(first, color, shared, (width, width), dpi)
+        figure, ax = renderer._blank()
+        renderer._plot(first, ax)
+        fit_figure(ax, first.domain)
+        return replace(renderer, size=(width, figure.get_figheight() + _TITLE + _MARGIN))
+
+    @property
+    def pixels(self) -> tuple[int, int]:
+        """Width and height of a frame in pixels; even numbers, as video needs them."""
+        wide, high = (2 * max(1, round(inches * self.dpi / 2)) for inches in self.size)
+        return wide, high
+
+    def draw(self, part: PartitionData, title: str) -> Pixels:
+        """A frame (h, w, 3)."""
+        return self._drawing(part, title)
+
+    @cached_property
+    def _drawing(self) -> Callable[[PartitionData, str], Pixels]:
+        """Draws a frame over what surrounds it, which is the same in all, and is drawn once."""
+        figure, ax = self._blank()
+        self._plot(self.first, ax)
+        for artist in _content(ax):
+            artist.set_visible(isinstance(artist, SideLegend))
+        canvas: Any = FigureCanvasAgg(figure)
+        canvas.draw()  # which finds the place of the picture beside its legend
+        background = np.asarray(canvas.buffer_rgba()).copy()
+        size = figure.get_figwidth(), figure.get_figheight()
+        bare = Figure(figsize=size, dpi=self.dpi, frameon=False)
+        place = bare.add_axes(ax.get_position().bounds)
+        place.set_axes_locator(lambda ax, renderer: ax.get_position(original=True))
+        ink = text_color(bare)
+        top = 1 - 0.5 * (_TITLE + _MARGIN) / bare.get_figheight()
+        left = _MARGIN / bare.get_figwidth()  # so that changing numbers do not move the title
+        style: Any = {"ha": "left", "va": "center", "fontsize": _LETTERS, "color": ink}
+        words = bare.text(left, top, "", **style)
+        axes = "off" if self.plot.get("axes") == "ticks" else self.plot.get("axes", "scale")
+        over: Any = FigureCanvasAgg(bare)
+
+        def draw(part: PartitionData, title: str) -> Pixels:
+            for artist in _content(place):
+                artist.remove()
+            self._plot(part, place, legend=False, colorbar=False, axes=axes)
+            place.set_axis_off()  # the background shows ticks
+            words.set_text(written(title))
+            renderer = over.get_renderer()
+            pixels = np.asarray(renderer.buffer_rgba())
+            pixels[:] = background
+            bare.draw(renderer)
+            return np.stack([pixels[:, :, k] for k in range(3)], 2)  # faster than a copy of all
+
+        return draw
+
+    def _blank(self) -> tuple[Figure, Axes]:
+        wide, high = (pixels / self.dpi for pixels in self.pixels)
+        figure = Figure(figsize=(wide, high), dpi=self.dpi)
+        x, y = _MARGIN / wide, _MARGIN / high
+        ax = figure.add_axes((x, y, 1 - 2 * x, 1 - 2 * y - _TITLE / high))
+        return figure, ax
+
+    def _plot(self, part: PartitionData, ax: Axes, **instead: Any) -> None:
+        color = self.color(part) if callable(self.color) else self.color
+        plot(part, ax=ax, **{**self.plot, "color": color, **instead})
+
+
+def _content(ax: Axes) -> list[Any]:
+    """What has been drawn in axes, and the legends beside them."""
+    return [*ax.images, *ax.collections, *ax.patches, *ax.lines, *ax.texts, *ax.artists]
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """The scale and the legend of a coloring, without its cells.
+
+    level: between the two colours of outputs, if there are two.
+    """
+
+    limits: tuple[float, float] | None
+    extremes: tuple[float, float] | None
+    level: float | None
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, coloring: Coloring) -> _Scale:
+        norm = coloring.norm
+        level = float(norm.vcenter) if isinstance(norm, TwoSlopeNorm) else None
+        names = tuple(name for name, _ in coloring.legend)
+        return cls(coloring.limits, None if norm is None else coloring.extremes, level, names)
+
+
+def _shared_options(color: Any, plot: Mapping[str, Any], scales: list[_Scale]) -> dict[str, Any]:
+    """Options of ``part.plot`` for all frames: limits, ends of the colour bar, legend."""
+    found: dict[str, Any] = {}
+    limits = plot.get("limits") or _shared_limits(color, scales)
+    if limits is not None:
+        found["limits"] = limits
+    extremes = [scale.extremes for scale in scales if scale.extremes is not None]
+    if extremes and limits is not None and plot.get("colorbar", True) is True:
+        lows, highs = zip(*extremes, strict=True)
+        found["colorbar"] = beyond((min(lows), max(highs)), limits)
+    if isinstance(color, str) and plot.get("legend", True) is True:
+        names = list(dict.fromkeys(name for scale in scales for name in scale.names))
+        # The legend of numbers of vertices follows from the limits.
+        found["legend"] = {"class": names, "layer": "all"}.get(color, True)
+    return found
+
+
+def _shared_limits(color: Any, scales: list[_Scale]) -> tuple[float, float] | None:
+    """The widest limits; of classes the median of the typical leads."""
+    limits = [scale.limits for scale in scales if scale.limits is not None]
+    if not limits:
+        return None
+    lows, highs = zip(*limits, strict=True)
+    if isinstance(color, str) and color == "class":
+        return 0.0, statistics.median(highs)
+    low, high = min(lows), max(highs)
+    level = next((scale.level for scale in reversed(scales) if scale.level is not None), None)
+    if level is not None:
+        reach = max(abs(low - level), abs(high - level))
+        return level - reach, level + reach
+    return low, high
+
+
+def _same_domain(a: Domain, b: Domain) -> bool:
+    """Whether two domains are one polygon in one plane."""
+    pairs = ((getattr(a, k), getattr(b, k)) for k in ("origin", "basis", "corners"))
+    return a.input_shape == b.input_shape and all(torch.equal(x, y) for x, y in pairs)
