@@ -157,13 +157,13 @@ def test_errors_name_options_that_there_are(tmp_path: Path) -> None:
             lambda: sc.grid(MODEL, SQUARES),
             lambda: sc.watch(MODEL, SQUARES[0]).step(),
             lambda: sc.partition(sc.capture(MODEL, (2,), smooth=True), SQUARES[0]),
+            lambda: sc.view(MODEL, SQUARES[0]),
         ],
         r"capture\(\.\.\., smooth=True\) takes it": [lambda: sc.capture(MODEL, (2,))],
         "on domains, but not along paths": [
             lambda: sc.along(MODEL, segments),
             lambda: sc.along(MODEL, segment),
         ],
-        r"view\(sc\.partition\(": [lambda: sc.view(MODEL, SQUARES[0])],
     }
     for message, some in calls.items():
         for call in some:

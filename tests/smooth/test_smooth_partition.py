@@ -148,7 +148,8 @@ def test_a_boundary_along_a_kink_is_left_undecided():
         part = sc.partition(model, BOX, smooth=sc.Smooth(1e-2, refine="boundary"), progress=False)
         outputs = model(part.sample(20_000, generator=torch.Generator().manual_seed(0)))
     equal = float((outputs[:, 0] == outputs[:, 1]).double().mean())
-    assert 0.1 < equal < part.class_regions().undecided / BOX.area < equal + 0.02
+    chance = 3 * (equal * (1 - equal) / len(outputs)) ** 0.5  # of the sampled share
+    assert 0.1 < equal < part.class_regions().undecided / BOX.area + chance < equal + 0.03
     assert part.validate(progress=False).ok
 
 
