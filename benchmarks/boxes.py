@@ -63,7 +63,7 @@ class Ranges:
         self.start, self.end = part.vertices[ends[:, 0]], part.vertices[ends[:, 1]]
         self.values = part.values[ends, 0]
         bounds = part.region_bounds[:, 0]
-        faces = part.edge_faces
+        faces = part._edge_faces
         self.off = torch.where(faces >= 0, bounds[faces.clamp(min=0)], 0.0).amax(1)
 
     def __call__(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:

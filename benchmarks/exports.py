@@ -91,7 +91,7 @@ def measure(
     part, first = clocked(compute, repeat)
     row = {"workload": name, "regions": len(part)}
     yield row | {"what": "partition", **first}
-    _, times = clocked(lambda: (part.maps, part.areas, part.centroids), 1)
+    _, times = clocked(lambda: (part._maps, part.areas, part.centroids), 1)
     yield row | {"what": "maps", **times}
     with tempfile.TemporaryDirectory() as folder:
         for what, work in exports(part, Path(folder)).items():

@@ -227,7 +227,7 @@ def sum_of_moduli(model: nn.Sequential, part: sc.Partition, x: Tensor) -> float:
     """
     assert part.smoothing is not None
     names = iter(layer.name for layer in part.smoothing.layers)
-    tables = {layer.name: layer for layer in part.program.layers}
+    tables = {layer.name: layer for layer in part._network.layers}
     error = torch.zeros(1, *part.domain.input_shape, dtype=torch.float64)
     with torch.no_grad():
         for module in model:
@@ -294,7 +294,7 @@ def measure(
     generator = torch.Generator().manual_seed(0)
     share = torch.rand(points, 2, generator=generator, dtype=torch.float64)
     real = square.outputs(model, share)
-    error, bound = true_error(part, square, share, real), float(part.bound.max())
+    error, bound = true_error(part, square, share, real), float(part._bound.max())
     nearest, bilinear = grid_errors(model, square, len(part.vertices), share, real)
     assert part.smoothing is not None
     row = {

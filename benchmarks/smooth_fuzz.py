@@ -272,7 +272,7 @@ def checked(case: Case) -> tuple[int, float, float]:
         raise AssertionError(f"the network is off by {exact:.9g} of the bound")
     largest = off.amax(0)
     found = largest > 0
-    tightness = float((part.bound[found] / largest[found]).max()) if bool(found.any()) else 1.0
+    tightness = float((part._bound[found] / largest[found]).max()) if bool(found.any()) else 1.0
     return len(part), exact, tightness
 
 

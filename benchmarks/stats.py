@@ -26,7 +26,7 @@ WORKLOADS = {
 }
 
 STEPS: dict[str, Callable[[sc.Partition], object]] = {
-    "maps": lambda part: part.maps,
+    "maps": lambda part: part._maps,
     "all stats": lambda part: part.stats(),
     "boundary": lambda part: part.decision_boundary().length,
     "table": lambda part: part.table(),

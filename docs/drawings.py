@@ -108,19 +108,19 @@ def shades(part: sc.Partition, seed: int) -> np.ndarray:
 def spline() -> Figure:
     """The graph of a network over its regions."""
     part = square(mlp(2, 5, 4, 1, seed=13))
-    values, faces = part.values[:, 0].numpy(), part.face_vertices.numpy()
+    values, faces = part.values[:, 0].numpy(), part.mesh.corner_vertices().numpy()
     low, high = values.min(), values.max()
     floor = low - 0.75 * (high - low)
     colors, ink = shades(part, 3), [INK] * len(part)
     cells = [np.r_[uv, uv[:1]] for uv in polygons(part)]
-    heights = np.split(values[faces], part.face_offsets.numpy()[1:-1])
+    heights = np.split(values[faces], part.mesh.offsets.numpy()[1:-1])
     heights = [np.r_[z, z[:1]] for z in heights]
     figure = plt.figure(figsize=(6.4, 5.4))
     ax = figure.add_axes((0, 0, 1, 1), projection="3d", computed_zorder=False)
     flat = [np.c_[uv, np.full(len(uv), floor)] for uv in cells]
     lifted = [np.c_[uv, z] for uv, z in zip(cells, heights, strict=True)]
-    ends = part.vertices.numpy()[part.vertex_layer.numpy() < 0]
-    tops = values[part.vertex_layer.numpy() < 0]
+    ends = part.vertices.numpy()[part.mesh.vertex_layer.numpy() < 0]
+    tops = values[part.mesh.vertex_layer.numpy() < 0]
     posts = [[(*uv, floor), (*uv, z)] for uv, z in zip(ends, tops, strict=True)]
     ax.add_collection3d(Poly3DCollection(flat, facecolors=colors, edgecolors=ink, linewidths=0.6))
     ax.add_collection3d(Line3DCollection(posts, colors=GREY, linewidths=0.9, linestyles=":"))
@@ -137,7 +137,7 @@ def spline() -> Figure:
 def neuron() -> Figure:
     """Where one unit of each layer switches."""
     part = square(mlp(2, 5, 5, 5, 1, seed=55))
-    uv, edges, layer = part.vertices.numpy(), part.edges.numpy(), part.edge_layer.numpy()
+    uv, edges, layer = part.vertices.numpy(), part.edges.numpy(), part.mesh.edge_layer.numpy()
     titles = ("layer 1: a straight line", "layer 2: bent by layer 1", "layer 3: bent by both")
     figure, axes = panels(3)
     for k, (ax, title) in enumerate(zip(axes, titles, strict=True)):
@@ -176,7 +176,7 @@ def vertices() -> Figure:
     lines(axes[0], part.vertices[part.edges].numpy(), width=0.9)
     dots(axes[0], part.vertices.numpy(), BLUE, 24)
     frame(axes[0])
-    count, corners = len(part.vertices), len(part.face_vertices)
+    count, corners = len(part.vertices), len(part.mesh.corner_vertices())
     axes[0].set_title(f"{count} vertices, not {corners} corners")
 
     hexagon = np.array(
@@ -281,7 +281,7 @@ def _planes(ax: Axes) -> None:
             a, b, c = _tie(unit.linear, i, j)
             point = -c * np.array([a, b]) / (a * a + b * b)
             ax.axline(point, point + np.array([-b, a]), color=GREY, lw=0.8, ls=(0, (4, 3)))
-    inner = part.edge_layer.numpy() >= 0
+    inner = part.mesh.edge_layer.numpy() >= 0
     lines(ax, part.vertices[part.edges].numpy()[inner], INK, 2.2, zorder=4)
     frame(ax)
     ax.set_aspect("equal")

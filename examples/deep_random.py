@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> None:
     for k, (init, color) in enumerate(zip(INITS, CLASSES, strict=False)):
         model = deep(init, width=options.width, depth=options.depth, seed=options.seed)
         part = sc.partition(model, domain, progress=False)
-        counts = part.regions_by_layer()
+        counts = list(part.counts().cells_by_layer.values())
         print(f"{init}: {', '.join(f'{count:,}' for count in counts)} regions")
         part.plot(
             ax=axes[k], color="layer", axes="off", linewidth=0.15, legend=False, boundary=False

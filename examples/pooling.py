@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> None:
         near.plot(ax=bottom, linewidth=0.5, legend=False)
         for k, layer in enumerate(part.layers):
             kind = type(model[int(layer)]).__name__
-            print(f"  {kind} {layer}: {int((part.edge_layer == k).sum()):,} edges")
+            print(f"  {kind} {layer}: {int((part.mesh.edge_layer == k).sum()):,} edges")
             if kind == "MaxPool2d":
                 near.neurons(layer=layer).plot(ax=bottom, color="#D55E00", linewidth=0.9)
         bottom.set_title(f"{ZOOM} times closer")

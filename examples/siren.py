@@ -112,7 +112,7 @@ def main(argv: list[str] | None = None) -> None:
     figure = draw(part, model, options.side)
     largest = float(errors(part, model, x.double()).max())
     print(f"{part!r}\n{part.smoothing!r}")
-    print(f"proved bound {float(part.bound.max()):.4f}, largest error at pixels {largest:.4f}")
+    print(f"proved bound {float(part._bound.max()):.4f}, largest error at pixels {largest:.4f}")
     path = options.out / "siren.png"
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)

@@ -42,12 +42,12 @@ def _cells(part: Partition) -> Tensor:
 
 
 def _edges(part: Partition) -> Tensor:
-    provenance = torch.stack([part.edge_layer, part.edge_unit], 1)
+    provenance = torch.stack([part.mesh.edge_layer, part.mesh.edge_unit], 1)
     return torch.cat([part.vertices[part.edges].mean(1), provenance.double()], 1)
 
 
 def _vertices(part: Partition) -> Tensor:
-    return torch.cat([part.vertices, part.vertex_layer[:, None].double(), part.values], 1)
+    return torch.cat([part.vertices, part.mesh.vertex_layer[:, None].double(), part.values], 1)
 
 
 def follow_lines(monkeypatch: pytest.MonkeyPatch, narrow: float = float("inf")) -> None:

@@ -106,4 +106,4 @@ def assert_same_regions(cycles: list[Tensor], NN: Any, model: nn.Module, domain:
     assert region.unique().tolist() == list(range(len(part)))
     areas = Polygons.of(cycles).areas()
     torch.testing.assert_close(areas, part.areas[region], rtol=1e-6, atol=1e-12)
-    assert [len(cycle) for cycle in cycles] == part.num_corners[region].tolist()
+    assert [len(cycle) for cycle in cycles] == part.mesh.counts()[region].tolist()

@@ -78,7 +78,7 @@ def straight_corner() -> sc.Partition:
     edges = [[0, 1], [1, 2], [2, 3], [3, 4], [4, 5], [5, 0], [5, 6], [6, 2]]
     layer = torch.tensor([-1] * 6 + [0, 0])
     plane = torch.tensor(uv, dtype=torch.float64)
-    frame = found(nn.Identity()).frame
+    frame = found(nn.Identity())._frame
     mesh = Mesh(
         uv=frame.to_local(plane),
         edges=torch.tensor(edges),
@@ -101,7 +101,7 @@ def straight_corner() -> sc.Partition:
     )
     slope = torch.tensor([[[0.0, 0.0]], [[0.0, frame.scale]]], dtype=torch.float64)
     zero = torch.zeros(2, dtype=torch.float64)
-    part.maps = AffineMaps(anchor=mesh.uv[[6, 6]], value=zero[:, None], weight=slope, error=zero)
+    part._maps = AffineMaps(anchor=mesh.uv[[6, 6]], value=zero[:, None], weight=slope, error=zero)
     return part
 
 

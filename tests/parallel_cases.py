@@ -30,8 +30,8 @@ def same_partitions(one: list[sc.Partition], other: list[sc.Partition]) -> None:
     """Regions and provenance are equal, and coordinates to 1e-12 of the domain."""
     for a, b in zip(one, other, strict=True):
         assert a.domain is b.domain
-        for name in ("edges", "edge_layer", "edge_unit", "vertex_layer", "face_vertices"):
-            assert torch.equal(getattr(a, name), getattr(b, name)), name
+        for name in ("edges", "edge_layer", "edge_unit", "vertex_layer", "corners"):
+            assert torch.equal(getattr(a.mesh, name), getattr(b.mesh, name)), name
         assert float((a.vertices - b.vertices).abs().max()) <= 1e-12 * a.domain.diameter
 
 

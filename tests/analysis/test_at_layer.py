@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
+from splinecam.questions.measures import regions_by_layer
 
 
 def chain() -> nn.Sequential:
@@ -58,8 +59,8 @@ def test_it_is_the_partition_of_the_truncated_network(model: nn.Sequential, doma
         truncated = model[: int(part.layers[k - 1]) + 1]
         wanted = sc.partition(truncated, domain, progress=False)
         assert found.layers == part.layers[:k]
-        assert len(found) == len(wanted) == part.regions_by_layer()[k - 1]
-        assert int(found.edge_layer.max()) < k
+        assert len(found) == len(wanted) == regions_by_layer(part)[k - 1]
+        assert int(found.mesh.edge_layer.max()) < k
         corners = (torch.unique(each.vertices, dim=0) for each in (found, wanted))
         assert torch.allclose(*corners, atol=1e-10)
         assert torch.allclose(found.areas.sort().values, wanted.areas.sort().values, atol=1e-10)
@@ -82,14 +83,14 @@ def test_branches_end_at_the_layer_in_the_order_of_evaluation():
     model = Branches()
     part = sc.partition(model, BOX, progress=False)
     counts = [len(part.at_layer(k)) for k in range(4)]
-    assert counts == [1, *part.regions_by_layer()] == sorted(counts)
+    assert counts == [1, *regions_by_layer(part)] == sorted(counts)
     for k in (1, 2):
         found = part.at_layer(k)
         x = BOX.embed(found.vertices)
         assert torch.allclose(found.values, model.hidden(x)[k - 1].detach(), atol=1e-12)
         assert found.validate(thorough=True).ok
         assert torch.allclose(found.model(x), found.values, atol=1e-12)
-    assert part.at_layer(2).program.stages[-2].live_out == (part.program.layers[1].source,)
+    assert part.at_layer(2)._network.stages[-2].live_out == (part._network.layers[1].source,)
 
 
 def test_it_is_a_partition_in_every_respect():

@@ -139,5 +139,5 @@ def test_autograd_may_use_what_is_found() -> None:
         (weight * tensor).sum().backward()
     assert float(weight.grad) != 0
     assert not any(
-        x.is_inference() for x in (found.cell_class, found.cell_region, part.face_vertices)
+        x.is_inference() for x in (found.cell_class, found.cell_region, part._face_vertices)
     )

@@ -30,7 +30,7 @@ def brute_force(part: sc.Partition) -> tuple[int, int]:
     keys = [tuple(round(x, 7) + 0.0 for x in row) for row in maps.tolist()]
     graph = nx.Graph()
     graph.add_nodes_from(range(len(part)))
-    pairs = [pair for pair in part.edge_faces.tolist() if min(pair) >= 0]
+    pairs = [pair for pair in part._edge_faces.tolist() if min(pair) >= 0]
     graph.add_edges_from(pair for pair in pairs if keys[pair[0]] == keys[pair[1]])
     return nx.number_connected_components(graph), len(set(keys))
 
@@ -142,7 +142,7 @@ def test_a_loaded_partition_counts(tmp_path) -> None:
 
 def test_maps_that_are_too_close_to_tell_are_reported() -> None:
     part = cut(waves(), sc.Domain.box(-3, 3))
-    maps = part.maps
+    maps = part._maps
     flat = (maps.weight.abs().amax((1, 2)) <= maps.error).nonzero()[:, 0]
     assert len(flat) == 3
     for errors, distinct, unclear in ((1, 5, False), (6, 5, True), (100, 6, False)):

@@ -191,7 +191,7 @@ def test_stacked_chains_and_one_mesh_over_the_other_agree(
     other = difference(Skip(model), Skip(change(model)))
     for diff in (stacked, other):
         check(diff)
-        assert int(diff.partition.edge_layer.max()) < len(diff.partition.layers)
+        assert int(diff.partition.mesh.edge_layer.max()) < len(diff.partition.layers)
     assert stacked.partition.layers == tuple(
         name.replace("body.", "") for name in other.partition.layers
     )
@@ -201,11 +201,11 @@ def test_stacked_chains_and_one_mesh_over_the_other_agree(
     for one, two in ((stacked, other), (other, stacked)):  # the edges have the same units
         ends = two.partition.vertices[two.partition.edges].mean(1)
         where = two.partition.domain.embed(ends)
-        inner = two.partition.edge_layer >= 0
-        for layer, z in one.partition.program.walk(where):
+        inner = two.partition.mesh.edge_layer >= 0
+        for layer, z in one.partition._network.walk(where):
             index = one.partition.layers.index(layer.name)
-            mine = inner & (two.partition.edge_layer == index)
-            assert float(z[mine, two.partition.edge_unit[mine]].abs().max()) < 1e-12
+            mine = inner & (two.partition.mesh.edge_layer == index)
+            assert float(z[mine, two.partition.mesh.edge_unit[mine]].abs().max()) < 1e-12
 
 
 def test_the_witness_shows_the_difference_to_both_models() -> None:

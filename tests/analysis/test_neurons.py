@@ -52,7 +52,7 @@ def assert_oriented(curves: NeuronCurves) -> None:
     assert bool((((right - start) * across).sum(1) < 0).all())
     patterns = part.patterns()
     for layer, name in enumerate(part.layers):
-        one = part.program.layers[layer]
+        one = part._network.layers[layer]
         if isinstance(one, SortNonlinearity):
             continue  # a unit is in several pairs
         rows = (curves.layer == layer).nonzero()[:, 0]
@@ -154,7 +154,7 @@ def test_the_unit_of_a_maximum_is_its_group() -> None:
     winner = part.patterns()[part.layers[0]]
     left, right = (winner[side, curves.unit] for side in curves.regions.unbind(1))
     assert bool((left != right).all())
-    assert len(curves) == int((part.edge_layer >= 0).sum())
+    assert len(curves) == int((part.mesh.edge_layer >= 0).sum())
     with pytest.raises(IndexError, match="units are 0 to 2"):
         part.neurons(unit=3)
 
@@ -259,13 +259,13 @@ def test_units_are_zero_on_their_curves(case: Case) -> None:
         rows = (curves.layer == layer).nonzero()[:, 0]
         own = z[rows, curves.unit[rows]].abs()
         assert bool(
-            (own <= SAFETY * part.layer_errors[part.layers[layer]][curves.unit[rows]]).all()
+            (own <= SAFETY * part._layer_errors[part.layers[layer]][curves.unit[rows]]).all()
         )
 
 
 def test_all_inner_edges_are_covered(case: Case) -> None:
     _, part, curves = case
-    inner = part.edge_faces[(part.edge_layer >= 0).nonzero()[:, 0]].sort(1).values
+    inner = part._edge_faces[(part.mesh.edge_layer >= 0).nonzero()[:, 0]].sort(1).values
     covered = torch.unique(curves.regions.sort(1).values, dim=0)
     assert torch.equal(covered, torch.unique(inner, dim=0))
     assert bool((curves.regions >= 0).all())
@@ -277,7 +277,7 @@ def test_curves_are_at_least_the_edges_that_a_unit_drew(case: Case) -> None:
     ends = part.vertices[part.edges]
     length = (ends[:, 1] - ends[:, 0]).norm(dim=1)
     for (name, unit), found in lengths(curves).items():
-        own = (part.edge_layer == part.layers.index(name)) & (part.edge_unit == unit)
+        own = (part.mesh.edge_layer == part.layers.index(name)) & (part.mesh.edge_unit == unit)
         assert found >= float(length[own].sum()) * (1 - 1e-12)
 
 
@@ -338,10 +338,10 @@ def at_border(curves: NeuronCurves) -> Tensor:
     """Whether each segment's unit is between two pieces in the segment's middle, (S,)."""
     part = curves.partition
     middles = part.domain.embed(curves.ends.mean(1))
-    sources = {layer.name: z for layer, z in part.program.walk(middles)}
+    sources = {layer.name: z for layer, z in part._network.walk(middles)}
     found = torch.zeros(len(curves), dtype=torch.bool)
-    for layer, one in enumerate(part.program.layers):
-        z, slack = sources[one.name], SAFETY * part.layer_errors[one.name]
+    for layer, one in enumerate(part._network.layers):
+        z, slack = sources[one.name], SAFETY * part._layer_errors[one.name]
         if isinstance(one, MaxNonlinearity):
             between = one.winners(z, slack).sum(2) > 1
         else:
@@ -361,14 +361,14 @@ def test_units_switch_on_their_curves_and_only_there(net: Net, domain: sc.Domain
     part = partition(net.module(), domain)
     assume(not part.unresolved)
     curves = part.neurons()
-    inner = (part.edge_layer >= 0).nonzero()[:, 0]
+    inner = (part.mesh.edge_layer >= 0).nonzero()[:, 0]
     assert len(curves) >= len(inner)
     if len(curves):
         assert bool(at_border(curves).all())
         assert_oriented(curves)
     # every drawn edge is in the curve of the unit that drew it
-    own = torch.stack([part.edge_layer[inner], part.edge_unit[inner]], 1)
-    faces = part.edge_faces[inner].sort(1).values
+    own = torch.stack([part.mesh.edge_layer[inner], part.mesh.edge_unit[inner]], 1)
+    faces = part._edge_faces[inner].sort(1).values
     wanted = torch.cat([own, faces], 1).tolist()
     found = torch.cat(
         [curves.layer[:, None], curves.unit[:, None], curves.regions.sort(1).values], 1
@@ -433,7 +433,7 @@ def test_units_of_convolutions_are_zero_on_their_curves(
     curves = part.neurons(layer="block.relu#2")
     z = preactivations(model, part.domain.embed(curves.ends.mean(1)))[2]
     own = z.gather(1, curves.unit[:, None])[:, 0].abs()
-    assert bool((own <= SAFETY * part.layer_errors["block.relu#2"][curves.unit]).all())
+    assert bool((own <= SAFETY * part._layer_errors["block.relu#2"][curves.unit]).all())
 
 
 @pytest.mark.parametrize(

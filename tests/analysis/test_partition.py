@@ -28,12 +28,14 @@ def test_flat_arrays_fit_together(part: sc.Partition):
     assert part.values.shape == (V, 3)
     assert part.weight.shape == (F, 3, 2)
     assert part.bias.shape == (F, 3)
-    assert part.edge_layer.shape == part.edge_unit.shape == (E,)
-    assert int(part.face_offsets[-1]) == part.face_vertices.shape[0] == int(part.num_corners.sum())
+    assert part.mesh.edge_layer.shape == part.mesh.edge_unit.shape == (E,)
+    assert (
+        int(part.mesh.offsets[-1]) == part._face_vertices.shape[0] == int(part.mesh.counts().sum())
+    )
     assert part.layers == ("1", "3")
     assert float(part.areas.sum()) == pytest.approx(16)
-    assert set(part.edge_layer.tolist()) == {-1, 0, 1}
-    assert set(part.vertex_layer.tolist()) == {-1, 0, 1}
+    assert set(part.mesh.edge_layer.tolist()) == {-1, 0, 1}
+    assert set(part.mesh.vertex_layer.tolist()) == {-1, 0, 1}
 
 
 def test_maps_reproduce_the_model(part: sc.Partition, model: nn.Module):
@@ -46,16 +48,16 @@ def test_every_edge_lies_on_the_zero_set_of_its_unit(part: sc.Partition, model: 
     double = copy.deepcopy(model).double()
     middle = part.vertices[part.edges].mean(1)
     for layer, depth in ((0, 1), (1, 3)):
-        mine = part.edge_layer == layer
+        mine = part.mesh.edge_layer == layer
         z = double[:depth](middle[mine]).detach()
-        own = z.gather(1, part.edge_unit[mine][:, None])
+        own = z.gather(1, part.mesh.edge_unit[mine][:, None])
         assert float(own.abs().max()) < 1e-13
 
 
 def test_regions_are_a_sequence_of_views(part: sc.Partition):
     assert len(part) == len(part)
     region = part[3]
-    assert region.vertices.shape == (int(part.num_corners[3]), 2)
+    assert region.vertices.shape == (int(part.mesh.counts()[3]), 2)
     assert region.area == float(part.areas[3])
     assert torch.equal(region.weight, part.weight[3])
     assert torch.equal(region.bias, part.bias[3])
@@ -68,11 +70,11 @@ def test_regions_are_a_sequence_of_views(part: sc.Partition):
 
 def test_patterns_differ_between_neighbours_in_the_unit_of_their_edge(part: sc.Partition):
     patterns = part.patterns()
-    inner = (part.edge_faces >= 0).all(1)
-    a, b = part.edge_faces[inner].unbind(1)
+    inner = (part._edge_faces >= 0).all(1)
+    a, b = part._edge_faces[inner].unbind(1)
     for layer, name in enumerate(part.layers):
-        mine = part.edge_layer[inner] == layer
-        unit = part.edge_unit[inner][mine]
+        mine = part.mesh.edge_layer[inner] == layer
+        unit = part.mesh.edge_unit[inner][mine]
         rows = torch.arange(len(unit))
         pieces = patterns[name]
         assert (pieces[a[mine]][rows, unit] != pieces[b[mine]][rows, unit]).all()
@@ -196,7 +198,7 @@ def test_a_network_without_layers_is_one_region():
 def test_results_do_not_depend_on_the_run(model: nn.Module):
     first, second = (sc.partition(model, sc.Domain.box(-2, 2), progress=False) for _ in range(2))
     assert torch.equal(first.vertices, second.vertices)
-    assert torch.equal(first.face_vertices, second.face_vertices)
+    assert torch.equal(first._face_vertices, second._face_vertices)
 
 
 def test_the_model_is_left_as_it_was(model: nn.Module):

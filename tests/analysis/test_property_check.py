@@ -56,7 +56,7 @@ def test_violated(part: sc.Partition) -> None:
     assert not found
     assert found.witness is not None
     assert found.witness.confirmed
-    assert found.witness.input.dtype == part.dtype
+    assert found.witness.input.dtype == part._dtype
     assert float(found.witness.outputs[0]) >= 0.5
     assert repr(found).startswith("PropertyCheck(violated on 25 % of the domain, area 1, at (0.75")
 

@@ -22,7 +22,7 @@ def places(part: Partition, count: int = 20_000) -> tuple[Tensor, Tensor, Tensor
     """Random points of the domain with their outputs and bounds."""
     low, high = part.domain.corners.amin(0), part.domain.corners.amax(0)
     uv = low + torch.rand(count, 2, dtype=torch.float64) * (high - low)
-    region = part.locate(part.inputs(uv, dtype=torch.float64))
+    region = part.locate(part._inputs(uv, dtype=torch.float64))
     z = (part.weight[region] @ uv[:, :, None])[:, :, 0] + part.bias[region]
     return uv, z, part.region_bounds[region]
 
@@ -154,7 +154,7 @@ def test_a_partition_says_what_was_replaced_and_how_near_it_is() -> None:
     part = bounded()
     assert part.smoothing is not None
     assert torch.equal(part.region_bounds, part.smoothing.region_bounds)
-    assert torch.equal(part.bound, part.region_bounds.amax(0))
+    assert torch.equal(part._bound, part.region_bounds.amax(0))
     assert part.smoothing.layers[0].pieces_per_unit == 2
     assert "2 layers replaced: relu, 2 pieces per unit on average" in repr(part.smoothing)
 
@@ -164,7 +164,7 @@ def test_an_exact_partition_is_at_no_distance_from_its_model() -> None:
     assert part.smoothing is None
     assert part.region_bounds.shape == (1, 3)
     assert not part.region_bounds.any()
-    assert not part.bound.any()
+    assert not part._bound.any()
 
 
 # -- conditions on outputs ------------------------------------------------------------------------
@@ -222,8 +222,8 @@ def test_a_check_is_unresolved_where_the_bounds_leave_it_open() -> None:
     assert violated.witness.confirmed
     assert violated.area + violated.undecided_area < part.domain.area
     at = part.values[:, 0].argmax()  # the bound of a region there decides how far one can tell
-    around = (part.face_vertices == at).nonzero()[:, 0]
-    owner = torch.repeat_interleave(torch.arange(len(part)), part.num_corners)[around]
+    around = (part._face_vertices == at).nonzero()[:, 0]
+    owner = torch.repeat_interleave(torch.arange(len(part)), part.mesh.counts())[around]
     limit = top + float(part.region_bounds[owner].amin()) / 2
     open_ = above(limit)
     assert open_.status == "unresolved"
@@ -261,7 +261,7 @@ def test_damaged_bounds_are_not_loaded(tmp_path: Path) -> None:
 def test_statistics_tables_and_words_name_the_bounds() -> None:
     part = bounded(2, 3, 0.05)
     found = part.stats()
-    assert found["bound"] == tuple(part.bound.tolist())
+    assert found["bound"] == tuple(part._bound.tolist())
     assert found["undecided_area"] == part.class_regions().undecided
     assert "undecided area" in repr(found)
     assert "bound" not in sc.partition(part.model, part.domain, progress=False).stats()

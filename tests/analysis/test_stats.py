@@ -149,7 +149,7 @@ def test_shapes_agree_with_python(name: str, request: pytest.FixtureRequest):
     part: sc.Partition = request.getfixturevalue(name)
     rows = part.table()
     assert len(part) > 50
-    assert int(part.num_corners.max()) > 5
+    assert int(part.mesh.counts().max()) > 5
     for i, polygon in enumerate(polygons(part)):
         pairs = [math.dist(p, q) for p, q in combinations(polygon, 2)]
         around = [math.dist(p, q) for p, q in zip(polygon, polygon[1:] + polygon[:1], strict=True)]
@@ -227,7 +227,7 @@ def test_edges_by_layer(deep: sc.Partition):
     assert list(found["edges_by_layer"]) == list(deep.layers)
     total = sum(found["edges_by_layer"].values()) + found["border_edges"]
     assert total == found["num_edges"] == len(deep.edges)
-    assert found["edges_by_layer"]["3"] == int((deep.edge_layer == 1).sum())
+    assert found["edges_by_layer"]["3"] == int((deep.mesh.edge_layer == 1).sum())
 
 
 def test_the_boundary_is_that_of_the_partition(deep: sc.Partition):

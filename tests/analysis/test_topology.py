@@ -308,7 +308,7 @@ def test_a_large_graph_has_bounds() -> None:
 
 
 def part_edges(part: sc.Partition) -> tuple[torch.Tensor, torch.Tensor]:
-    beside = part.edge_faces
+    beside = part._edge_faces
     a, b = beside[(beside >= 0).all(1)].unbind(1)
     return a, b
 

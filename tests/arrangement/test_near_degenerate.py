@@ -98,7 +98,7 @@ def partition(net: Near, domain: sc.Domain = BOX) -> sc.Partition:
 
 def polygons(part: sc.Partition) -> list[list[Point]]:
     """The corners of the regions, in the engine's coordinates."""
-    corners = torch.split(part.mesh.uv[part.face_vertices], part.num_corners.tolist())
+    corners = torch.split(part.mesh.uv[part._face_vertices], part.mesh.counts().tolist())
     return [exact(corner) for corner in corners]
 
 
@@ -136,7 +136,7 @@ def check_locate(part: sc.Partition, uv: Tensor) -> None:
     """Each point has a region that holds it within rounding."""
     found, rings = part.locate(part.domain.embed(uv)), polygons(part)
     assert int(found.min()) >= 0, uv[found < 0]
-    local = exact(part.frame.to_local(uv))
+    local = exact(part._frame.to_local(uv))
     off = [distance(p, rings[k]) for p, k in zip(local, found.tolist(), strict=True)]
     assert max(off) <= ROUNDING, (max(off), uv[int(np.argmax(off))])
 
@@ -155,15 +155,15 @@ def check_nearest(part: sc.Partition, uv: Tensor) -> None:
     """The distance from the borders of the regions, and whether it is certain."""
     inner = (part.mesh.edge_layer >= 0).nonzero()[:, 0]
     curves = Curves(
-        part, part.vertices, part.edges, part.edge_faces, torch.zeros_like(part.edge_layer)
+        part, part.vertices, part.edges, part._edge_faces, torch.zeros_like(part.mesh.edge_layer)
     ).select(inner)
     found = curves.nearest(part.domain.embed(uv))
     ends = [exact(pair) for pair in curves.local_ends]
-    ring = exact(part.frame.to_local(part.domain.corners))
-    places = exact(part.frame.to_local(found.uv))
-    for k, p in enumerate(exact(part.frame.to_local(uv))):
+    ring = exact(part._frame.to_local(part.domain.corners))
+    places = exact(part._frame.to_local(found.uv))
+    for k, p in enumerate(exact(part._frame.to_local(uv))):
         least = root(min(square_from_segment(p, *pair) for pair in ends)) if ends else math.inf
-        reach = float(found.distance[k]) / part.frame.scale
+        reach = float(found.distance[k]) / part._frame.scale
         assert reach == pytest.approx(least, abs=ROUNDING, rel=ROUNDING)
         on = root(square_from_segment(places[k], *ends[int(found.segment[k])]))
         assert on <= ROUNDING
@@ -175,9 +175,9 @@ def check_nearest(part: sc.Partition, uv: Tensor) -> None:
 
 def check_density(part: sc.Partition, uv: Tensor, radius: float) -> None:
     """The number of regions within a radius, up to those at just that distance."""
-    rings, local = polygons(part), exact(part.frame.to_local(uv))
+    rings, local = polygons(part), exact(part._frame.to_local(uv))
     found = part.density(part.domain.embed(uv), radius).count.tolist()
-    radius /= part.frame.scale
+    radius /= part._frame.scale
     for p, count in zip(local, found, strict=True):
         away = [distance(p, ring) for ring in rings]
         least, most = (sum(d <= radius + slack for d in away) for slack in (-ROUNDING, ROUNDING))
@@ -188,7 +188,7 @@ def check_raster(part: sc.Partition, grid: Grid) -> None:
     """Each point of a grid has a cell that holds it within rounding, or is outside."""
     owner = np.concatenate([rows for _, _, rows in Cells.of(part.mesh).bands(grid)]).ravel()
     x, y = (axis.ravel() for axis in np.meshgrid(grid.x(), grid.y(0, grid.rows)))
-    rings, ring = polygons(part), exact(part.frame.to_local(part.domain.corners))
+    rings, ring = polygons(part), exact(part._frame.to_local(part.domain.corners))
     for p, k in zip(exact(torch.from_numpy(np.stack([x, y], 1))), owner.tolist(), strict=True):
         if k < 0:
             assert distance(p, ring) >= -ROUNDING
@@ -203,11 +203,11 @@ def check_classes(part: sc.Partition, uv: Tensor) -> None:
     pieces = [list(found.polygons(k)) for k in range(found.n_classes)]
     rings = [[exact(r) for piece in own for r in (piece.outline, *piece.holes)] for own in pieces]
     scale = max(map(abs, (float(part.values.max()), float(part.values.min()))))
-    noise = float(part.value_error.max())
-    steep = float(part.weight.abs().max()) * part.frame.scale
+    noise = float(part._value_error.max())
+    steep = float(part.weight.abs().max()) * part._frame.scale
     border = exact(part.domain.corners)
     for p in exact(uv):
-        if distance(p, border) >= -ROUNDING * part.frame.scale:
+        if distance(p, border) >= -ROUNDING * part._frame.scale:
             continue  # beside rounded vertices of the domain's border
         turns = [winding(p, own) for own in rings]
         assert sum(turns) == 1
@@ -277,8 +277,8 @@ def test_ten_lines_nearly_through_one_point(seed: int) -> None:
     found = part.locate(uv)
     assert int(found.min()) >= 0
     # Left of all sides that are long enough to have a direction.
-    corners = part.vertices[part.face_vertices]
-    for k, ring in enumerate(torch.split(corners, part.num_corners.tolist())):
+    corners = part.vertices[part._face_vertices]
+    for k, ring in enumerate(torch.split(corners, part.mesh.counts().tolist())):
         side, gap = ring.roll(-1, 0) - ring, uv[found == k][:, None] - ring
         long = side.norm(dim=1) > 1e-6
         cross = side[:, 0] * gap[..., 1] - side[:, 1] * gap[..., 0]

@@ -70,7 +70,7 @@ def areas_and_borders(sites: Tensor) -> tuple[np.ndarray, set[tuple[int, int]]]:
 def shared_borders(part: Partition, site: Tensor) -> dict[tuple[int, int], int]:
     """How many edges lie between the regions of every two sites."""
     counts: dict[tuple[int, int], int] = defaultdict(int)
-    for first, second in part.edge_faces.tolist():
+    for first, second in part._edge_faces.tolist():
         if min(first, second) >= 0:
             i, j = int(site[first]), int(site[second])
             counts[min(i, j), max(i, j)] += 1

@@ -40,7 +40,7 @@ def model(whole: sc.Partition) -> nn.Module:
 
 def rows(parts: list[sc.Partition]) -> torch.Tensor:
     """Centroids, areas and outputs in an order that does not depend on the numbering."""
-    found = torch.cat([torch.cat([p.centroids, p.areas[:, None], p.maps.value], 1) for p in parts])
+    found = torch.cat([torch.cat([p.centroids, p.areas[:, None], p._maps.value], 1) for p in parts])
     return found[torch.argsort(found[:, 0] + 0.3 * found[:, 1])]
 
 
@@ -52,12 +52,12 @@ def test_an_atlas_has_the_regions_of_the_partition(
     assert atlas.num_vertices == whole.mesh.num_vertices
     assert atlas.num_edges == whole.mesh.num_edges
     assert torch.allclose(rows(list(atlas.tiles())), rows([whole]), atol=1e-11, rtol=0)
-    layers = sum(torch.bincount(tile.edge_layer + 1, minlength=3) for tile in atlas.tiles())
+    layers = sum(torch.bincount(tile.mesh.edge_layer + 1, minlength=3) for tile in atlas.tiles())
     shared = torch.cat(
-        [tile.edge_layer[atlas.shared_edges(k).local] for k, tile in enumerate(atlas.tiles())]
+        [tile.mesh.edge_layer[atlas.shared_edges(k).local] for k, tile in enumerate(atlas.tiles())]
     )
     layers -= torch.bincount(shared + 1, minlength=3) // 2
-    assert torch.equal(layers, torch.bincount(whole.edge_layer + 1))
+    assert torch.equal(layers, torch.bincount(whole.mesh.edge_layer + 1))
     assert float(atlas.areas.sum()) == pytest.approx(36)
 
 
@@ -70,7 +70,7 @@ def test_seams_are_bit_for_bit_the_same_in_both_tiles(atlas: sc.results.Atlas) -
         there = torch.cat([shared[:, None].double(), tile.mesh.uv[local], tile.values[local]], 1)
         vertices.append(there)
         local, shared = atlas.shared_edges(k)
-        assert bool((tile.edge_faces[local] < 0).any(1).all())
+        assert bool((tile._edge_faces[local] < 0).any(1).all())
         edges.append(torch.cat([shared[:, None], number[tile.edges[local]]], 1))
     distinct = torch.unique(torch.cat(vertices), dim=0)
     assert distinct.shape[0] == atlas.num_shared_vertices
@@ -157,10 +157,10 @@ def test_faces_that_are_too_large_are_cut_artificially(
     assert (len(atlas), atlas.num_vertices) == (len(whole), whole.mesh.num_vertices)
     assert atlas.num_edges == whole.mesh.num_edges
     assert torch.allclose(rows(list(atlas.tiles())), rows([whole]), atol=1e-12, rtol=0)
-    layers_of = [torch.bincount(tile.edge_layer + 1, minlength=4) for tile in atlas.tiles()]
-    shared = [t.edge_layer[atlas.shared_edges(k).local] for k, t in enumerate(atlas.tiles())]
+    layers_of = [torch.bincount(tile.mesh.edge_layer + 1, minlength=4) for tile in atlas.tiles()]
+    shared = [t.mesh.edge_layer[atlas.shared_edges(k).local] for k, t in enumerate(atlas.tiles())]
     once = sum(layers_of) - torch.bincount(torch.cat(shared) + 1, minlength=4) // 2
-    assert torch.equal(once, torch.bincount(whole.edge_layer + 1, minlength=4))
+    assert torch.equal(once, torch.bincount(whole.mesh.edge_layer + 1, minlength=4))
     if len(widths) == 3:
         assert atlas.validate(samples=50).ok
 
@@ -223,12 +223,20 @@ def test_vertices_are_inserted_on_edges(whole: sc.Partition) -> None:
     assert made.num_vertices == mesh.num_vertices + 3
     values = torch.cat([whole.values, torch.zeros(3, 3, dtype=torch.float64)])
     checked = sc.Partition(**{**_fields(whole), "mesh": made, "values": values})
-    area = float(checked.domain.area) / checked.frame.scale**2
+    area = float(checked.domain.area) / checked._frame.scale**2
     assert all(check.ok for check in check_mesh(checked.mesh, area))
 
 
 def _fields(part: sc.Partition) -> dict[str, object]:
-    names = ("domain", "value_error", "layer_errors", "unresolved", "layers", "stripped", "dtype")
+    names = (
+        "domain",
+        "_value_error",
+        "_layer_errors",
+        "unresolved",
+        "layers",
+        "stripped",
+        "_dtype",
+    )
     return {name: getattr(part, name) for name in names}
 
 

@@ -80,12 +80,14 @@ def test_what_tiles_cannot_show_is_refused(atlas: sc.results.Atlas) -> None:
 
 
 def test_lines_are_those_of_the_first_layers(atlas: sc.results.Atlas, whole: sc.Partition) -> None:
-    counts = torch.bincount(whole.edge_layer[whole.edge_layer >= 0])
+    counts = torch.bincount(whole.mesh.edge_layer[whole.mesh.edge_layer >= 0])
     for most, layers in ((int(counts.sum()), 2), (int(counts[0]), 1), (0, 0)):
         layer, ends = few_edges(Shown.of(atlas, None), most)
         assert layer.shape[0] == int(counts[:layers].sum())
         total = (ends[:, 1] - ends[:, 0]).norm(dim=1).sum()
-        edges = whole.vertices[whole.edges[(whole.edge_layer >= 0) & (whole.edge_layer < layers)]]
+        edges = whole.vertices[
+            whole.edges[(whole.mesh.edge_layer >= 0) & (whole.mesh.edge_layer < layers)]
+        ]
         assert float(total) == pytest.approx(float((edges[:, 1] - edges[:, 0]).norm(dim=1).sum()))
 
 

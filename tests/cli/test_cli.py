@@ -775,7 +775,7 @@ def test_table(run: Run, here: Path, pandas: bool, monkeypatch: pytest.MonkeyPat
     assert len(rows) == len(part)
     first = dict(zip(header.split(","), rows[0].split(","), strict=True))
     assert float(first["area"]) == float(part.areas[0])
-    assert first["vertices"] == str(int(part.num_corners[0]))
+    assert first["vertices"] == str(int(part.mesh.counts()[0]))
     code, _, err = run("stats", "saved.npz", "--table", "t/rows.csv")
     assert (code, "exists already" in err) == (1, True)
 

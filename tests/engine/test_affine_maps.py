@@ -29,11 +29,11 @@ def test_both_ways_to_a_derivative(outputs: int, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(maps, "_FEW", few)
         monkeypatch.setattr(maps, "_SHORT", short)
         with torch.no_grad():
-            found.append(maps.derivative(part.program, part.domain, part.frame, points))
+            found.append(maps.derivative(part._network, part.domain, part._frame, points))
     torch.testing.assert_close(*found, rtol=0, atol=1e-13)
-    torch.testing.assert_close(found[0], part.maps.weight, rtol=0, atol=1e-9)
+    torch.testing.assert_close(found[0], part._maps.weight, rtol=0, atol=1e-9)
     jacobian = part.jacobian(torch.arange(len(part)))
-    torch.testing.assert_close(found[0] / part.frame.scale, jacobian, rtol=0, atol=1e-13)
+    torch.testing.assert_close(found[0] / part._frame.scale, jacobian, rtol=0, atol=1e-13)
 
 
 def test_thin_regions_get_the_derivative() -> None:
@@ -68,7 +68,7 @@ def test_corners_that_give_eight_digits_need_no_derivative(monkeypatch: pytest.M
     steepest = float(exact.abs().max())
     assert sum(points) < len(part) / 4
     assert float((part.weight - exact).abs().max()) < 1e-8 * steepest
-    assert float(part.maps.error.max()) <= 1e-8 * float(part.maps.weight.abs().max())
+    assert float(part._maps.error.max()) <= 1e-8 * float(part._maps.weight.abs().max())
 
 
 def test_neighbours_that_look_the_same_get_the_derivative(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,9 +107,9 @@ def test_two_directions_share_the_pass_of_their_points(monkeypatch: pytest.Monke
     monkeypatch.setattr(Program, "advance", count)
     monkeypatch.setattr(maps, "_SHORT", 0)
     with torch.no_grad():
-        maps.derivative(part.program, part.domain, part.frame, part.mesh.means())
-    blocks = len(rows) // len(part.program.stages)
-    assert sum(rows) == len(part.program.stages) * (3 * len(part) + blocks)
+        maps.derivative(part._network, part.domain, part._frame, part.mesh.means())
+    blocks = len(rows) // len(part._network.stages)
+    assert sum(rows) == len(part._network.stages) * (3 * len(part) + blocks)
 
 
 def test_a_constant_output_needs_no_derivative(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -188,5 +188,5 @@ def _assert_exact(model: nn.Module, domain: sc.Domain, area: float) -> None:
     part = divided(model, domain, area=area, lines=in_the_middle)
     assert_same_cells(part, exact_partition(model, domain), atol=ATOL)
     assert_valid(part)
-    assert int(part.edge_layer.max()) < max(1, len(part.layers))
-    assert int(part.vertex_layer.max()) < max(1, len(part.layers))
+    assert int(part.mesh.edge_layer.max()) < max(1, len(part.layers))
+    assert int(part.mesh.vertex_layer.max()) < max(1, len(part.layers))

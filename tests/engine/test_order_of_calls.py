@@ -16,7 +16,7 @@ BOX = sc.Domain.box(-3, 3)
 
 
 def _arrays(part: sc.Partition) -> list[Tensor]:
-    return [*vars(part.mesh).values(), part.values, part.value_error]
+    return [*vars(part.mesh).values(), part.values, part._value_error]
 
 
 def _partition(model: nn.Module, memory: int | None = None) -> Callable[[], list[Tensor]]:

@@ -151,7 +151,7 @@ def test_cuda_gives_the_same_by_default_as_alone(widths: tuple[int, ...]) -> Non
     model = network(*widths)
     parts = [sc.partition(model, BOX, device=name, progress=False) for name in ("auto", "cpu")]
     assert parts[0].mesh.uv.is_cuda
-    assert parts[0].program.device.type == "cuda"
+    assert parts[0]._network.device.type == "cuda"
     assert [len(part) for part in parts] == [len(parts[1])] * 2
     assert parts[0].validate().ok
     (swept,) = sc.sweep(model, [BOX])

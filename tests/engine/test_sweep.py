@@ -47,7 +47,7 @@ def assert_same(part: Partition, other: Partition, *, same_domain: bool = True) 
     size = 1 + float(other.values.abs().max())
     assert torch.allclose(part.values, other.values, rtol=0, atol=ATOL * size)
     assert not same_domain or part.domain is other.domain
-    assert (part.layers, part.stripped, part.dtype) == (other.layers, other.stripped, other.dtype)
+    assert (part.layers, part.stripped, part._dtype) == (other.layers, other.stripped, other._dtype)
 
 
 def assert_as_alone(model: nn.Module, chosen: Sequence[Domain], **options: float) -> None:
@@ -124,11 +124,11 @@ def test_every_partition_is_a_full_one(tmp_path: Path) -> None:
     for part in parts:
         assert part.validate().ok
         assert part.model is model
-        assert part.program is parts[0].program
+        assert part._network is parts[0]._network
     part, other = parts[4], alone(model, chosen[4])
     assert part.stats()["NR"] == other.stats()["NR"]
     assert torch.allclose(part.weight, other.weight)
-    inputs = part.inputs(part.centroids)
+    inputs = part._inputs(part.centroids)
     assert torch.equal(part.locate(inputs), torch.arange(len(part)))
     assert torch.equal(part.jacobian([0, 1]), other.jacobian([0, 1]))
     assert all(torch.equal(part.patterns()[cut], other.patterns()[cut]) for cut in part.layers)

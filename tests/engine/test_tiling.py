@@ -64,7 +64,7 @@ def test_a_tiny_memory_budget_gives_the_same_cells(memory: int):
     assert tiled.mesh.num_vertices == whole.mesh.num_vertices
     assert torch.allclose(cells(tiled), cells(whole), atol=1e-12, rtol=0)
     assert torch.equal(
-        torch.bincount(tiled.edge_layer + 1), torch.bincount(whole.edge_layer + 1)
+        torch.bincount(tiled.mesh.edge_layer + 1), torch.bincount(whole.mesh.edge_layer + 1)
     ), "provenance"
     assert tiled.validate().ok
 

@@ -50,7 +50,7 @@ def test_partition_of_a_path(tmp_path):
     assert torch.equal(part.vertices, same.vertices)
     assert torch.equal(part.weight, same.weight)
     assert part.layers == ("/act/Relu",)
-    values = reference(path, part.inputs(part.vertices).numpy())[0]
+    values = reference(path, part._inputs(part.vertices).numpy())[0]
     np.testing.assert_allclose(part.values.numpy(), values, rtol=1e-5, atol=1e-5)
 
 

@@ -86,7 +86,7 @@ def test_vertices_have_the_values_of_onnxruntime(case: Case, tmp_path: Path):
     part = sc.partition(model, sc.Domain.through(*anchors))
     part.validate()
     most = _MOST_VERTICES if case.shape[0] == "n" else 20
-    x = part.inputs(part.vertices[:most])
+    x = part._inputs(part.vertices[:most])
     program = sc.capture(model, (size,)).program
     values = part.values[:most] if program.final is None else program.final(part.values[:most])
     assert_close(values, expected(path, case, x), case)

@@ -65,12 +65,12 @@ def test_regions_are_those_of_the_module(zoo: Any, name: str, tmp_path: Path):
     part, same = sc.partition(path, domain), sc.partition(model, domain)
     assert len(part) == len(same)
     assert part.validate(samples=500).ok
-    found = part.locate(same.inputs(same.centroids, dtype=torch.float64))
+    found = part.locate(same._inputs(same.centroids, dtype=torch.float64))
     assert found.unique().numel() == len(same)
     torch.testing.assert_close(part.areas[found], same.areas, rtol=1e-6, atol=1e-12)
     scale = float(same.weight.abs().max())
     torch.testing.assert_close(part.weight[found], same.weight, rtol=0, atol=1e-7 * scale)
-    x = part.inputs(part.vertices[:10_000])
+    x = part._inputs(part.vertices[:10_000])
     values = reference(path, x.reshape(len(x), -1).numpy())[0]
     size = float(np.abs(values).max())
     np.testing.assert_allclose(part.values[:10_000].numpy(), values, rtol=0, atol=eps * size)

@@ -34,7 +34,7 @@ def test_coordinates_come_back_bit_for_bit(part: sc.Partition) -> None:
     content = written(part)
     assert content["type"] == "FeatureCollection"
     assert len(content["features"]) == len(part)
-    vertices, offsets = part.vertices[part.face_vertices], part.face_offsets.tolist()
+    vertices, offsets = part.vertices[part._face_vertices], part.mesh.offsets.tolist()
     for k, feature in enumerate(content["features"]):
         assert (feature["type"], feature["id"]) == ("Feature", k)
         assert feature["geometry"]["type"] == "Polygon"
@@ -77,8 +77,8 @@ def test_the_layer_is_the_last_that_bounds_the_region() -> None:
     part = partition_of("classifier")
     rows = [feature["properties"] for feature in written(part)["features"]]
     for region in range(len(part)):
-        halves = part.mesh.corners[part.face_offsets[region] : part.face_offsets[region + 1]]
-        assert rows[region]["layer"] == int(part.edge_layer[halves // 2].max())
+        halves = part.mesh.corners[part.mesh.offsets[region] : part.mesh.offsets[region + 1]]
+        assert rows[region]["layer"] == int(part.mesh.edge_layer[halves // 2].max())
     (only,) = written(partition_of("one region"))["features"]
     assert only["properties"]["layer"] == -1
 

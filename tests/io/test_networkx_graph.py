@@ -27,7 +27,7 @@ def test_the_graph_is_the_adjacency_of_the_mesh(part: sc.Partition) -> None:
     graph = part.to_networkx(progress=False)
     assert list(graph) == list(range(len(part)))
     assert {type(node) for node in graph} == {int}
-    inner = part.edge_faces[(part.edge_faces >= 0).all(1)]
+    inner = part._edge_faces[(part._edge_faces >= 0).all(1)]
     assert {frozenset(pair) for pair in graph.edges} == {frozenset(p) for p in inner.tolist()}
     for region in range(0, len(part), max(1, len(part) // 20)):
         assert tuple(sorted(graph[region])) == part[region].neighbours
@@ -59,9 +59,9 @@ def test_edges_have_what_the_regions_share(part: sc.Partition) -> None:
     some = sorted(found)[:: max(1, len(found) // 200)]
     for index in some:
         a, b, edge = found[index]
-        assert {a, b} == set(part.edge_faces[index].tolist())
-        assert edge["layer"] == int(part.edge_layer[index])
-        assert edge["unit"] == int(part.edge_unit[index])
+        assert {a, b} == set(part._edge_faces[index].tolist())
+        assert edge["layer"] == int(part.mesh.edge_layer[index])
+        assert edge["unit"] == int(part.mesh.edge_unit[index])
         assert edge["layer_name"] == part.layers[edge["layer"]]
         corners = [{tuple(uv) for uv in part[region].vertices.tolist()} for region in (a, b)]
         assert set(edge["ends"]) <= corners[0] & corners[1]

@@ -70,10 +70,12 @@ def saved(tmp_path: Path) -> Path:
 
 def same(part: sc.Partition, again: sc.Partition) -> bool:
     tensors = (
-        *("vertices", "edges", "edge_layer", "edge_unit", "vertex_layer", "face_offsets", "values"),
-        *("face_vertices", "weight", "bias", "areas", "centroids", "value_error", "edge_faces"),
+        *("vertices", "edges", "values", "weight", "bias", "areas", "centroids", "_value_error"),
+        *("_face_vertices", "_edge_faces"),
     )
-    plain = ("layers", "stripped", "unresolved", "dtype")
+    plain = ("layers", "stripped", "unresolved", "_dtype")
+    meshes = (vars(part.mesh), vars(again.mesh))
+    assert all(torch.equal(tensor, meshes[1][name]) for name, tensor in meshes[0].items())
     return all(torch.equal(getattr(part, name), getattr(again, name)) for name in tensors) and all(
         getattr(part, name) == getattr(again, name) for name in plain
     )
@@ -87,13 +89,13 @@ def test_a_file_of_an_earlier_day_is_read() -> None:
     model = nn.Sequential(nn.Linear(2, 6), nn.ReLU(), nn.Linear(6, 3))
     part = sc.load(FIXTURES / "partition_version3.npz", model=model)
     assert len(part) == 14
-    assert (part.names, part.layers, part.dtype) == (("a", "b", "c"), ("1",), torch.float32)
+    assert (part.names, part.layers, part._dtype) == (("a", "b", "c"), ("1",), torch.float32)
     assert part.domain == sc.Domain.box(-2, 2)
     assert float(part.areas.sum()) == pytest.approx(16)
     assert part.validate().ok
     now = sc.partition(model, sc.Domain.box(-2, 2), device="cpu", progress=False)
-    assert torch.equal(part.edge_layer, now.edge_layer)
-    assert torch.equal(part.face_vertices, now.face_vertices)
+    assert torch.equal(part.mesh.edge_layer, now.mesh.edge_layer)
+    assert torch.equal(part._face_vertices, now._face_vertices)
     assert torch.allclose(part.vertices, now.vertices, rtol=0, atol=1e-12)
 
 

@@ -32,7 +32,7 @@ def test_coordinates_come_over_bit_for_bit(part: sc.Partition) -> None:
     starts = np.concatenate([[0], ends[:-1] + 1])
     assert np.array_equal(points[starts], points[ends])
     open_ = np.delete(points, ends, axis=0)
-    assert np.array_equal(open_, part.vertices[part.face_vertices].numpy())
+    assert np.array_equal(open_, part.vertices[part._face_vertices].numpy())
     assert np.array_equal(np.delete(owner, ends), part.mesh.owners().numpy())
 
 

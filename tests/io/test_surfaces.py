@@ -50,13 +50,13 @@ def test_plyfile_reads_all_back(part: sc.Partition) -> None:
     points = np.stack([vertex["x"], vertex["y"], vertex["z"]], 1)
     assert np.array_equal(points[:, :2], part.vertices.numpy())
     assert not points[:, 2].any()
-    assert np.array_equal(vertex["layer"], part.vertex_layer.numpy())
+    assert np.array_equal(vertex["layer"], part.mesh.vertex_layer.numpy())
     if part.values.shape[1] <= 16:
         for k in range(part.values.shape[1]):
             assert np.array_equal(vertex[f"output_{k}"], part.values[:, k].numpy())
     lists = face["vertex_indices"]
-    assert offsets_of(list(lists)) == part.face_offsets.tolist()
-    assert np.array_equal(np.concatenate(list(lists)), part.face_vertices.numpy())
+    assert offsets_of(list(lists)) == part.mesh.offsets.tolist()
+    assert np.array_equal(np.concatenate(list(lists)), part._face_vertices.numpy())
     assert np.array_equal(face["region"], np.arange(len(part)))
     rows = part.table()
     for name in rows:
@@ -133,11 +133,11 @@ def test_vtk_reads_all_back(part: sc.Partition, suffix: str, tmp_path: Path) -> 
     assert np.array_equal(points[:, :2], part.vertices.numpy())
     assert not points[:, 2].any()
     polygons = found.GetPolys()
-    assert vtk_to_numpy(polygons.GetOffsetsArray()).tolist() == part.face_offsets.tolist()
+    assert vtk_to_numpy(polygons.GetOffsetsArray()).tolist() == part.mesh.offsets.tolist()
     corners = vtk_to_numpy(polygons.GetConnectivityArray())
-    assert np.array_equal(corners, part.face_vertices.numpy())
+    assert np.array_equal(corners, part._face_vertices.numpy())
     at_points, on_cells = arrays_of(found.GetPointData()), arrays_of(found.GetCellData())
-    assert np.array_equal(at_points["layer"], part.vertex_layer.numpy())
+    assert np.array_equal(at_points["layer"], part.mesh.vertex_layer.numpy())
     values = part.values.numpy()
     if values.shape[1] > 16:
         assert np.array_equal(at_points["outputs"], values)
@@ -153,7 +153,7 @@ def test_vtk_reads_all_back(part: sc.Partition, suffix: str, tmp_path: Path) -> 
 def test_points_and_polygons_in_files_for_vtk(tmp_path: Path) -> None:
     """As the tests with VTK's own readers, where VTK is not installed."""
     part = partition_of("classifier")
-    corners, offsets = part.face_vertices.numpy(), part.face_offsets.numpy()
+    corners, offsets = part._face_vertices.numpy(), part.mesh.offsets.numpy()
     flat = np.pad(part.vertices.numpy(), ((0, 0), (0, 1)))
     part.export(tmp_path / "a.vtk")
     content = (tmp_path / "a.vtk").read_bytes()
@@ -250,7 +250,7 @@ def test_three_inputs_are_coordinates() -> None:
         surface_of(part, 0, "input", None)
     flat = partition_of("one output")
     points = surface_of(flat, 0, "input", None).points
-    assert np.allclose(points[:, :2], flat.inputs(flat.vertices).numpy())
+    assert np.allclose(points[:, :2], flat._inputs(flat.vertices).numpy())
     assert np.array_equal(points[:, 2], flat.values[:, 0].numpy())
 
 

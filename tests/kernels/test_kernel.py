@@ -102,7 +102,7 @@ def test_the_same_bits_in_any_order_of_calls() -> None:
         for name in names:
             part = sc.partition(models[name], domain, device="cpu", progress=False)
             arrays = [getattr(part.mesh, array) for array in ("uv", *INTEGER_ARRAYS)]
-            found[name] = [*arrays, part.values, part.value_error]
+            found[name] = [*arrays, part.values, part._value_error]
         return found
 
     once = bits([*models])

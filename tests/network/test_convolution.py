@@ -172,7 +172,10 @@ def test_cells_of_a_small_vgg_are_those_of_the_oracle() -> None:
     part = sc.partition(model, domain, progress=False)
     assert len(part) > 10
     # Pools have borders of their own here.
-    assert {part.layers[op] for op in part.edge_layer.unique().tolist() if op >= 0} >= {"1", "7"}
+    assert {part.layers[op] for op in part.mesh.edge_layer.unique().tolist() if op >= 0} >= {
+        "1",
+        "7",
+    }
     assert part.validate().ok
     assert_same_cells(part, exact_partition(model, domain), atol=ATOL)
 

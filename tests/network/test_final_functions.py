@@ -78,7 +78,7 @@ def test_a_final_function_is_left_out(name: str) -> None:
     part.validate()
     assert part.stripped == label
     assert f"final {label} left out" in repr(part)
-    x, program = points(), part.program
+    x, program = points(), part._network
     expected, logits = model(x), program(x)
     assert program.output_shape == expected.shape[1:]
     torch.testing.assert_close(program.final(logits), expected)
@@ -96,7 +96,7 @@ def test_decisions_are_those_of_the_model(name: str) -> None:
     model = Net(ACCEPTED[name][0])
     part = sc.partition(model, sc.Domain.box(-2, 2))
     x = points()
-    assert torch.equal(part.program(x).argmax(1), model(x).argmax(1))
+    assert torch.equal(part._network(x).argmax(1), model(x).argmax(1))
     boundary = part.decision_boundary()
     assert boundary.length > 0
     both = model(part.domain.embed(boundary.points).to(x)).topk(2, 1).values

@@ -197,11 +197,11 @@ def test_tables_and_smooth_functions_stay():
         sc.partition(frozen, sc.Domain.box(-1, 1), progress=False)
     part = sc.partition(frozen, sc.Domain.box(-1, 1), smooth=0.1, progress=False)
     assert part.layers == ("2", "5")
-    assert float(part.bound) <= 0.1
+    assert float(part._bound) <= 0.1
     inside = part.sample(200).double()
     values = (part.weight[part.locate(inside)] @ inside[:, :, None])[:, :, 0]
     off = (values + part.bias[part.locate(inside)] - frozen(inside)).abs().max()
-    assert float(off) <= float(part.bound)
+    assert float(off) <= float(part._bound)
 
 
 def test_frozen_models_are_copied_pickled_and_moved():

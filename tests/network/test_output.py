@@ -110,7 +110,7 @@ def test_a_function_of_the_result_is_part_of_the_network() -> None:
     part = partition(Heads(as_dict), output=difference)
     assert part.values.shape[1] == 2
     assert part.validate().ok
-    x = part.inputs(part.centroids)
+    x = part._inputs(part.centroids)
     found = part.values.new_tensor(difference(part.model(x)).tolist())
     expected = (part.weight @ part.centroids[:, :, None])[:, :, 0] + part.bias
     assert torch.allclose(found, expected, atol=1e-5)

@@ -167,8 +167,8 @@ def test_a_class_that_inherits_forward_is_registered_and_one_with_its_own_is_not
             return torch.relu(x)
 
     sc.register_op(Hidden, cuts=lambda module, x: x - module.knot)
-    assert partition(network(Same())).program.layers[0].target == "Same"
-    assert partition(network(Other())).program.layers[0].target == "aten.relu"
+    assert partition(network(Same()))._network.layers[0].target == "Same"
+    assert partition(network(Other()))._network.layers[0].target == "aten.relu"
 
 
 def test_a_constant_goes_through_a_registered_module():

@@ -82,10 +82,10 @@ def outputs_of(part: sc.Partition, x: Tensor) -> Tensor:
     face = part.locate(x)
     assert bool((face >= 0).all())
     out = torch.einsum("fok,fk->fo", part.weight[face], uv) + part.bias[face]
-    final = part.program.final
+    final = part._network.final
     if final is None:
         return out
-    return final(out.view(-1, *part.program.output_shape)).reshape(x.shape[0], -1).double()
+    return final(out.view(-1, *part._network.output_shape)).reshape(x.shape[0], -1).double()
 
 
 quiet = [

@@ -45,8 +45,8 @@ def test_a_wide_first_layer_is_divided_among_workers() -> None:
         part = sc.partition(model, domain, device="cpu", progress=False)
     assert len(part) == len(whole)
     for mine, theirs in (
-        (part.edge_unit, whole.edge_unit),
-        (part.vertex_layer, whole.vertex_layer),
+        (part.mesh.edge_unit, whole.mesh.edge_unit),
+        (part.mesh.vertex_layer, whole.mesh.vertex_layer),
     ):
         assert torch.equal(torch.bincount(mine + 1), torch.bincount(theirs + 1))
     areas = [torch.sort(each.areas).values for each in (part, whole)]

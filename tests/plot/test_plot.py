@@ -216,7 +216,7 @@ def test_nothing_is_drawn_outside_of_the_domain() -> None:
 
 
 def test_edges_and_boundary(part: sc.Partition) -> None:
-    inner = int((part.edge_layer >= 0).sum())
+    inner = int((part.mesh.edge_layer >= 0).sum())
     several = part.values.shape[1] > 1
     segments = len(part.decision_boundary())
 
@@ -229,7 +229,7 @@ def test_edges_and_boundary(part: sc.Partition) -> None:
     assert count(color="class", edges=False) == segments
     merged = part.merged().edges
     assert count(color="class", edges=merged, boundary=False) == int(
-        (part.edge_layer[merged] >= 0).sum()
+        (part.mesh.edge_layer[merged] >= 0).sum()
     )
 
 
@@ -316,7 +316,7 @@ def test_colours_of_the_last_layer(part: sc.Partition) -> None:
     assert set(names) <= set(part.layers)
     assert len(names) == 2
     colors = image_of(ax).fill.colors
-    faces, layer = part.edge_faces.numpy(), part.edge_layer.numpy()
+    faces, layer = part._edge_faces.numpy(), part.mesh.edge_layer.numpy()
     for face in (0, len(part) // 2, len(part) - 1):
         last = layer[(faces == face).any(1)].max()
         same = [k for k in range(len(part)) if layer[(faces == k).any(1)].max() == last]

@@ -394,7 +394,7 @@ def test_merged_pieces() -> None:
     colors, label = ax.images[0].fill.colors, pieces.labels.numpy()
     first = np.unique(label, return_index=True)[1]
     assert np.array_equal(colors, colors[first][label])  # one colour for each piece
-    a, b = part.edge_faces[pieces.edges].numpy().T
+    a, b = part._edge_faces[pieces.edges].numpy().T
     inner = (a >= 0) & (b >= 0)
     assert (colors[a[inner]] != colors[b[inner]]).any(1).all()  # and others beside it
 

@@ -19,6 +19,7 @@ from drawing import cut_up, network, pixels, scene_of
 from splinecam.plot import histograms, layers
 from splinecam.plot import images as images_module
 from splinecam.plot.lines import Lines
+from splinecam.questions.measures import regions_by_layer
 
 pytestmark = pytest.mark.few(1)
 
@@ -42,10 +43,10 @@ def drawn_lines(ax: Any) -> list[np.ndarray]:
 
 def test_regions_after_each_layer_are_those_of_the_truncated_network() -> None:
     model = network(2, width=9, depth=4)
-    counts = cut_up(model).regions_by_layer()
+    counts = regions_by_layer(cut_up(model))
     assert counts == [len(cut_up(model[: 2 * k + 2])) for k in range(4)]
     assert counts == sorted(counts)
-    assert cut_up(nn.Linear(2, 1)).regions_by_layer() == []
+    assert regions_by_layer(cut_up(nn.Linear(2, 1))) == []
 
 
 def test_maxima_and_knots_are_counted_layer_by_layer() -> None:
@@ -54,7 +55,7 @@ def test_maxima_and_knots_are_counted_layer_by_layer() -> None:
         nn.Linear(2, 8), nn.Hardtanh(), nn.Unflatten(1, (1, 8)), nn.MaxPool1d(2), nn.Flatten()
     )
     full = nn.Sequential(*model, nn.Linear(4, 4), nn.ReLU()).double()
-    counts = cut_up(full).regions_by_layer()
+    counts = regions_by_layer(cut_up(full))
     assert counts == [len(cut_up(full[:k])) for k in (2, 4, 7)]
 
 
@@ -64,14 +65,16 @@ def test_panels_have_the_lines_of_their_layers() -> None:
     assert len(figure.axes) == 4
     for layer, ax in enumerate(figure.axes[:-1]):
         earlier, latest, rim, curve = drawn_lines(ax)
-        assert len(earlier) == int(((part.edge_layer >= 0) & (part.edge_layer < layer)).sum())
-        assert len(latest) == int((part.edge_layer == layer).sum())
+        assert len(earlier) == int(
+            ((part.mesh.edge_layer >= 0) & (part.mesh.edge_layer < layer)).sum()
+        )
+        assert len(latest) == int((part.mesh.edge_layer == layer).sum())
         every = part.neurons(layer=layer)
         unit = int(every.units[every.unit_lengths.argmax(), 1])
         assert np.array_equal(curve, part.neurons(layer=layer, unit=unit).ends)
         assert np.array_equal(curve, rim)
         title = ax.get_title()
-        regions = part.regions_by_layer()[layer]
+        regions = regions_by_layer(part)[layer]
         assert (
             title
             == f"layer {layer + 1} of 3 ({part.layers[layer]!r})\n{regions:,} regions, unit {unit}"
@@ -160,7 +163,7 @@ def test_bars_count_the_regions(part: sc.Partition) -> None:
     for ax in figure.axes:
         (bars,) = heights(ax)
         assert bars.sum() == len(part)
-    counts = torch.bincount(part.num_corners)[3:]
+    counts = torch.bincount(part.mesh.counts())[3:]
     assert np.array_equal(heights(figure.axes[2])[0], counts)
     assert figure.axes[0].get_xscale() == "log"
     assert f"{float(part.areas.median()):.3g}"[:3] in figure.axes[0].get_title(loc="right")
@@ -338,7 +341,9 @@ def test_samples_by_name_level_and_unit(pictures: sc.Partition) -> None:
     level = float(pictures.values[:, 0].median())
     levels = pictures.level_set([level], output=0).plot_samples(2)
     assert [t.get_text() for t in levels.axes[0].texts] == [f"{level:.4g}"] * 2
-    units = pictures.neurons(layer=0, unit=int(pictures.edge_unit[pictures.edge_layer == 0][0]))
+    units = pictures.neurons(
+        layer=0, unit=int(pictures.mesh.edge_unit[pictures.mesh.edge_layer == 0][0])
+    )
     assert units.plot_samples(1).axes[0].texts[0].get_text().startswith(pictures.layers[0])
     assert (
         not pictures.decision_boundary().plot_samples(2, titles=False).axes[0].texts[0].get_text()

@@ -32,7 +32,7 @@ def owners(part: sc.Partition, n: int) -> tuple[np.ndarray, torch.Tensor]:
     grid = Grid(-1.1, -1.1, 2.2 / (n - 1), 2.2 / (n - 1), n, n)
     found = np.concatenate([owner for _, _, owner in Cells.of(part.mesh).bands(grid)])
     x, y = np.meshgrid(grid.x(), grid.y(0, n))
-    return found, part.frame.to_plane(torch.from_numpy(np.stack([x.ravel(), y.ravel()], 1)))
+    return found, part._frame.to_plane(torch.from_numpy(np.stack([x.ravel(), y.ravel()], 1)))
 
 
 @pytest.mark.parametrize(
@@ -57,9 +57,9 @@ def test_rows_through_vertices_and_along_edges() -> None:
     found, uv = owners(part, 101)
     inside = found.ravel() >= 0
     flat = torch.from_numpy(found.ravel()[inside])
-    values = part.frame.to_local(uv[inside])
+    values = part._frame.to_local(uv[inside])
     # In whatever cell a point on an edge is, the network has its value there.
-    maps = part.maps
+    maps = part._maps
     off = (values - maps.anchor[flat])[:, :, None]
     seen = maps.value[flat] + (maps.weight[flat] @ off)[:, :, 0]
     expected = part.model(uv[inside])
@@ -90,13 +90,13 @@ def test_a_view_of_a_part() -> None:
     grid = Grid(0.1, 0.2, 1e-5, 1e-5, 30, 20)
     found = next(iter(Cells.of(part.mesh).bands(grid)))[2]
     x, y = np.meshgrid(grid.x(), grid.y(0, 20))
-    uv = part.frame.to_plane(torch.from_numpy(np.stack([x.ravel(), y.ravel()], 1)))
+    uv = part._frame.to_plane(torch.from_numpy(np.stack([x.ravel(), y.ravel()], 1)))
     assert np.array_equal(found.ravel(), part.locate(uv).numpy())
 
 
 def test_neighbours_get_different_numbers() -> None:
     part = sc.partition(network(40), sc.Domain.box(-2, 2), progress=False)
-    pairs = part.edge_faces.numpy()
+    pairs = part._edge_faces.numpy()
     number = color_graph(len(part), pairs, seed=3)
     inner = pairs[(pairs >= 0).all(1)]
     assert (number[inner[:, 0]] != number[inner[:, 1]]).all()

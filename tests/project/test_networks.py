@@ -35,7 +35,7 @@ def test_resnet18():
 
 def borders(part: Partition, name: str) -> int:
     """How many edges a layer has made."""
-    return int((part.edge_layer == part.layers.index(name)).sum())
+    return int((part.mesh.edge_layer == part.layers.index(name)).sum())
 
 
 @pytest.mark.slow

@@ -95,7 +95,7 @@ def test_no_region_of_a_trained_network_is_lost(modules: dict[str, ModuleType], 
     seen = fingerprints(part, points)
     lost = ~torch.isin(seen, known)
     assert int(lost.sum()) == 0
-    located = part.locate(part.domain.embed(part.frame.to_plane(points[:2000])))
+    located = part.locate(part.domain.embed(part._frame.to_plane(points[:2000])))
     assert torch.equal(known[located], seen[:2000])
 
 
@@ -212,7 +212,7 @@ def units(part: Partition) -> list[int]:
 
 def random_points(part: Partition, count: int) -> Tensor:
     """Uniform in the domain (a parallelogram), in the engine's coordinates."""
-    a, b, _, d = part.frame.to_local(part.domain.corners)
+    a, b, _, d = part._frame.to_local(part.domain.corners)
     s, t = torch.rand(2, count, 1, dtype=torch.float64)
     return a + s * (b - a) + t * (d - a)
 

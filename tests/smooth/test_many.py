@@ -39,9 +39,9 @@ def alone() -> list[sc.Partition]:
 def tensors(part: sc.Partition) -> dict[str, Tensor]:
     """All arrays of a partition by name."""
     assert part.smoothing is not None
-    found = {**vars(part.mesh), "values": part.values, "value_error": part.value_error}
+    found = {**vars(part.mesh), "values": part.values, "value_error": part._value_error}
     found |= {"bounds": part.region_bounds, "tolerance": part.smoothing.tolerance}
-    found |= {f"error {name}": error for name, error in part.layer_errors.items()}
+    found |= {f"error {name}": error for name, error in part._layer_errors.items()}
     for name, table in part.smoothing.tables.items():
         found |= {f"{name} {key}": tensor for key, tensor in vars(table).items()}
     return found
@@ -129,7 +129,7 @@ def test_a_smooth_network_is_watched(tmp_path: Path) -> None:
     found = watch.step(loss=1.0)
     assert found is not None
     part = found.partition
-    assert found.scalars["bound"] == float(part.bound.max()) <= 0.05
+    assert found.scalars["bound"] == float(part._bound.max()) <= 0.05
     assert found.scalars["undecided_area"] == part.class_regions().undecided
     (near,) = squares_around(SQUARES[0], points, None)[0]["train"]
     assert found.around == {"train": (len(sc.partition(model, near, progress=False, **options)),)}

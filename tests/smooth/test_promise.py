@@ -136,4 +136,4 @@ def test_equal_smooth_networks_have_no_difference(model: nn.Module) -> None:
     diff = sc.difference(model, copy.deepcopy(model), BOX, smooth=0.2, progress=False)
     assert diff.largest().value == diff.largest().error == 0
     assert diff.disagreement.area == 0
-    assert diff.a.bound.max() > 0
+    assert diff.a._bound.max() > 0

@@ -55,7 +55,7 @@ def replaced(model: nn.Module, curvature: Tensor, knots: int = 60) -> Bounded:
     table = sc.nn.PiecewiseLinear(places, torch.sin(places))
     net = nn.Sequential(model[0], table, model[2])
     part = sc.partition(net, sc.Domain.box(-HALF, HALF), device="cpu", progress=False)
-    assert part.frame.scale == 1
+    assert part._frame.scale == 1
     return bounded(part.mesh, part.values, model, curvature)
 
 
@@ -326,17 +326,17 @@ def test_questions_about_a_refined_partition() -> None:
         progress=False,
     )
     assert part.layers == ("1", "refinement")
-    added = part.edge_layer == 1
+    added = part.mesh.edge_layer == 1
     assert part.neurons(layer="refinement").segments.shape[0] == int(added.sum()) > 0
     units = part.neurons()
     assert torch.unique(units.units[:, 0]).tolist() == [0]
-    assert part.regions_by_layer()[-1] == len(part)
+    assert [*part.counts().cells_by_layer.values()][-1] == len(part)
     assert part.stats()["edges_by_layer"]["refinement"] == int(added.sum())
     assert list(part.patterns([0])) == ["1"]
     file = BytesIO()
     part.save(file)
     again = sc.load(BytesIO(file.getvalue()))
     assert again.layers == part.layers
-    assert torch.equal(again.edge_layer, part.edge_layer)
+    assert torch.equal(again.mesh.edge_layer, part.mesh.edge_layer)
     assert torch.equal(again.region_bounds, part.region_bounds)
     assert part.validate(progress=False).ok

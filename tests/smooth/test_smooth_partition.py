@@ -47,7 +47,7 @@ def test_models_stay_within_tight_bounds(layer, widths):
         widths = (2, 4, 4, widths[-1])  # bounds of layers with kinks take longer
     model = network(layer, *widths, scale=2.0)
     part = sc.partition(model, BOX, smooth=3e-2, progress=False)
-    assert part.bound.max() <= 3e-2
+    assert part._bound.max() <= 3e-2
     assert part.smoothing is not None
     assert 0.3 < excess(part, model) <= 1
     assert part.region_bounds.shape == (len(part), widths[-1])
@@ -71,7 +71,7 @@ def test_layers_with_and_without_kinks_mix():
     ).double()  # fmt: skip
     part = sc.partition(model, BOX, smooth=1e-2, progress=False)
     assert excess(part, model) <= 1
-    assert part.bound.max() <= 1e-2
+    assert part._bound.max() <= 1e-2
 
 
 def test_convolutions_normalisation_and_skips():
@@ -89,7 +89,7 @@ def test_convolutions_normalisation_and_skips():
     x = torch.randn(3, 1, 4, 4, dtype=torch.float64)
     part = sc.partition(model, sc.Domain.through(*x), smooth="2%", progress=False)
     extent = part.values.amax(0) - part.values.amin(0)
-    assert bool((part.bound <= 0.021 * extent).all())
+    assert bool((part._bound <= 0.021 * extent).all())
     assert excess(part, model) <= 1
 
 
@@ -230,7 +230,7 @@ def test_bounds_go_by_what_the_products_of_a_stage_add_up_to(monkeypatch):
 def test_a_network_with_many_products_keeps_its_promise():
     model = block()
     part = sc.partition(model, BOX, smooth=1e-2, progress=False)
-    assert part.bound.max() <= 1e-2
+    assert part._bound.max() <= 1e-2
     assert 0.2 < excess(part, model) <= 1
 
 
@@ -309,7 +309,7 @@ def test_rounding_of_many_products_leaves_room_on_small_domains():
     square = sc.Domain.around([0.1, 0.2], side=1e-7)
     part = sc.partition(model, square, smooth="1%", progress=False)
     extent = part.values.amax(0) - part.values.amin(0)
-    assert bool((part.bound <= 0.0101 * extent).all())
+    assert bool((part._bound <= 0.0101 * extent).all())
     assert excess(part, model) <= 1
 
 

@@ -94,7 +94,7 @@ def test_a_percentage_is_of_the_range_on_a_thin_domain():
     thin = sc.Domain.polygon([[-1.0, 0.0], [1.0, 0.0], [0.0, 1e-4]])
     part = sc.partition(model, thin, smooth="10%", progress=False)
     extent = part.values.amax(0) - part.values.amin(0)
-    assert part.bound <= 0.11 * extent
+    assert part._bound <= 0.11 * extent
 
 
 @pytest.mark.parametrize("act", [nn.ELU(0.3), nn.Hardswish(), nn.ReLU(), nn.Hardtanh()], ids=str)
@@ -190,7 +190,7 @@ def test_tables_where_units_are_constant_or_soon_too_large():
     zero.weight.data[:] = 0
     model = nn.Sequential(nn.Linear(2, 3), nn.ELU(0.4), zero, nn.Hardswish())
     part = sc.partition(model, sc.Domain.box(-2, 2), smooth="30%", progress=False)
-    assert part.bound.amax() <= 1e-9
+    assert part._bound.amax() <= 1e-9
     low, high, tolerance = torch.tensor([[-1.0, -300.0], [1.0, 400.0], [1.0, 1e3]]).double()
     assert tables_of(EXP, low, high, tolerance).value.isfinite().all()
 
@@ -340,7 +340,7 @@ def test_regions_are_those_of_the_oracle():
     domain = sc.Domain.box(-2, 2)
     part = sc.partition(model, domain, smooth="20%", progress=False)
     steps, mixed = [], nn.Identity()
-    for linear, layer in zip([model[0], model[2]], part.program.layers, strict=True):
+    for linear, layer in zip([model[0], model[2]], part._network.layers, strict=True):
         units, rest = _written_out(layer)
         steps += [_joined(mixed, linear, units), nn.ReLU()]
         mixed = rest
@@ -380,7 +380,7 @@ def test_a_constant_network_with_steep_functions():
     model[2].bias.data[:] = 1e3
     part = sc.partition(model, sc.Domain.box(-1, 1), smooth="1%", progress=False)
     assert part.values.amax() == part.values.amin()
-    assert part.bound <= 1e-9 * part.values.abs().amax()
+    assert part._bound <= 1e-9 * part.values.abs().amax()
 
 
 def test_offsets_much_larger_than_weights():
@@ -391,7 +391,7 @@ def test_offsets_much_larger_than_weights():
     part = sc.partition(model, sc.Domain.box(-1, 1), smooth=2e-1, progress=False)
     x, region = points(part, 200)
     assert largest_share(part, model, x, region, range(0, len(x), 20)) <= 1
-    assert math.isfinite(part.bound.max())
+    assert math.isfinite(part._bound.max())
 
 
 @pytest.mark.usefixtures("registered")

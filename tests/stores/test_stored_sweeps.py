@@ -27,11 +27,11 @@ def alone() -> list[sc.Partition]:
 
 def same(a: sc.Partition, b: sc.Partition) -> bool:
     """Whether two partitions have the same regions and provenance, and equal maps."""
-    topology = ("edges", "edge_layer", "edge_unit", "vertex_layer", "face_offsets", "face_vertices")
+    topology = ("edges", "edge_layer", "edge_unit", "vertex_layer", "offsets", "corners")
     return (
-        all(torch.equal(getattr(a, name), getattr(b, name)) for name in topology)
+        all(torch.equal(getattr(a.mesh, name), getattr(b.mesh, name)) for name in topology)
         and torch.allclose(a.vertices, b.vertices, rtol=0, atol=1e-12)
-        and torch.allclose(a.maps.weight, b.maps.weight, rtol=1e-9)
+        and torch.allclose(a._maps.weight, b._maps.weight, rtol=1e-9)
         and (a.names, a.layers, a.unresolved) == (b.names, b.layers, b.unresolved)
         and a.domain == b.domain
     )

@@ -73,7 +73,7 @@ def test_the_band_is_where_no_class_is_certain() -> None:
     first = band.arrays["points"][: band.arrays["counts"][0]]
     at = torch.from_numpy(center + scale * first.mean(0))[None]
     output = part.model(at)[0].detach().sort().values
-    assert float(output[-1] - output[-2]) <= 4 * float(part.bound.max())
+    assert float(output[-1] - output[-2]) <= 4 * float(part._bound.max())
 
 
 def test_the_band_of_a_single_output_follows_the_level() -> None:

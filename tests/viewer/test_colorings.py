@@ -93,7 +93,7 @@ def class_colors(session: Session, found: Message) -> tuple[Any, Any]:
     assert found.message["by"] == "class"
     assert not found.arrays
     centroids = cells.winners.overlay.mesh.areas_and_centroids()[1]
-    return part.frame.to_plane(centroids).numpy(), 255 * colors + 0.5
+    return part._frame.to_plane(centroids).numpy(), 255 * colors + 0.5
 
 
 def pictured(part: sc.Partition, places: Any, **options: Any) -> tuple[Any, Any]:
@@ -185,7 +185,7 @@ def test_windows_have_the_limits_of_the_whole() -> None:
                 near.message["scale"][key] for key in kept
             ]
     found = coloring(session, "number", mesh="0/0/w1").arrays["numbers"]
-    middle = part.inputs(window.frame.to_plane(window.mesh.means()))
+    middle = part._inputs(window._frame.to_plane(window.mesh.means()))
     assert np.array_equal(found, part.locate(middle))
 
 

@@ -25,7 +25,7 @@ def part() -> sc.Partition:
 def test_gradients_are_rows_of_the_jacobian(part: sc.Partition) -> None:
     session, jacobian = Session([Pane("", [part])]), part.jacobian(range(len(part))).flatten(2)
     winner = winning_outputs(part, torch.arange(len(part)))
-    middle = part.inputs(part.frame.to_plane(part.mesh.means()))
+    middle = part._inputs(part._frame.to_plane(part.mesh.means()))
     assert torch.equal(winner, part.model(middle).argmax(1))
     for region in range(0, len(part), 5):
         for output in (None, 2):
@@ -52,7 +52,7 @@ def test_a_partition_of_two_inputs_needs_no_network() -> None:
     model = nn.Sequential(nn.Linear(2, 5), nn.ReLU(), nn.Linear(5, 2)).double()
     part = sc.partition(model, sc.Domain.box(-1, 1), progress=False)
     exact = part.jacobian(3)[0, 1]
-    _ = part.maps
+    _ = part._maps
     part._model = part._program = None
     request = {"ask": "gradient", "mesh": "0/0", "region": 3, "output": 1}
     found = unpack(Session([Pane("", [part])]).answer(request))

@@ -54,7 +54,7 @@ def looked_at(part: sc.Partition, box) -> tuple[Window, sc.Partition]:
 def test_windows_at_vertices_and_in_regions(width, inputs):
     domain = BOX if inputs == 2 else sc.Domain.around([0.3] * inputs, side=2.0, seed=1)
     whole = sc.partition(mlp(inputs), domain, progress=False)
-    inner = ((whole.vertices.abs() < 0.8).all(1) & (whole.vertex_layer > 0)).nonzero()[:, 0]
+    inner = ((whole.vertices.abs() < 0.8).all(1) & (whole.mesh.vertex_layer > 0)).nonzero()[:, 0]
     largest = whole.centroids[whole.areas.argsort(descending=True)[:2]]
     for place in (*whole.vertices[inner[::5][:3]], *largest):
         window, part = looked_at(whole, square(place, width))
@@ -85,7 +85,7 @@ def test_cells_of_a_network_that_folds_34_times(center, width):
         middle, step = Fraction(window.center[axis]), Fraction(1, 2**33)
         first, last = (math.floor((middle + end) / step) for end in ends)
         lines = [float(k * step - middle) for k in range(first + 1, last + 1)]
-        drawn = part.vertices[:, axis][part.vertex_layer >= 0]
+        drawn = part.vertices[:, axis][part.mesh.vertex_layer >= 0]
         drawn = drawn[(drawn != float(ends[0])) & (drawn != float(ends[1]))]
         off = (drawn[:, None] - torch.tensor(lines, dtype=torch.float64)).abs().amin(1)
         assert float(off.max()) < 2e-16
@@ -96,7 +96,7 @@ def test_cells_of_a_network_that_folds_34_times(center, width):
 
 def test_neighbouring_windows_fit_together():
     whole = sc.partition(mlp(6), sc.Domain.around([0.3] * 6, side=2.0), progress=False)
-    place, width = whole.vertices[whole.vertex_layer > 0][3], 1e-9
+    place, width = whole.vertices[whole.mesh.vertex_layer > 0][3], 1e-9
     found = []
     for shift in (-0.25, 0.25):
         middle = place + torch.tensor([shift * width, 0.0], dtype=torch.float64)
@@ -113,7 +113,7 @@ def test_neighbouring_windows_fit_together():
 def test_a_window_has_the_coordinates_of_the_pane(width):
     domain = sc.Domain.around([0.3] * 6, side=2.0)
     whole = sc.partition(mlp(6), domain, names=["a", "b", "c"], progress=False)
-    place = whole.vertices[whole.vertex_layer > 0][3]
+    place = whole.vertices[whole.mesh.vertex_layer > 0][3]
     window, plain = looked_at(whole, square(place, width))
     part = Pane("", [whole]).window(0, window)
     assert torch.equal(part.domain.origin, domain.origin)
@@ -121,7 +121,7 @@ def test_a_window_has_the_coordinates_of_the_pane(width):
     assert part.names == whole.names
     moved = plain.vertices + torch.tensor(window.center, dtype=torch.float64)
     assert torch.allclose(part.vertices, moved, atol=4e-16, rtol=0)
-    exact = part.mesh.uv * part.frame.scale - plain.mesh.uv * plain.frame.scale
+    exact = part.mesh.uv * part._frame.scale - plain.mesh.uv * plain._frame.scale
     assert float(exact.abs().max()) == 0
     assert torch.equal(part.locate(part.domain.embed(part.centroids)), torch.arange(len(part)))
     if width > 1e-6:

@@ -77,12 +77,12 @@ def crowding(
     def share_near(x: Tensor) -> float:
         return float((curve.nearest(x).distance <= within).double().mean())
 
-    edges = Curves(part, part.vertices, part.edges, part.edge_faces, part.edge_layer)
+    edges = Curves(part, part.vertices, part.edges, part._edge_faces, part.mesh.edge_layer)
     random = torch.Generator().manual_seed(0)
     of_area = share_near(part.sample(count, generator=random))
     found = []
     for layer in range(len(part.layers)):
-        drawn = edges.select(part.edge_layer == layer)
+        drawn = edges.select(part.mesh.edge_layer == layer)
         known = len(drawn) > 0 and of_area > 0
         of_length = share_near(drawn.sample(count, generator=random)) if known else math.nan
         found.append(of_length / of_area if known else math.nan)
@@ -99,7 +99,7 @@ def draw_by_layer(part: Partition, name: str) -> Figure:
         if layer >= len(part.layers):
             ax.set_axis_off()
             continue
-        drawn = (part.edge_layer == layer).nonzero()[:, 0]
+        drawn = (part.mesh.edge_layer == layer).nonzero()[:, 0]
         part.plot(ax=ax, color="white", edges=drawn, boundary=False, axes="off", linewidth=0.15)
         part.level_set(0.0).plot(ax=ax, color=RED, linewidth=0.8)
         ax.set_title(f"{name}, layer {layer + 1}", size=9)

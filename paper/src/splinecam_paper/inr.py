@@ -139,7 +139,7 @@ def measure(model: nn.Module, depth: int, setup: Setup) -> tuple[Partition, dict
     relus = part.layers[-depth:]
     return part, {
         "regions": len(part),
-        "regions_by_layer": part.regions_by_layer(),
+        "regions_by_layer": list(part.counts().cells_by_layer.values()),
         "cutting_units": [int((fixed[name] == -1).sum()) for name in relus],
         "seconds": watch.last,
     }

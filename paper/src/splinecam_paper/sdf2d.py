@@ -106,7 +106,7 @@ def measure(
         "seed": setup.seed,
         "regions": len(part),
         "regions_before": before,
-        "regions_by_layer": part.regions_by_layer(),
+        "regions_by_layer": list(part.counts().cells_by_layer.values()),
         "cutting_units": int((fixed == -1).sum()),
         "mean_error_in_pixels": float((learnt - distance).abs().mean()) / pixel,
         "overlap": float((inside & wanted).sum() / (inside | wanted).sum()),

@@ -140,7 +140,7 @@ def measure(
         "regions_before": len(before),
         "seconds": watch.last,
     }
-    row["regions_by_layer"] = part.regions_by_layer()
+    row["regions_by_layer"] = list(part.counts().cells_by_layer.values())
     if len(surface):
         random = torch.Generator().manual_seed(0)
         some = signed_distance(mesh, surface.sample(500, generator=random, device=setup.trained_on))

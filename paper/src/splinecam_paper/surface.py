@@ -83,11 +83,11 @@ def band(uv: Tensor) -> Tensor:
 
 def largest_gap(part: Partition) -> float:
     """How far the maps of neighbouring regions are apart at the ends of their edges."""
-    inner = (part.edge_faces >= 0).all(1)
+    inner = (part._edge_faces >= 0).all(1)
     ends = part.vertices[part.edges[inner]]  # (E, 2 ends, 2)
     left, right = (
         torch.einsum("eoi,eki->eko", part.weight[faces], ends) + part.bias[faces][:, None]
-        for faces in part.edge_faces[inner].T
+        for faces in part._edge_faces[inner].T
     )
     return float((left - right).abs().max()) if len(left) else 0.0
 

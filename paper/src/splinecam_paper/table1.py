@@ -183,13 +183,13 @@ def measure(part: Partition) -> dict[str, float]:
     repeated at the end. elongation: the mean diameter over the root of the mean area.
     """
     exact = shapes(part.mesh)
-    diameter = exact.diameter.mean() * part.frame.scale
+    diameter = exact.diameter.mean() * part._frame.scale
     rounded = shapes(replace(part.mesh, uv=part.vertices.float().double()))
     area = part.areas.mean()
     return {
         "NR": len(part),
         "ARV": float(area),
-        "ANV": float(part.num_corners.double().mean()),
+        "ANV": float(part.mesh.counts().double().mean()),
         "ARE": float(exact.eccentricity.mean()),
         "median eccentricity": float(exact.eccentricity.median()),
         "ARE float32": float((rounded.diameter / (rounded.nearest + FLOOR)).mean()),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import operator
-from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
-from typing import Any, ClassVar, TypeVar, overload
+from typing import Any, ClassVar, Generic, TypeVar, overload
 
 import numpy as np
 import torch
@@ -234,13 +234,16 @@ def _masks(device: torch.device) -> Tensor:
 View = TypeVar("View")
 
 
-class Views(Sequence[View]):
-    """A sequence that makes item i with ``_view(i)``; ``_noun`` is what an error calls an item."""
+class Views(ABC, Generic[View]):
+    """Items in order, item i made by ``_view(i)``; ``_noun`` is what an error calls an item."""
 
     _noun: ClassVar[str] = "item"
 
     @abstractmethod
     def _view(self, index: int) -> View: ...
+
+    @abstractmethod
+    def __len__(self) -> int: ...
 
     @overload
     def __getitem__(self, index: int) -> View: ...

@@ -145,7 +145,7 @@ def _about(part: Partition, stats: Stats) -> dict[str, Any]:
     domain, smooth = part.domain, dict[str, Any]()
     if part.smoothing is not None:  # what was replaced, and how far outputs may be
         replaced = [asdict(layer) for layer in part.smoothing.layers]
-        smooth = {"bound": part.bound.tolist(), "replaced": replaced}
+        smooth = {"bound": part._bound.tolist(), "replaced": replaced}
     return {
         "splinecam": __version__,
         "domain": {

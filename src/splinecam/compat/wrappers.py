@@ -285,8 +285,8 @@ class model_wrapper:
 
     def polygons(self, part: Partition) -> list[Tensor]:
         """The regions of a partition as open polygons (k, 2) on the CPU, with respect to T."""
-        vertices = self.to_plane(part.vertices)[part.face_vertices].cpu()
-        return list(torch.split(vertices, part.num_corners.tolist()))
+        vertices = self.to_plane(part.vertices)[part._face_vertices].cpu()
+        return list(torch.split(vertices, part.mesh.counts().tolist()))
 
     def maps(self, part: Partition) -> Tensor:
         """The affine maps (F, n, 3) of the regions of a partition, with respect to T."""

@@ -59,7 +59,7 @@ class Nearby:
         face = Locator(own)(middle)
         known = (face >= 0).nonzero()[:, 0]
         deep = signed_distances(own, middle[known], face[known]) > SAFETY * UV_ERROR
-        bounds = record.bound.expand(mesh.num_faces, -1).clone()
+        bounds = record._bound.expand(mesh.num_faces, -1).clone()
         bounds[known[deep]] = record.region_bounds[face[known[deep]]]
         return replace(record, region_bounds=bounds)
 
@@ -120,6 +120,7 @@ def difference(
     at most.
 
     >>> import copy
+    >>> from torch import nn
     >>> a = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 3))
     >>> b = copy.deepcopy(a)
     >>> diff = difference(a, b, Domain.box(-1, 1), progress=False)

@@ -342,7 +342,7 @@ class _Restored:
 def _encode(parts: Sequence[Partition]) -> dict[str, NDArray[Any]]:
     """The arrays of a file of partitions; maps are left out, which follow from the others."""
     outcomes = [
-        Outcome(part.mesh, part.values, part.value_error, part.layer_errors, []) for part in parts
+        Outcome(part.mesh, part.values, part._value_error, part._layer_errors, []) for part in parts
     ]
     columns, *rest = flat_outcomes(outcomes)
     narrow = {name: _narrowed(column) for name, column in columns.items()}

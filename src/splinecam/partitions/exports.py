@@ -100,7 +100,7 @@ class _Source:
             case "layer":
                 return last_layers(part)
             case "vertices":
-                return part.num_corners
+                return part.mesh.counts()
             case "centroid_u":
                 return part.centroids[:, 0]
             case "centroid_v":
@@ -155,9 +155,9 @@ def surface_of(
     regions = np.arange(len(part))
     return Surface(
         points=_points(part, output, space),
-        offsets=to_numpy(part.face_offsets),
-        corners=to_numpy(part.face_vertices),
-        point_data={"layer": to_numpy(part.vertex_layer), **outputs},
+        offsets=to_numpy(part.mesh.offsets),
+        corners=to_numpy(part._face_vertices),
+        point_data={"layer": to_numpy(part.mesh.vertex_layer), **outputs},
         cell_data={"region": regions, **region_columns(part, columns)},
     )
 
@@ -236,7 +236,7 @@ def to_geojson(
     found = region_columns(part, columns)
     names = class_names(part)
     about = {"coordinates": "plane", "layers": part.layers, "names": names}
-    vertex, offsets = to_numpy(part.face_vertices), to_numpy(part.face_offsets)
+    vertex, offsets = to_numpy(part._face_vertices), to_numpy(part.mesh.offsets)
     template = _template(found, names)
     total = part.mesh.num_vertices + len(part)
     with opened(path) as file, progress_bar(total, " rows", progress) as bar:

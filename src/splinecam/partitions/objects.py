@@ -146,8 +146,8 @@ def _shared_edges(part: PartitionData) -> dict[str, Tensor]:
     pair: (N, 2) the two regions, the lower one first, ascending; edge: (N,) the first edge that
     they share; length: (N,) of all of them; ends: (N, 2, 2) the outer ends of all of them.
     """
-    inner = (part.edge_faces >= 0).all(1).nonzero()[:, 0]
-    pair = part.edge_faces[inner].sort(1).values
+    inner = (part._edge_faces >= 0).all(1).nonzero()[:, 0]
+    pair = part._edge_faces[inner].sort(1).values
     key, order = torch.sort(pair[:, 0] * len(part) + pair[:, 1], stable=True)
     inner, pair = inner[order], pair[order]
     fresh = torch.ones_like(key, dtype=torch.bool)
@@ -156,7 +156,7 @@ def _shared_edges(part: PartitionData) -> dict[str, Tensor]:
     group = torch.cumsum(fresh, 0) - 1
     ends = part.vertices[part.edges[inner]]
     local = part.mesh.uv[part.edges[inner]]  # short edges lose no digits there
-    each = lengths(local[:, 1] - local[:, 0]) * part.frame.scale
+    each = lengths(local[:, 1] - local[:, 0]) * part._frame.scale
     total = each.new_zeros(first.shape[0]).index_add_(0, group, each)
     found = {"pair": pair[first], "edge": inner[first], "length": total, "ends": ends[first]}
     if first.shape[0] < key.shape[0]:
@@ -184,13 +184,13 @@ def _edges(
 ) -> Iterator[tuple[int, int, dict[str, Any]]]:
     """The two regions and the attributes of each edge of the graph."""
     edge = shared["edge"]
-    layer = to_numpy(part.edge_layer[edge])
+    layer = to_numpy(part.mesh.edge_layer[edge])
     titles: NDArray[Any] = np.array([*part.layers, ""], dtype=object)  # the last for -1
     columns: dict[str, Any] = {
         "length": shared["length"].tolist(),
         "edge": edge.tolist(),
         "layer": layer.tolist(),
-        "unit": part.edge_unit[edge].tolist(),
+        "unit": part.mesh.edge_unit[edge].tolist(),
         "layer_name": titles[layer].tolist(),
     }
     if ends:
@@ -223,7 +223,7 @@ def to_shapely(
     >>> [polygon.area for polygon in part.to_shapely()]
     [1.0, 1.0, 1.0, 1.0]
     """
-    vertex, offsets = part.face_vertices, part.face_offsets
+    vertex, offsets = part._face_vertices, part.mesh.offsets
     if regions is not None:
         entries, counts = take_rows(offsets, part._indices(regions))
         vertex, offsets = take(vertex, entries), offsets_of(counts)

@@ -35,7 +35,7 @@ from splinecam.questions import sampling as _density
 from splinecam.questions import stats as _stats
 from splinecam.questions import topology as _topology
 from splinecam.questions import validate as _validate
-from splinecam.questions.measures import layer_count, regions_by_layer
+from splinecam.questions.measures import layer_count
 from splinecam.questions.partition_data import PartitionData, Smoothing, Unresolved
 from splinecam.questions.regions import Region
 from splinecam.questions.sampling import sample_regions
@@ -71,8 +71,8 @@ def assemble(
         domain=domain,
         mesh=outcome.mesh,
         values=outcome.output,
-        value_error=outcome.error,
-        layer_errors=outcome.layer_errors,
+        _value_error=outcome.error,
+        _layer_errors=outcome.layer_errors,
         unresolved=tuple(
             Unresolved((u, v), name, ambiguity.reason)
             for name, ambiguity in outcome.ambiguities
@@ -80,13 +80,13 @@ def assemble(
         ),
         layers=tuple(layer.name for layer in program.layers),
         stripped=program.stripped,
-        dtype=dtype if model is None else dtype_of(model),
+        _dtype=dtype if model is None else dtype_of(model),
         output=output,
         smoothing=record,
     )
     if record is not None and record.refined:
         part.layers = (*part.layers, _REFINEMENT)
-        part.layer_errors[_REFINEMENT] = part.value_error.new_zeros(1)
+        part._layer_errors[_REFINEMENT] = part._value_error.new_zeros(1)
     part.names = names
     part._model, part._program = model, program
     return part
@@ -143,14 +143,12 @@ class Partition(PartitionData, Views[Region]):
     keeps one linear piece; ``merged()`` unites neighbours with equal maps. A partition is a
     sequence of its regions: ``part[i]``, ``part[:10]``, ``for region in part``.
 
-    domain: the polygon; mesh: the subdivision, in the local coordinates of ``frame``; values:
-    (V, n_out) the output at the vertices; value_error: (n_out,) the rounding error of the output;
-    layer_errors: the rounding errors of the units of each layer; unresolved: places that float64
-    could not settle (usually none); layers: names of the non-linearities, in the order of
-    evaluation; stripped: the final softmax, sigmoid or tanh that was left out, if any; dtype: the
-    model's floating-point type; output: which of several outputs of the model this is, None if
-    there is one; smoothing: what was replaced in a model with smooth functions, None if there are
-    none.
+    domain: the polygon; mesh: the subdivision, in local coordinates that are centred and of about
+    unit size, with the layers and units that drew its edges; values: (V, n_out) the output at the
+    vertices; unresolved: places that float64 could not settle (usually none); layers: names of the
+    non-linearities, in the order of evaluation; stripped: the final softmax, sigmoid or tanh that
+    was left out, if any; output: which of several outputs of the model this is, None if there is
+    one; smoothing: what was replaced in a model with smooth functions, None if there are none.
     """
 
     _noun = "region"
@@ -190,7 +188,7 @@ class Partition(PartitionData, Views[Region]):
         count = layer_count(self, layer)
         model = FirstLayers(self.model, count, self.output)
         with torch.inference_mode(False), torch.no_grad():
-            program = first_layers(self.program, count)
+            program = first_layers(self._network, count)
             return assemble(model, program, self.domain, run(program, self.domain))
 
     # Each of these questions is a function of a partition, in a module of its own.
@@ -205,7 +203,6 @@ class Partition(PartitionData, Views[Region]):
     fixed_units = _neurons.fixed_units
     sample = sample_regions
     density = _density.density
-    regions_by_layer = regions_by_layer
     counts = _counts.counts
     topology = _topology.topology
     stats = _stats.stats

@@ -145,7 +145,7 @@ def _arrays(part: PartitionData) -> dict[str, Any]:
         "input_shape": domain.input_shape,
         "layers": part.layers,
         "stripped": part.stripped,
-        "dtype": str(part.dtype).removeprefix("torch."),
+        "dtype": str(part._dtype).removeprefix("torch."),
         "unresolved": part.unresolved,
         "output": output_written(part.output),
         "names": part.names,
@@ -153,9 +153,9 @@ def _arrays(part: PartitionData) -> dict[str, Any]:
     }
     tensors = {f"domain_{name}": getattr(domain, name) for name in ("origin", "basis", "corners")}
     tensors |= {f"mesh_{name}": tensor for name, tensor in vars(part.mesh).items()}
-    tensors |= {f"maps_{name}": tensor for name, tensor in vars(part.maps).items()}
-    tensors |= {"values": part.values, "value_error": part.value_error}
-    tensors |= {f"layer_error_{k}": part.layer_errors[name] for k, name in enumerate(part.layers)}
+    tensors |= {f"maps_{name}": tensor for name, tensor in vars(part._maps).items()}
+    tensors |= {"values": part.values, "value_error": part._value_error}
+    tensors |= {f"layer_error_{k}": part._layer_errors[name] for k, name in enumerate(part.layers)}
     tensors |= smooth_tensors
     arrays = {name: narrow(tensor.cpu().numpy()) for name, tensor in tensors.items()}
     return {"about": np.frombuffer(json.dumps(about).encode(), np.uint8), **arrays}
@@ -208,9 +208,9 @@ def read(
 def _moved(part: P, device: torch.device) -> P:
     """The partition with its tensors moved to a device; the domain stays where it is."""
     part.mesh = part.mesh.to(device)
-    part.values, part.value_error = part.values.to(device), part.value_error.to(device)
-    part.layer_errors = {name: error.to(device) for name, error in part.layer_errors.items()}
-    part.maps = AffineMaps(*(tensor.to(device) for tensor in vars(part.maps).values()))
+    part.values, part._value_error = part.values.to(device), part._value_error.to(device)
+    part._layer_errors = {name: error.to(device) for name, error in part._layer_errors.items()}
+    part._maps = AffineMaps(*(tensor.to(device) for tensor in vars(part._maps).values()))
     part.smoothing = part.smoothing and part.smoothing.to(device)
     return part
 
@@ -269,18 +269,18 @@ def _assembled(arrays: Arrays, about: Mapping[str, Any], kind: type[P]) -> P:
         domain=domain,
         mesh=mesh,
         values=_floats(arrays, "values"),
-        value_error=_floats(arrays, "value_error"),
-        layer_errors={name: _floats(arrays, f"layer_error_{k}") for k, name in enumerate(layers)},
+        _value_error=_floats(arrays, "value_error"),
+        _layer_errors={name: _floats(arrays, f"layer_error_{k}") for k, name in enumerate(layers)},
         unresolved=tuple(
             Unresolved((u, v), layer, why) for (u, v), layer, why in about["unresolved"]
         ),
         layers=layers,
         stripped=about["stripped"],
-        dtype=dtype_named(about["dtype"]),
+        _dtype=dtype_named(about["dtype"]),
         output=output_read(about.get("output")),
         smoothing=smoothing_read(about, arrays, lambda name: _floats(arrays, name)),
     )
-    part.maps = AffineMaps(*(_floats(arrays, f"maps_{f.name}") for f in fields(AffineMaps)))
+    part._maps = AffineMaps(*(_floats(arrays, f"maps_{f.name}") for f in fields(AffineMaps)))
     part.names = about.get("names")
     return part
 
@@ -321,14 +321,14 @@ def dtype_named(name: str) -> torch.dtype:
 def check_arrays(part: PartitionData) -> None:
     """Raise an error unless the arrays but the maps have matching shapes, and indices in range."""
     mesh, n = part.mesh, part.values.shape[-1]
-    units = [int(part.layer_errors[name].shape[0]) for name in part.layers]
+    units = [int(part._layer_errors[name].shape[0]) for name in part.layers]
     for name, tensor in vars(mesh).items():
         try:
             check_field(mesh, name, tensor, units)
         except ValueError as error:
             raise ValueError(f"mesh_{name} {error}") from None
     _check_shape("values", part.values, (mesh.num_vertices, n))
-    _check_shape("value_error", part.value_error, (n,))
+    _check_shape("value_error", part._value_error, (n,))
     if not bool(torch.stack(part.values.aminmax()).isfinite().all()):
         raise ValueError("values has entries that are not finite")
     check_smoothing(part)
@@ -338,7 +338,7 @@ def _check_maps(part: PartitionData) -> None:
     F, n = part.mesh.num_faces, part.values.shape[-1]
     shapes = {"anchor": (F, 2), "value": (F, n), "weight": (F, n, 2), "error": (F,)}
     for name, shape in shapes.items():
-        _check_shape(f"maps_{name}", getattr(part.maps, name), shape)
+        _check_shape(f"maps_{name}", getattr(part._maps, name), shape)
 
 
 def _check_shape(name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
@@ -349,7 +349,7 @@ def _check_shape(name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
 def _check_mesh(part: PartitionData) -> None:
     """Raise an error unless the regions cover the domain once; unresolved places are excused."""
     trusted = torch.full((part.mesh.num_faces,), not part.unresolved)
-    area = part.domain.area / part.frame.scale**2
+    area = part.domain.area / part._frame.scale**2
     for check in check_mesh(part.mesh, area, trusted):
         if not check.ok:
             raise ValueError(f"the mesh fails a check: {str(check).removeprefix('FAIL ')}")

@@ -289,7 +289,7 @@ def _logarithmic(
 def _by_output(part: PartitionData, options: ColorOptions) -> Coloring:
     """The output itself, which is affine in every region."""
     k = output_of(part, options.output)
-    maps = part.maps
+    maps = part._maps
     slopes, middle = maps.weight[:, k], maps.value[:, k]
     origin = to_numpy(middle - (slopes * maps.anchor).sum(1))
     norm, cmap = output_scale(part, to_numpy(middle), options)
@@ -369,7 +369,7 @@ def _by_layer(part: PartitionData, options: ColorOptions) -> Coloring:
 
 
 def _by_vertices(part: PartitionData, options: ColorOptions) -> Coloring:
-    corners, limits = to_numpy(part.num_corners), options.limits
+    corners, limits = to_numpy(part.mesh.counts()), options.limits
     most = max(int(weighted_quantiles(corners, [0.999])[0] if limits is None else limits[1]), 4)
     ramp = options.colormap("YlGnBu_r")(np.linspace(1.0, 0.1, most - 2))
     shown = np.unique(np.minimum(corners, most)) if limits is None else np.arange(3, most + 1)
@@ -381,14 +381,14 @@ def _by_vertices(part: PartitionData, options: ColorOptions) -> Coloring:
 
 def _by_chance(part: PartitionData, options: ColorOptions) -> Coloring:
     """Soft random colours; regions that share an edge never have the same colour."""
-    colors = _random_colors(len(part), to_numpy(part.edge_faces), options)
+    colors = _random_colors(len(part), to_numpy(part._edge_faces), options)
     return Coloring(part.mesh, CellColors(colors=colors))
 
 
 def _by_piece(part: PartitionData, options: ColorOptions) -> Coloring:
     """Soft random colours of the pieces with one affine map each, with the edges between them."""
     pieces = part.merged()
-    label, faces = to_numpy(pieces.labels), to_numpy(part.edge_faces)
+    label, faces = to_numpy(pieces.labels), to_numpy(part._edge_faces)
     colors = _random_colors(len(pieces), np.where(faces >= 0, label[faces], -1), options)
     return Coloring(part.mesh, CellColors(colors=colors[label]), edges=pieces.edges)
 

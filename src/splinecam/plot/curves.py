@@ -239,7 +239,7 @@ def plot_path(
     >>> import torch, splinecam as sc
     >>> net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
     >>> line = sc.Domain.segment([0.0, 0.0, 0.0], [1.0, 1.0, 1.0])
-    >>> ax = sc.partition(net, line, progress=False).plot()
+    >>> ax = sc.along(net, line, progress=False).plot()
     >>> len(ax.lines)
     2
     """

@@ -71,7 +71,7 @@ def plot_histograms(
     >>> import torch, splinecam as sc
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 9), torch.nn.ReLU(), torch.nn.Linear(9, 1))
     >>> part = sc.partition(model, sc.Domain.box(-1, 1), progress=False)
-    >>> figure = part.plot_histograms(columns=["area", "vertices"])
+    >>> figure = part.plot.histograms(columns=["area", "vertices"])
     >>> half = sc.partition(model, sc.Domain.box(0, 1), progress=False)
     >>> figure = sc.plot.plot_histograms({"whole": part, "quarter": half}, by_area=True)
     """

@@ -114,7 +114,7 @@ def plot_samples(
     _image_shape(part.domain.input_shape if shape is None else tuple(shape), flat=shape is None)
     uv, segment = sample_segments(curves, n, generator)
     label, order = torch.sort(curves.label[segment], stable=True)
-    made = part.inputs(uv[order], dtype=torch.float64).cpu()
+    made = part._inputs(uv[order], dtype=torch.float64).cpu()
     headings = [written(_heading(curves, k, names)) for k in label.tolist()] if titles else None
     if style.get("limits") is None:
         style["limits"] = sample_limits(made.numpy(), to_numpy(part.domain.origin))

@@ -65,7 +65,7 @@ def plot_layers(
     >>> relu, linear = torch.nn.ReLU(), torch.nn.Linear
     >>> model = torch.nn.Sequential(linear(2, 8), relu, linear(8, 8), relu, linear(8, 1))
     >>> part = sc.partition(model, sc.Domain.box(-1, 1), progress=False)
-    >>> figure = part.plot_layers(unit={"1": 3}, color="slope")
+    >>> figure = part.plot.layers(unit={"1": 3}, color="slope")
     """
     require_matplotlib()
     shown = _shown_layers(part, layers)
@@ -100,7 +100,7 @@ def _columns(columns: int | None, panels: int) -> int:
 def _shown_layers(part: PartitionData, layers: Sequence[str | int] | None) -> list[int]:
     """The indices of the layers to show, by default of all that add lines."""
     if layers is None:
-        lines = torch.bincount(part.edge_layer + 1, minlength=len(part.layers) + 1)[1:]
+        lines = torch.bincount(part.mesh.edge_layer + 1, minlength=len(part.layers) + 1)[1:]
         return torch.nonzero(lines)[:, 0].tolist()
     return [layer_index(part, layer) for layer in ([layers] if isinstance(layers, str) else layers)]
 
@@ -128,13 +128,13 @@ def _units(
 
 def _longest(part: PartitionData, layer: int) -> int | None:
     """The unit with the longest line of a layer; none of a refinement."""
-    if layer >= len(part.program.layers):
+    if layer >= len(part._network.layers):
         return None
-    edge = (part.edge_layer == layer).nonzero()[:, 0]
+    edge = (part.mesh.edge_layer == layer).nonzero()[:, 0]
     if not edge.shape[0]:
         return None
     ends = part.mesh.uv[part.edges[edge]]
-    drawn = torch.bincount(part.edge_unit[edge], lengths(ends[:, 1] - ends[:, 0]))
+    drawn = torch.bincount(part.mesh.edge_unit[edge], lengths(ends[:, 1] - ends[:, 0]))
     return int(drawn.argmax())
 
 
@@ -144,7 +144,9 @@ def _curve(part: PartitionData, layer: int, unit: int | None) -> Tensor | None:
         return None
     if len(part) <= _MANY:
         return neurons(part, layer=layer, unit=unit).ends
-    return part.vertices[part.edges[(part.edge_layer == layer) & (part.edge_unit == unit)]]
+    return part.vertices[
+        part.edges[(part.mesh.edge_layer == layer) & (part.mesh.edge_unit == unit)]
+    ]
 
 
 def _title(
@@ -210,7 +212,7 @@ def _draw_panel(
             style = {"width_at": width, "capstyle": "butt"}
         ax.add_collection(Lines(to_numpy(ends), colors=color, zorder=2, **style), autolim=False)
 
-    by, ends = part.edge_layer, part.vertices[part.edges]
+    by, ends = part.mesh.edge_layer, part.vertices[part.edges]
     paper = to_rgb(background(ax))
     ink = to_rgb(ink_on(paper))
     pale = tuple(b + _EARLIER * (a - b) for a, b in zip(ink, paper, strict=True))

@@ -141,7 +141,7 @@ def curves_picture(curves: Curves) -> Pixels:
     """Curves on white paper of the shape of the domain."""
     with torch.no_grad():
         part = curves.partition
-        paper = polygon_mesh(part.frame.to_local(part.domain.corners).cpu())
+        paper = polygon_mesh(part._frame.to_local(part.domain.corners).cpu())
         grid = _grid(paper, _FINE)
         inside = _owners(paper, grid) >= 0
         ends = to_numpy(curves.local_ends)
@@ -347,8 +347,8 @@ def region_card(region: Region) -> str:
     """A picture of the region among its neighbours, its sizes and its outputs."""
     part, corners = region.partition, region.vertices
     (u, v), neighbours = region.centroid.tolist(), region.neighbours
-    start, end = part.face_offsets[region.index], part.face_offsets[region.index + 1]
-    middle = part.values[part.face_vertices[start:end]].mean(0)  # at the mean of the corners
+    start, end = part.mesh.offsets[region.index], part.mesh.offsets[region.index + 1]
+    middle = part.values[part._face_vertices[start:end]].mean(0)  # at the mean of the corners
     rows = [
         ("vertices", f"{len(corners):,}"),
         ("area", f"{region.area:.4g}"),

@@ -89,7 +89,7 @@ def draw_cells(ax: Axes, content: Content, style: AxesStyle) -> CellImage:
     coloring = content.coloring
     prepare(ax, content.part.domain, style)
     colors: Any = {"norm": coloring.norm, "cmap": coloring.cmap}
-    image = CellImage(ax, coloring.mesh, content.part.frame, coloring.fill, **colors)
+    image = CellImage(ax, coloring.mesh, content.part._frame, coloring.fill, **colors)
     ax.add_image(image)
     return image
 
@@ -119,7 +119,7 @@ def draw_edges(ax: Axes, content: Content, edges: Any, width: float | None) -> N
         edges = True if content.coloring.edges is None else content.coloring.edges
     ink = edge_ink(ax, edges)
     chosen = _chosen(part, True if isinstance(edges, str) else edges)
-    layer, segments = part.edge_layer[chosen], part.vertices[part.edges[chosen]]
+    layer, segments = part.mesh.edge_layer[chosen], part.vertices[part.edges[chosen]]
     draw_layers(ax, layer, segments, (len(part.layers), part.domain.area), ink, width)
     decorations.draw_border(ax, part.domain)
 

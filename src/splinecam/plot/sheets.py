@@ -90,12 +90,12 @@ class Sheet:
         level = options.level
         if coloring.mesh is part.mesh:
             points, region = place(part.vertices, part.values), np.arange(len(part))
-            layer = part.edge_layer
+            layer = part.mesh.edge_layer
         else:
             overlay = winners_of(part, "argmax", level, whole=True).overlay
             values = overlay.z[:, 1:] + level if part.values.shape[1] == 1 else overlay.z
-            points = place(part.frame.to_plane(overlay.mesh.uv), values)
-            layer = torch.where(overlay.source >= 0, part.edge_layer[overlay.source], -2)
+            points = place(part._frame.to_plane(overlay.mesh.uv), values)
+            layer = torch.where(overlay.source >= 0, part.mesh.edge_layer[overlay.source], -2)
             region = to_numpy(overlay.face)
         own = to_numpy(points), region, to_numpy(layer)
         return cls(part, place, coloring, *own, level, height)
@@ -153,7 +153,7 @@ class Sheet:
         if not color:
             lightness = self.areas @ colors[:, :3].mean(1) / self.areas.sum()
             color = BOUNDARY if lightness > _LIGHTNESS else BOUNDARY_ON_DARK
-        maps, found = self.part.maps, decision_boundary(self.part, level=self.level)
+        maps, found = self.part._maps, decision_boundary(self.part, level=self.level)
         regions = _twice(to_numpy(found.regions))
         inside = torch.as_tensor(regions[:, :1], device=found.points.device)
         shift = (found.local_ends - maps.anchor[inside])[:, :, None]

@@ -146,8 +146,8 @@ def plot_surface(  # noqa: PLR0913 - the options of a picture, each given by its
     >>> import torch, splinecam as sc
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 9), torch.nn.ReLU(), torch.nn.Linear(9, 3))
     >>> part = sc.partition(model, sc.Domain.box(-1, 1), progress=False)
-    >>> ax = part.plot_surface(output=0, color="slope", view=(40, 20))
-    >>> ax = part.plot_surface(output=(0, 1, 2))
+    >>> ax = part.plot.surface(output=0, color="slope", view=(40, 20))
+    >>> ax = part.plot.surface(output=(0, 1, 2))
     """
     require_matplotlib()
     from splinecam.plot.colors import ColorOptions

@@ -223,7 +223,7 @@ def level_set(
     wanted = levels_of(levels)
     z = part.values[:, index : index + 1]
     size = EPS * float(z.abs().max())
-    error = part.value_error[index] + size + EPS * wanted.to(z).abs()
+    error = part._value_error[index] + size + EPS * wanted.to(z).abs()
     unit = torch.zeros(wanted.shape, dtype=torch.int64, device=z.device)
     everything = torch.ones_like(unit, dtype=torch.bool)
     found = zero_sets(part.mesh, Functions(z, unit, wanted.to(z), error, everything, unit))
@@ -320,7 +320,7 @@ def _pairwise(part: PartitionData, pair: tuple[int, int] | None) -> Boundary:
     low, high = torch.triu_indices(n, n, 1, device=z.device)
     if pair is not None:
         low, high = low.new_tensor(pair[:1]), low.new_tensor(pair[1:])
-    each = part.value_error + EPS * z.abs().amax(0)
+    each = part._value_error + EPS * z.abs().amax(0)
     error = each[low] + each[high]
     # Only pairs whose ranges overlap can tie.
     least, most = z.amin(0), z.amax(0)
@@ -345,7 +345,7 @@ def _segments(part: PartitionData, uv: Tensor, ends: Tensor) -> tuple[Tensor, Te
     have the same plane coordinates are left out; the last result (S,) says which of the N remain.
     """
     used, segments = torch.unique(ends, return_inverse=True)
-    points = part.frame.to_plane(uv[used])
+    points = part._frame.to_plane(uv[used])
     short = lengths(points[segments[:, 1]] - points[segments[:, 0]]) == 0
     kept = (~short).nonzero()[:, 0]
     if kept.shape[0] < short.shape[0]:  # the ends of a short segment become one point
@@ -363,5 +363,5 @@ def unresolved_places(
     return tuple(
         Unresolved((u, v), name, ambiguity.reason)
         for ambiguity in ambiguities
-        for u, v in part.frame.to_plane(ambiguity.uv).tolist()
+        for u, v in part._frame.to_plane(ambiguity.uv).tolist()
     )

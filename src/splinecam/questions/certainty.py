@@ -95,7 +95,7 @@ def class_areas(part: PartitionData, certainty: Certainty, n: int, *, possible: 
     for contest in contests:
         for k in range(contest.classes.shape[1]):
             cells = contest.possible(contest.whole, k) if possible else contest.parts[0][k]
-            size = cells.areas() * part.frame.scale**2
+            size = cells.areas() * part._frame.scale**2
             total.index_add_(0, contest.classes[cells.source, k], size)
     return total
 
@@ -108,7 +108,7 @@ def _find(part: PartitionData, *, smallest: bool, level: float) -> Certainty:
         bounds = torch.cat([torch.zeros_like(bounds), bounds], 1)
     bounds, mesh = bounds + scores.error, part.mesh
     certain = slacks_of_faces(mesh, scores.z, bounds, 0.0) > 0
-    first = take(scores.z, take(part.face_vertices, mesh.offsets[:-1]))
+    first = take(scores.z, take(part._face_vertices, mesh.offsets[:-1]))
     settled, open_ = torch.where(certain, first.argmax(1), -1), (~certain).nonzero()[:, 0]
     contests: dict[int, list[tuple[Tensor, Tensor]]] = {}
     limit = max(1, backend_of(scores.z.device).numbers // scores.z.shape[1])
@@ -139,7 +139,7 @@ def _rivals(part: PartitionData, z: Tensor, faces: Tensor, bounds: Tensor) -> Te
     """
     entries, counts = take_rows(part.mesh.offsets, faces)
     owner = owners_of(counts, entries.shape[0])
-    values = take(z, take(part.face_vertices, entries))
+    values = take(z, take(part._face_vertices, entries))
     low = values - take(bounds, owner)
     least = torch.full_like(bounds, torch.inf)
     least.scatter_reduce_(0, owner[:, None].expand_as(low), low, "amin")
@@ -154,7 +154,7 @@ def _contest(
 ) -> Contest:
     """The contest for regions (R,), of which the given classes (R, m) may each have a part."""
     entries, counts = take_rows(part.mesh.offsets, faces)
-    vertex, owner = take(part.face_vertices, entries), owners_of(counts, entries.shape[0])
+    vertex, owner = take(part._face_vertices, entries), owners_of(counts, entries.shape[0])
     missing = classes < 0
     own = bounds[faces].gather(1, classes.clamp(min=0)).masked_fill(missing, 0.0)
     values = z[vertex[:, None], classes[owner]]
@@ -264,7 +264,7 @@ def band_of(
     if labels is not None:
         sizes = torch.tensor([len(each) for each in found], device=like.device)
         label = torch.tensor(labels, device=like.device)[owners_of(sizes, len(regions))]
-    band = Band(part, offsets_of(counts), part.frame.to_plane(uv), regions, label)
+    band = Band(part, offsets_of(counts), part._frame.to_plane(uv), regions, label)
     return band.select(band.areas > 0)
 
 
@@ -289,7 +289,7 @@ def level_band(part: PartitionData, levels: Sequence[float], output: int) -> Ban
     if part.smoothing is None:
         return band_of(part, [])
     z, bounds = part.values[:, output], part.region_bounds[:, output]
-    rounding = float(part.value_error[output]) + EPS * float(z.abs().max())
+    rounding = float(part._value_error[output]) + EPS * float(z.abs().max())
     strips = [_open_sign(part, z - x, bounds + rounding + EPS * abs(x)) for x in levels]
     return band_of(part, strips, range(len(strips)))
 
@@ -299,14 +299,14 @@ def pairwise_band(part: PartitionData, pairs: Sequence[tuple[int, int]]) -> Band
     if part.smoothing is None:
         return band_of(part, [])
     n, z, bounds = int(part.values.shape[1]), part.values, part.region_bounds
-    bounds = bounds + part.value_error + EPS * z.abs().amax(0)
+    bounds = bounds + part._value_error + EPS * z.abs().amax(0)
     strips = [_open_sign(part, z[:, i] - z[:, j], bounds[:, i] + bounds[:, j]) for i, j in pairs]
     return band_of(part, strips, [i * n + j for i, j in pairs])
 
 
 def _open_sign(part: PartitionData, h: Tensor, slack: Tensor) -> ConvexPolygons:
     """Where the sign of a function, h (V,) at vertices, is open: within slack (F,) from zero."""
-    corner, owner = take(h, part.face_vertices), part.mesh.owners()
+    corner, owner = take(h, part._face_vertices), part.mesh.owners()
     none = torch.full_like(slack, torch.inf)
     low = none.scatter_reduce(0, owner, corner, "amin")
     high = (-none).scatter_reduce(0, owner, corner, "amax")

@@ -76,7 +76,7 @@ class ClassRegions:
     def cell_corners(self) -> Tensor:
         """Plane coordinates of the cells' corners, counter-clockwise, cell after cell, (H, 2)."""
         mesh = self.winners.overlay.mesh
-        return self.partition.frame.to_plane(mesh.uv)[mesh.corner_vertices()]
+        return self.partition._frame.to_plane(mesh.uv)[mesh.corner_vertices()]
 
     @cached_property
     def cell_areas(self) -> Tensor:
@@ -84,7 +84,7 @@ class ClassRegions:
         return self._areas_of(self.winners)
 
     def _areas_of(self, found: Winners) -> Tensor:
-        return found.overlay.mesh.areas_and_centroids()[0] * self.partition.frame.scale**2
+        return found.overlay.mesh.areas_and_centroids()[0] * self.partition._frame.scale**2
 
     @cached_property
     def cell_leads(self) -> Tensor:
@@ -159,7 +159,7 @@ class ClassRegions:
         """
         chosen = class_number(number, self.partition.names, self.n_classes)
         found = self._outlines
-        mesh, frame = self.winners.overlay.mesh, self.partition.frame
+        mesh, frame = self.winners.overlay.mesh, self.partition._frame
         return piece_polygons(mesh, frame, found, found.piece_label == chosen)
 
     def to_shapely(self) -> NDArray[Any]:
@@ -174,7 +174,7 @@ class ClassRegions:
         4.0
         """
         found, mesh = self._outlines, self.winners.overlay.mesh
-        uv = self.partition.frame.to_plane(mesh.uv)[mesh.edges.view(-1)[found.halves]]
+        uv = self.partition._frame.to_plane(mesh.uv)[mesh.edges.view(-1)[found.halves]]
         return multi_polygons(
             found.offsets, uv, found.ring_piece, found.piece_label, self.n_classes
         )
@@ -184,7 +184,7 @@ class ClassRegions:
         halves, mesh = self._outlines.halves, self.winners.overlay.mesh
         inner = halves[mesh.halfedge_face()[halves ^ 1] >= 0]
         start, end = mesh.uv[mesh.edges.view(-1)[torch.stack([inner, inner ^ 1])]]
-        return float(lengths(end - start).sum()) * self.partition.frame.scale / 2
+        return float(lengths(end - start).sum()) * self.partition._frame.scale / 2
 
     def _repr_html_(self) -> str:
         from splinecam.plot.notebook import class_regions_card

@@ -244,10 +244,10 @@ def counts(part: PartitionData) -> Counts:
 
 def _unclear_merges(part: PartitionData) -> int:
     """The number of edges across which merged maps differ by more than rounding explains."""
-    beside = part.edge_faces
+    beside = part._edge_faces
     a, b = beside[(beside >= 0).all(1)].unbind(1)
-    jump = (part.maps.weight[a] - part.maps.weight[b]).abs().amax((1, 2))
-    error = part.maps.error[a] + part.maps.error[b]
+    jump = (part._maps.weight[a] - part._maps.weight[b]).abs().amax((1, 2))
+    error = part._maps.error[a] + part._maps.error[b]
     return int(((jump > error) & (jump <= SAFETY * error)).sum())
 
 
@@ -258,7 +258,7 @@ def distinct_maps(part: PartitionData, labels: Tensor, pieces: int) -> tuple[int
     Maps are equal if all their coefficients are. These are compared one after the other, each
     within the groups that the others leave, until none of them divides a group.
     """
-    chosen = _most_precise(part.maps.error, labels, pieces)
+    chosen = _most_precise(part._maps.error, labels, pieces)
     group, count = torch.zeros_like(chosen), 1
     while True:
         before, unclear = count, torch.zeros_like(chosen, dtype=torch.bool)
@@ -295,7 +295,7 @@ def _coefficient(part: PartitionData, region: Tensor, column: int) -> tuple[Tens
 
     The coefficients of an output are its two slopes and its value at the middle of the frame.
     """
-    maps, (output, which) = part.maps, divmod(column, 3)
+    maps, (output, which) = part._maps, divmod(column, 3)
     error = take(maps.error, region)
     slope, anchor = take(maps.weight[:, output], region), take(maps.anchor, region)
     if which < 2:
@@ -305,5 +305,5 @@ def _coefficient(part: PartitionData, region: Tensor, column: int) -> tuple[Tens
     reach = 1 + anchor.abs().sum(1)
     return (
         value - (slope * anchor).sum(1),
-        part.value_error[output] + reach * error + EPS * size,
+        part._value_error[output] + reach * error + EPS * size,
     )

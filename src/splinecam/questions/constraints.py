@@ -143,7 +143,7 @@ class Constraints:
         terms = A.ne(0).sum(1) + C.ne(0).sum(1) + 4
         size = A.abs() @ like.abs().amax(0) + b.abs() + C.abs() @ (basis.abs().T @ reach)
         size = size + C.abs() @ origin.abs()
-        error = A.abs() @ part.value_error.to(like) + EPS * terms * size
+        error = A.abs() @ part._value_error.to(like) + EPS * terms * size
         function, sign, strict, member, count = rows
         device = like.device
         moved = (function.to(device), sign.to(like), strict.to(device), member.to(device))

@@ -169,7 +169,7 @@ class Nearest:
     @cached_property
     def x(self) -> Tensor:
         """The closest points as inputs for the model, (N, ...)."""
-        return self.curves.partition.inputs(self.uv)
+        return self.curves.partition._inputs(self.uv)
 
     @property
     def label(self) -> Tensor:
@@ -219,13 +219,13 @@ def nearest(curves: Curves, x: Any) -> Nearest:
     >>> from splinecam.questions.curves import Curves
     >>> net = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.ReLU())
     >>> part = sc.partition(net, sc.Domain.box(-1, 1), progress=False)
-    >>> border = Curves(part, part.vertices, part.edges, part.edge_faces, part.edge_layer)
-    >>> nearest(border.select(part.edge_layer < 0), [[0.75, 0.0]]).distance
+    >>> border = Curves(part, part.vertices, part.edges, part._edge_faces, part.mesh.edge_layer)
+    >>> nearest(border.select(part.mesh.edge_layer < 0), [[0.75, 0.0]]).distance
     tensor([0.2500], dtype=torch.float64)
     """
     part = curves.partition
     uv, off = part.domain.project(x)
-    points = part.frame.to_local(uv.to(curves.points))
+    points = part._frame.to_local(uv.to(curves.points))
     segment, distance = _search(curves, points)
     found = segment >= 0
     t = closest(points[found], take(curves.local_ends, segment[found]))[0]
@@ -233,7 +233,7 @@ def nearest(curves: Curves, x: Any) -> Nearest:
     near = torch.full_like(points, torch.nan)
     near[found] = torch.lerp(ends[:, 0], ends[:, 1], t[:, None])
     certain = found & (distance <= _depth(part, points))
-    full = torch.hypot(part.frame.scale * distance, off.to(distance))
+    full = torch.hypot(part._frame.scale * distance, off.to(distance))
     return Nearest(curves, near, full, segment, certain)
 
 
@@ -275,7 +275,7 @@ def _search_block(
 
 def _depth(part: PartitionData, points: Tensor) -> Tensor:
     """Distance of local points (N, 2) from the domain's border, negative outside, (N,)."""
-    corners = part.frame.to_local(part.domain.corners.to(points))
+    corners = part._frame.to_local(part.domain.corners.to(points))
     side = corners.roll(-1, 0) - corners
     inward = torch.stack([-side[:, 1], side[:, 0]], 1) / lengths(side)[:, None]
     depth = torch.full_like(points[:, 0], torch.inf)
@@ -367,7 +367,7 @@ class Curves:
     @cached_property
     def local_ends(self) -> Tensor:
         """Both ends of each segment in the coordinates of the partition's frame, (S, 2, 2)."""
-        return self.partition.frame.to_local(self.ends)
+        return self.partition._frame.to_local(self.ends)
 
     @cached_property
     def tree(self) -> BoxTree:
@@ -394,7 +394,7 @@ class Curves:
         By default they have the model's floating-point type and are on the domain's device.
         """
         uv = self.sample_uv(n, generator=generator)
-        return self.partition.inputs(uv, dtype=dtype, device=device)
+        return self.partition._inputs(uv, dtype=dtype, device=device)
 
     def sample_uv(self, n: int, *, generator: torch.Generator | None = None) -> Tensor:
         """Plane coordinates (n, 2) of random points on the curves, uniform by length."""
@@ -446,7 +446,7 @@ class Curves:
 def edge_curves(part: PartitionData, mesh: Mesh, edge: Tensor, region: Tensor) -> Curves:
     """Edges (N,) of a mesh of cells as curves with the label 0; region: (C,) of each cell."""
     used, segments = torch.unique(mesh.edges[edge], return_inverse=True)
-    points = part.frame.to_plane(mesh.uv[used])
+    points = part._frame.to_plane(mesh.uv[used])
     beside = mesh.halfedge_face().view(-1, 2)[edge]
     regions = torch.where(beside < 0, -1, region[beside.clamp(min=0)])
     return Curves(part, points, segments.view(-1, 2), regions, torch.zeros_like(edge))

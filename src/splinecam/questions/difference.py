@@ -100,7 +100,7 @@ class Disagreement:
             if which is not None:
                 number = class_number(which, self.partition.names, self.n_classes)
                 chosen &= own == number
-        return piece_polygons(self.mesh, self.partition.frame, self._outlines, chosen)
+        return piece_polygons(self.mesh, self.partition._frame, self._outlines, chosen)
 
     def rings(self) -> tuple[Tensor, Tensor]:
         """The outlines of the pieces and of their holes, as closed rings in plane coordinates.
@@ -108,7 +108,7 @@ class Disagreement:
         Each ring ends with its first point; the first result says where each begins, (R + 1,).
         """
         found = self._outlines
-        return ring_points(self.mesh, self.partition.frame, found, found.piece_label >= 0)
+        return ring_points(self.mesh, self.partition._frame, found, found.piece_label >= 0)
 
     @cached_property
     def outline(self) -> Curves:
@@ -148,7 +148,7 @@ def _disagreement(
 ) -> Disagreement:
     both = [Scores.of(part, smallest=smallest, level=level) for part in (a, b)]
     leads = [find_leads(scores.z, scores.error) for scores in both]
-    first = take(a.face_vertices, a.face_offsets[:-1])
+    first = take(a._face_vertices, a.mesh.offsets[:-1])
     settled = torch.stack([take(winner, first) for winner, _, _ in leads], 1)
     open_ = settled[:, 0] != settled[:, 1]
     for lead in leads:
@@ -171,7 +171,7 @@ def _disagreement(
         face_winners(twice.mesh, values, scores.error, find_leads(values, scores.error))[0]
         for values, scores in zip((twice.z[:, :n], twice.z[:, n:]), both, strict=True)
     ]
-    cell_areas = twice.mesh.areas_and_centroids()[0] * a.frame.scale**2
+    cell_areas = twice.mesh.areas_and_centroids()[0] * a._frame.scale**2
     areas = cell_areas.new_zeros(n * n)
     closed = (~open_).nonzero()[:, 0]
     areas.index_add_(0, settled[closed, 0] * n + settled[closed, 1], a.areas[closed])
@@ -305,7 +305,7 @@ class Difference:
 
         It is zero unless smooth functions were replaced. ``delta.region_bounds`` has it by region.
         """
-        return self.delta.bound
+        return self.delta._bound
 
     @cached_property
     def maxima(self) -> Tensor:
@@ -330,7 +330,7 @@ class Difference:
         place = self.delta.vertices[vertex]
         rounding = EPS * values.shape[1] * float(norms[vertex])
         bound = float(torch.linalg.vector_norm(error, size)) + (rounding if size < math.inf else 0)
-        x = self.a.inputs(place[None])
+        x = self.a._inputs(place[None])
         u, v = place.tolist()
         shown = self._outputs_at(x)
         return LargestDifference(float(norms[vertex]), bound, index, size, (u, v), x[0], shown)
@@ -373,7 +373,7 @@ class Difference:
         """The means of the differences, of their moduli and of their squares, (3, n_out)."""
         with torch.no_grad():
             found = integrals(self.delta.mesh, self.delta.values)
-            area = self.a.areas.sum() / self.a.frame.scale**2  # also used by decisions
+            area = self.a.areas.sum() / self.a._frame.scale**2  # also used by decisions
             return found / area
 
     @property

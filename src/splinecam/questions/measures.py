@@ -85,14 +85,14 @@ def regions_by_layer(part: PartitionData) -> list[int]:
 
     >>> import torch, splinecam as sc
     >>> model = torch.nn.Sequential(torch.nn.Identity(), torch.nn.ReLU(), torch.nn.Hardtanh(-9, 1))
-    >>> sc.partition(model, sc.Domain.box(-2, 2), progress=False).regions_by_layer()
+    >>> regions_by_layer(sc.partition(model, sc.Domain.box(-2, 2), progress=False))
     [4, 9]
     """
     # The regions that a layer divided are united again, from the last layer to the second.
-    counts, beside = [len(part)], part.edge_faces
+    counts, beside = [len(part)], part._edge_faces
     region = torch.arange(len(part), device=beside.device)
     for layer in reversed(range(1, len(part.layers))):
-        a, b = region[beside[part.edge_layer == layer]].unbind(1)
+        a, b = region[beside[part.mesh.edge_layer == layer]].unbind(1)
         united = components(counts[-1], a, b)
         region = united[region]
         counts.append(int(united.max()) + 1)
@@ -128,7 +128,7 @@ def layer_index(part: PartitionData, layer: str | int) -> int:
     found = [k for k, name in enumerate(names) if name.startswith(f"{layer}.")]
     # A ReLU that is called as a function may be named by the module before it.
     found = found or [
-        index for index, each in enumerate(part.program.layers) if each.after == layer
+        index for index, each in enumerate(part._network.layers) if each.after == layer
     ]
     if len(found) != 1:
         what = f"{len(found)} layers are" if found else "no layer is"
@@ -204,11 +204,11 @@ def table_columns(part: PartitionData, *, full: bool = False) -> dict[str, NDArr
 
 def measures(part: PartitionData, *, full: bool = False) -> dict[str, Tensor]:
     """The sizes, shapes and slopes of all regions by their names in the table, (F,) each."""
-    scale = part.frame.scale  # local coordinates lose no digits of short lengths
+    scale = part._frame.scale  # local coordinates lose no digits of short lengths
     shape, (spectral, frobenius) = shapes(part.mesh), slopes(part)
     columns = {
         "area": part.areas,
-        "vertices": part.num_corners,
+        "vertices": part.mesh.counts(),
         "perimeter": shape.perimeter * scale,
         "diameter": shape.diameter * scale,
         "eccentricity": shape.eccentricity,
@@ -228,8 +228,8 @@ def largest_outputs(values: Tensor) -> Tensor:
 
 def centroid_values(part: PartitionData) -> Tensor:
     """The output at each region's centroid, which is its mean over the region, (F, n_out)."""
-    maps = part.maps
-    u, v = (part.frame.to_local(part.centroids) - maps.anchor).unbind(1)
+    maps = part._maps
+    u, v = (part._frame.to_local(part.centroids) - maps.anchor).unbind(1)
     return maps.value + maps.weight[:, :, 0] * u[:, None] + maps.weight[:, :, 1] * v[:, None]
 
 
@@ -277,10 +277,10 @@ def shapes(mesh: Mesh) -> Shapes:
 
 def slopes(part: PartitionData) -> tuple[Tensor, Tensor]:
     """The spectral and the Frobenius norm of each region's derivative within the plane, (F,)."""
-    weight = part.maps.weight
+    weight = part._maps.weight
     blocks = torch.split(weight, _rows(part, 2 * weight.shape[1]))
     spectral, frobenius = (torch.cat(norms) for norms in zip(*map(_norms, blocks), strict=True))
-    return spectral / part.frame.scale, frobenius / part.frame.scale
+    return spectral / part._frame.scale, frobenius / part._frame.scale
 
 
 def slopes_in_input_space(part: PartitionData) -> tuple[Tensor, Tensor]:
@@ -289,7 +289,7 @@ def slopes_in_input_space(part: PartitionData) -> tuple[Tensor, Tensor]:
         return slopes(part)
 
     def compute() -> tuple[Tensor, Tensor]:
-        units = sum(error.shape[0] for error in part.layer_errors.values())
+        units = sum(error.shape[0] for error in part._layer_errors.values())
         rows = _rows(part, part.values.shape[1] * part.domain.dim + units)
         regions = torch.arange(len(part), device=part.values.device)
         norms = [_norms(part.jacobian(block).flatten(2)) for block in torch.split(regions, rows)]

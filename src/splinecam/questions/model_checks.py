@@ -275,7 +275,7 @@ class Sites:
 
 def rows_of(part: PartitionData) -> int:
     """The number of points in a block of evaluations."""
-    widest = max(1, part.domain.dim, *part.program.widths)
+    widest = max(1, part.domain.dim, *part._network.widths)
     return max(1, backend_of(part.mesh.uv.device).checked_activations // widest)
 
 
@@ -289,12 +289,12 @@ def switches(part: PartitionData, sites: Sites, tell: Tell) -> tuple[int, Tensor
     rows = rows_of(part)
     blocks = (torch.split(uv, rows) for uv in (sites.centroids, sites.interior))
     for pair in zip(*blocks, strict=True):
-        walks = (part.program.walk(part.domain.embed(part.frame.to_plane(uv))) for uv in pair)
+        walks = (part._network.walk(part.domain.embed(part._frame.to_plane(uv))) for uv in pair)
         apart = torch.zeros(pair[0].shape[0], dtype=torch.bool, device=pair[0].device)
         clear = ~apart
         with torch.no_grad():
             for (layer, a), (_, b) in zip(*walks, strict=True):
-                near = part.layer_errors[layer.name]
+                near = part._layer_errors[layer.name]
                 far = slack * near
                 apart |= layer.apart(a, b, far).any(1)
                 if part.unresolved:
@@ -325,10 +325,10 @@ def check_model(
         return [_check_slopes(forward, part, sites, one_by_one, generator)] if exact else []
 
     replaced = [] if exact else _check_replaced(part, sites, predicted)
-    options = part.model, part.output, part.dtype
+    options = part.model, part.output, part._dtype
     checks, obstacle = compared(part, options, part.mesh.uv.device, values, slopes)
     if exact and obstacle is not None:
-        own = str(part.dtype).removeprefix("torch.")
+        own = str(part._dtype).removeprefix("torch.")
         reason = f"slopes not compared, as the model runs in {own} only ({obstacle})"
         checks.append(Check(reason, 0, 0))
     return [*replaced, *checks]
@@ -368,9 +368,9 @@ def worst_of(rows: int, off: Callable[..., Tensor], *columns: Tensor) -> float:
 
 def _predict(part: PartitionData, faces: Tensor, uv: Tensor) -> Tensor:
     """The model's output at local points according to the regions' maps, (N, n_out)."""
-    maps = part.maps
+    maps = part._maps
     shift = (uv - maps.anchor[faces])[:, :, None]
-    return with_final(part.program, maps.value[faces] + (maps.weight[faces] @ shift).squeeze(2))
+    return with_final(part._network, maps.value[faces] + (maps.weight[faces] @ shift).squeeze(2))
 
 
 def with_final(program: Program, values: Tensor) -> Tensor:
@@ -394,11 +394,11 @@ def _check_values(
     """
 
     def off(face: Tensor, at: Tensor, said: Tensor) -> Tensor:
-        found = (forward(part.domain.embed(part.frame.to_plane(at))) - said).abs()
+        found = (forward(part.domain.embed(part._frame.to_plane(at))) - said).abs()
         tell(at.shape[0])
         return found if exact else (found - _allowed(part, face)).clamp(min=0)
 
-    exact, limit = part.smoothing is None, value_limit(part.values, part.value_error, dtype)
+    exact, limit = part.smoothing is None, value_limit(part.values, part._value_error, dtype)
     where = "" if dtype == torch.float64 else f" in {str(dtype).removeprefix('torch.')}"
     what = "map against the model" if exact else "map beyond its bound"
     return [
@@ -422,7 +422,7 @@ def value_limit(values: Tensor, error: Tensor, dtype: torch.dtype) -> float:
 def _allowed(part: PartitionData, faces: Tensor) -> Tensor:
     """How far the model's outputs may be from the maps of regions (N,), (N, n_out)."""
     bounds = part.region_bounds[faces]
-    if part.program.final is None:
+    if part._network.final is None:
         return bounds
     # No output of a softmax, its logarithm, a sigmoid or a tanh changes by more than twice as much.
     return 2 * bounds.amax(1, keepdim=True).expand_as(bounds)
@@ -434,10 +434,10 @@ def _check_replaced(part: PartitionData, sites: Sites, predicted: dict[str, Tens
         return []  # refined regions have maps of their own
 
     def off(at: Tensor, said: Tensor) -> Tensor:
-        found = part.program(part.domain.embed(part.frame.to_plane(at)))
-        return with_final(part.program, found.flatten(1)) - said
+        found = part._network(part.domain.embed(part._frame.to_plane(at)))
+        return with_final(part._network, found.flatten(1)) - said
 
-    limit, rows = value_limit(part.values, part.value_error, torch.float64), rows_of(part)
+    limit, rows = value_limit(part.values, part._value_error, torch.float64), rows_of(part)
     what = "map against the replaced network"
     return [
         Check(f"{what} at {name}", worst_of(rows, off, uv, predicted[name]), limit)
@@ -462,8 +462,8 @@ def _check_slopes(
         factors = torch.eye(outputs, dtype=torch.float64)[chosen]
     else:
         factors = torch.randint(2, (1, outputs), generator=generator).double() * 2 - 1
-    steepest = float(part.maps.weight.abs().max()) or 1.0
-    limit = JACOBIAN_PRECISION * steepest + SAFETY * float(part.value_error.max())
+    steepest = float(part._maps.weight.abs().max()) or 1.0
+    limit = JACOBIAN_PRECISION * steepest + SAFETY * float(part._value_error.max())
     limit *= float(factors.square().sum(1).max().sqrt())  # of a sum with random signs
     factors, worst, own = factors.to(part.values), 0.0, False
     try:
@@ -497,9 +497,9 @@ def _slope_error(
         return torch.stack([row.reshape(uv.shape[0], -1) for row in rows], 1)
 
     with torch.enable_grad():
-        x = part.domain.embed(part.frame.to_plane(uv)).requires_grad_()
+        x = part.domain.embed(part._frame.to_plane(uv)).requires_grad_()
         y = forward(x)
-        actual = slopes(y, x) @ part.domain.basis.to(uv).T * part.frame.scale
+        actual = slopes(y, x) @ part.domain.basis.to(uv).T * part._frame.scale
         at = uv.clone().requires_grad_()
         off = (slopes(_predict(part, faces, at), at) - actual).abs().max()
         return float(off.nan_to_num(nan=torch.inf)), defines_gradient(y)

@@ -40,7 +40,7 @@ class NeuronCurves(Curves):
 
     Every segment is an edge of the partition, and occurs once for each unit that switches on it.
     ``label`` numbers the units of all layers consecutively and ascends; ``layer`` and ``unit`` say
-    the same in two numbers, as ``part.edge_layer`` and ``part.edge_unit`` do. A unit with several
+    the same in two numbers, as ``part.mesh`` does for edges. A unit with several
     breakpoints has several curves with one label. The unit of a maximum is a group, and its piece
     is the winner's flat index; the unit of a sorting is the first of the two that change places;
     the unit of a registered operation is one of its functions.
@@ -140,7 +140,7 @@ def neurons(
         edge, label, backward = _merged(part, several)
         ends, regions = (
             torch.where(backward[:, None], pair.flip(1), pair)
-            for pair in (part.edges[edge], part.edge_faces[edge])
+            for pair in (part.edges[edge], part._edge_faces[edge])
         )
         vertices, segments = torch.unique(ends, return_inverse=True)
         return NeuronCurves(part, part.vertices[vertices], segments, regions, label)
@@ -160,7 +160,7 @@ def fixed_units(part: PartitionData) -> dict[str, Tensor]:
     >>> sc.partition(model, sc.Domain.box(-1, 1), progress=False).fixed_units()
     {'1': tensor([ 0, -1,  1])}
     """
-    layers = part.program.layers
+    layers = part._network.layers
     extremes: dict[int, Tensor] = {}  # the lowest and the highest piece of every unit so far
     with torch.no_grad():
         for index, pieces in _pieces(part, part.mesh.means(), range(len(layers))):
@@ -193,7 +193,7 @@ def _unit_of_piece(layer: Nonlinearity, device: torch.device) -> Tensor:
 
 def _first_labels(part: PartitionData) -> Tensor:
     """The label of each layer's first unit, and the number of all labels, (L + 1,)."""
-    counts = [_num_units(layer) for layer in part.program.layers]
+    counts = [_num_units(layer) for layer in part._network.layers]
     counts += [1] * (len(part.layers) - len(counts))  # edges of refinement belong to no unit
     return offsets_of(torch.tensor(counts, dtype=torch.int64, device=part.mesh.uv.device))
 
@@ -203,7 +203,7 @@ def _chosen(part: PartitionData, layer: str | int | None, unit: Units) -> Tensor
     first = _first_labels(part)
     chosen = torch.zeros(int(first[-1]), dtype=torch.bool, device=first.device)
     if layer is None and unit is None:
-        chosen[: int(first[len(part.program.layers)])] = True
+        chosen[: int(first[len(part._network.layers)])] = True
         return chosen
     if layer is None and len(part.layers) != 1:
         raise ValueError(f"unit {unit} of which layer? Give layer=, one of {layer_names(part)}")
@@ -237,8 +237,8 @@ _Switches = tuple[Tensor, Tensor, Tensor]
 
 def _own_edges(part: PartitionData, chosen: Tensor) -> _Switches:
     """The edges that a chosen unit drew."""
-    edge = (part.edge_layer >= 0).nonzero()[:, 0]
-    label = _first_labels(part)[part.edge_layer[edge]] + part.edge_unit[edge]
+    edge = (part.mesh.edge_layer >= 0).nonzero()[:, 0]
+    label = _first_labels(part)[part.mesh.edge_layer[edge]] + part.mesh.edge_unit[edge]
     own = chosen[label].nonzero()[:, 0]
     return edge[own], label[own], torch.zeros_like(own, dtype=torch.bool)
 
@@ -247,7 +247,7 @@ def _differences(part: PartitionData, chosen: Tensor) -> Iterator[_Switches]:
     """The edges on whose two sides a chosen unit has different pieces."""
     first = _first_labels(part)
     columns, units = {}, {}
-    for index, layer in enumerate(part.program.layers):
+    for index, layer in enumerate(part._network.layers):
         unit = _unit_of_piece(layer, first.device)
         column = chosen[first[index] + unit].nonzero()[:, 0]
         if column.numel():
@@ -256,7 +256,7 @@ def _differences(part: PartitionData, chosen: Tensor) -> Iterator[_Switches]:
         return
     means = part.mesh.means()
     for edges in _strips(part, means, sum(column.numel() for column in columns.values())):
-        faces, place = torch.unique(part.edge_faces[edges], return_inverse=True)
+        faces, place = torch.unique(part._edge_faces[edges], return_inverse=True)
         tables: dict[int, list[Tensor]] = {index: [] for index in columns}
         for index, pieces in _pieces(part, means[faces], columns):
             tables[index].append(pieces[:, columns[index]])
@@ -282,7 +282,7 @@ def _strips(part: PartitionData, means: Tensor, pieces: int) -> Iterator[Tensor]
 
     pieces: how many each region has.
     """
-    inner = (part.edge_faces >= 0).all(1).nonzero()[:, 0]
+    inner = (part._edge_faces >= 0).all(1).nonzero()[:, 0]
     size = max(1, _TABLE // pieces)
     if means.shape[0] <= size or not inner.shape[0]:
         yield from [inner] * bool(inner.shape[0])
@@ -290,7 +290,7 @@ def _strips(part: PartitionData, means: Tensor, pieces: int) -> Iterator[Tensor]
     order = torch.sort(means[:, 1]).indices
     rank = torch.empty_like(order)
     rank[order] = torch.arange(order.shape[0], device=order.device)
-    strip, order = torch.sort(rank[part.edge_faces[inner]].amin(1) // size)
+    strip, order = torch.sort(rank[part._edge_faces[inner]].amin(1) // size)
     counts = torch.unique_consecutive(strip, return_counts=True)[1]
     yield from torch.split(inner[order], counts.tolist())
 
@@ -302,13 +302,13 @@ def _pieces(
 
     The points are taken in blocks, and the network is evaluated as far as the last of ``layers``.
     """
-    widest = max([part.domain.dim, *(prod(layer.shape) for layer in part.program.layers)])
+    widest = max([part.domain.dim, *(prod(layer.shape) for layer in part._network.layers)])
     step = max(1, backend_of(local.device).numbers // widest)
     for block in torch.split(local, step):
-        walk = part.program.walk(part.domain.embed(part.frame.to_plane(block)))
+        walk = part._network.walk(part.domain.embed(part._frame.to_plane(block)))
         for index, (layer, z) in enumerate(islice(walk, max(layers, default=-1) + 1)):
             if index in layers:
-                yield index, layer.pieces(z, part.layer_errors[layer.name])
+                yield index, layer.pieces(z, part._layer_errors[layer.name])
 
 
 def _merged(part: PartitionData, several: list[_Switches]) -> _Switches:

@@ -107,7 +107,7 @@ class Attached:
         return self._model
 
     @property
-    def program(self) -> Program:
+    def _network(self) -> Program:
         """The captured network; an error if the result was loaded without a model."""
         if self._program is None:
             raise self._absent()
@@ -155,7 +155,7 @@ class Smoothing:
     tables: Mapping[str, Tables] = field(default_factory=dict)
 
     @cached_property
-    def bound(self) -> Tensor:
+    def _bound(self) -> Tensor:
         """The largest distance of each output from the model's on any region, (n_out,)."""
         return self.region_bounds.amax(0)
 
@@ -168,7 +168,7 @@ class Smoothing:
     @property
     def within(self) -> str:
         """How near the model is, in words."""
-        return f"within {_upwards(float(self.bound.max()))} of the model"
+        return f"within {_upwards(float(self._bound.max()))} of the model"
 
     def __repr__(self) -> str:
         count, units = len(self.layers), sum(layer.units for layer in self.layers)
@@ -177,7 +177,7 @@ class Smoothing:
         replaced = f"{count} layer{'s' * (count != 1)} replaced"
         if count:
             replaced += f": {functions}, {pieces:.3g} pieces per unit on average"
-        return f"Smoothing({replaced}; outputs within {_upwards(float(self.bound.max()))})"
+        return f"Smoothing({replaced}; outputs within {_upwards(float(self._bound.max()))})"
 
 
 def _upwards(number: float) -> str:
@@ -208,23 +208,23 @@ class PartitionData(Attached):
     """A convex polygon divided into V vertices, E edges and F regions, as flat tensors.
 
     domain: the polygon; mesh: its subdivision, in the coordinates of ``frame``; values: (V, n_out)
-    the network's output at the vertices; value_error: (n_out,) the rounding error of the output;
-    layer_errors: by the name of a layer, the rounding errors of its units, (n,) each; unresolved:
+    the network's output at the vertices; _value_error: (n_out,) the rounding error of the output;
+    _layer_errors: by the name of a layer, the rounding errors of its units, (n,) each; unresolved:
     places that float64 could not settle, usually none; layers: the names of the non-linearities, in
     the order of evaluation; stripped: the final softmax, sigmoid or tanh that was left out, if any;
-    dtype: the model's floating-point type; output: the selected output of a model with several;
+    _dtype: the model's floating-point type; output: the selected output of a model with several;
     smoothing: what was replaced in a model with smooth functions, None if it has none.
     """
 
     domain: Domain
     mesh: Mesh
     values: Tensor
-    value_error: Tensor
-    layer_errors: dict[str, Tensor]
+    _value_error: Tensor
+    _layer_errors: dict[str, Tensor]
     unresolved: tuple[Unresolved, ...]
     layers: tuple[str, ...]
     stripped: str | None
-    dtype: torch.dtype
+    _dtype: torch.dtype
     output: Output = None
     smoothing: Smoothing | None = None
     _names: tuple[str, ...] | None = field(default=None, init=False)
@@ -258,7 +258,7 @@ class PartitionData(Attached):
         self._names = names_of(names, self.values.shape[1])
 
     @cached_property
-    def frame(self) -> Frame:
+    def _frame(self) -> Frame:
         """The local coordinates of ``mesh`` and ``maps``, which are centred and of unit size."""
         return Frame.of(self.domain)
 
@@ -275,96 +275,67 @@ class PartitionData(Attached):
         return self.smoothing.region_bounds
 
     @property
-    def bound(self) -> Tensor:
+    def _bound(self) -> Tensor:
         """How far each output of the model is at most from the maps, (n_out,)."""
         if self.smoothing is None:
             return self.values.new_zeros(self.values.shape[1])
-        return self.smoothing.bound
+        return self.smoothing._bound
 
     # -- arrays -------------------------------------------------------------------------------
 
     @cached_property
     def vertices(self) -> Tensor:
         """Plane coordinates of the vertices, (V, 2)."""
-        return self.frame.to_plane(self.mesh.uv)
+        return self._frame.to_plane(self.mesh.uv)
 
     @property
     def edges(self) -> Tensor:
         """End vertices of each edge, (E, 2)."""
         return self.mesh.edges
 
-    @property
-    def edge_layer(self) -> Tensor:
-        """Index into ``layers`` of the layer that drew each edge, -1 on the border, (E,)."""
-        return self.mesh.edge_layer
-
-    @property
-    def edge_unit(self) -> Tensor:
-        """Unit (flat index) of that layer which switches on each edge, -1 on the border, (E,).
-
-        The unit of a maximum is the group, which is a unit of the result; the unit of two sorted
-        ones is the first.
-        """
-        return self.mesh.edge_unit
-
-    @property
-    def vertex_layer(self) -> Tensor:
-        """Index into ``layers`` of the layer that made each vertex, -1 at the corners, (V,)."""
-        return self.mesh.vertex_layer
-
-    @property
-    def face_offsets(self) -> Tensor:
-        """The place in ``face_vertices`` where each region's vertices begin, (F + 1,)."""
-        return self.mesh.offsets
-
     @cached_property
-    def face_vertices(self) -> Tensor:
+    def _face_vertices(self) -> Tensor:
         """Vertices of all regions, counter-clockwise, region after region, (H,)."""
         return self.mesh.corner_vertices()
-
-    @property
-    def num_corners(self) -> Tensor:
-        """Number of vertices of each region, (F,)."""
-        return self.mesh.counts()
 
     @cached_property
     def areas(self) -> Tensor:
         """Area of each region, (F,)."""
-        return self._areas_and_centroids[0] * self.frame.scale**2
+        return self._areas_and_centroids[0] * self._frame.scale**2
 
     @cached_property
     def centroids(self) -> Tensor:
         """Centroid of each region, (F, 2)."""
-        return self.frame.to_plane(self._areas_and_centroids[1])
+        return self._frame.to_plane(self._areas_and_centroids[1])
 
     @cached_property
     def _areas_and_centroids(self) -> tuple[Tensor, Tensor]:
         return self.mesh.areas_and_centroids()
 
     @cached_property
-    def maps(self) -> AffineMaps:
+    def _maps(self) -> AffineMaps:
         """The affine maps in local coordinates, each relative to a point inside its region."""
         # Triangles of a refinement have other maps than the network.
         refined = self.smoothing is not None and self.smoothing.refined
-        network = None if refined else self.program
+        network = None if refined else self._network
         with torch.no_grad():
             return affine_maps(
-                self.mesh, self.values, self.value_error, network, self.domain, self.frame
+                self.mesh, self.values, self._value_error, network, self.domain, self._frame
             )
 
     @cached_property
     def weight(self) -> Tensor:
         """Slope of each region's affine map in plane coordinates, (F, n_out, 2)."""
-        return self.maps.weight / self.frame.scale
+        return self._maps.weight / self._frame.scale
 
     @cached_property
     def bias(self) -> Tensor:
         """Offset of each region's affine map: output = weight @ uv + bias, (F, n_out)."""
-        anchor = self.frame.to_plane(self.maps.anchor)
-        return self.maps.value - (self.weight @ anchor[:, :, None])[:, :, 0]
+        anchor = self._frame.to_plane(self._maps.anchor)
+        return self._maps.value - (self.weight @ anchor[:, :, None])[:, :, 0]
 
     @cached_property
-    def edge_faces(self) -> Tensor:
+    def _edge_faces(self) -> Tensor:
         """Regions left and right of each edge, -1 outside the domain, (E, 2)."""
         return self.mesh.halfedge_face().view(-1, 2)
 
@@ -380,7 +351,7 @@ class PartitionData(Attached):
 
         x: a batch of inputs (N, ...), a flat batch, or one input.
         """
-        local, off = in_plane(self.domain, self.frame, x, self.mesh.uv)
+        local, off = in_plane(self.domain, self._frame, x, self.mesh.uv)
         return torch.where(off, -1, self._locator(local))
 
     @cached_property
@@ -392,7 +363,7 @@ class PartitionData(Attached):
         index = int(self._indices(region)[0])
         start, end = self.mesh.offsets[index], self.mesh.offsets[index + 1]
         twins = self.mesh.corners[start:end] ^ 1
-        found: Tensor = torch.unique(self.edge_faces.view(-1)[twins])
+        found: Tensor = torch.unique(self._edge_faces.view(-1)[twins])
         return found[found >= 0]
 
     def _indices(self, regions: Tensor | Sequence[int] | int) -> Tensor:
@@ -418,11 +389,11 @@ class PartitionData(Attached):
 
         errors: a unit beyond a breakpoint by this many rounding errors counts as on it.
         """
-        slack = {name: errors * error for name, error in self.layer_errors.items()}
+        slack = {name: errors * error for name, error in self._layer_errors.items()}
         widest = max([self.domain.dim, *(len(error) for error in slack.values())])
         with torch.no_grad():
             blocks = [
-                self.program.patterns(self.domain.embed(self.frame.to_plane(block)), slack)
+                self._network.patterns(self.domain.embed(self._frame.to_plane(block)), slack)
                 for block in torch.split(local, max(1, backend_of(local.device).numbers // widest))
             ]
         return {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
@@ -436,14 +407,14 @@ class PartitionData(Attached):
         if not chosen.shape[0]:
             return self.values.new_zeros((0, self.values.shape[1], *self.domain.input_shape))
         return gradients(
-            self.program, self.domain.embed(self.frame.to_plane(self.mesh.means()[chosen]))
+            self._network, self.domain.embed(self._frame.to_plane(self.mesh.means()[chosen]))
         )
 
     def merged(self) -> Merged:
         """The pieces that neighbouring regions with the same affine map form together."""
-        return merge(self.mesh, self.maps, self.areas)
+        return merge(self.mesh, self._maps, self.areas)
 
-    def inputs(
+    def _inputs(
         self,
         uv: Tensor,
         *,
@@ -457,7 +428,7 @@ class PartitionData(Attached):
         """
         if dtype is not None and not dtype.is_floating_point:
             raise TypeError(f"dtype must be a floating-point type, not {dtype}")
-        return self.domain.embed(uv).to(device or self.domain.origin.device, dtype or self.dtype)
+        return self.domain.embed(uv).to(device or self.domain.origin.device, dtype or self._dtype)
 
     def _remembered(self, name: str, options: Any, compute: Callable[[], T]) -> T:
         """The result of a computation, which is kept until other options are asked for."""
@@ -546,9 +517,9 @@ def attach(
         found = compared(part.domain.embed(part.vertices[some])).flatten(1)
     off = (found - part.values[some]).abs()
     spread = part.values.amax(0) - part.values.amin(0) + EPS * part.values.abs().amax(0)
-    limit = VALUE_PRECISION * spread.max() + SAFETY * part.value_error
+    limit = VALUE_PRECISION * spread.max() + SAFETY * part._value_error
     if refined:
-        limit = limit + part.bound
+        limit = limit + part._bound
     if bool((off > limit).any()):
         raise SplineCamError(
             "The model is not the one that was partitioned: its outputs at the vertices differ "

@@ -67,7 +67,7 @@ def table(part: PathPartition) -> Any:
 
     >>> import splinecam as sc
     >>> line = sc.Domain.segment([-1.0], [3.0])
-    >>> rows = sc.partition(torch.nn.ReLU(), line, progress=False).table()
+    >>> rows = sc.along(torch.nn.ReLU(), line, progress=False).table()
     >>> [float(slope) for slope in rows["slope_0"]]
     [0.0, 1.0]
     """
@@ -180,7 +180,7 @@ def validate(part: PathPartition, *, samples: int = 1000, seed: int = 0) -> Path
 
     >>> import splinecam as sc
     >>> line = sc.Domain.segment([-1.0, -2.0], [3.0, 1.0])
-    >>> sc.partition(torch.nn.ReLU(), line, progress=False).validate()
+    >>> sc.along(torch.nn.ReLU(), line, progress=False).validate()
     PathReport(5 of 5 checks passed, 3 of 3 pieces compared with the model)
     """
     if samples < 1:
@@ -352,7 +352,7 @@ class PathPartition(Views[Piece]):
 
     >>> import splinecam as sc
     >>> net = torch.nn.Sequential(torch.nn.Identity(), torch.nn.ReLU())
-    >>> part = sc.partition(net, sc.Domain.segment([-1.0, 2.0], [3.0, -2.0]), progress=False)
+    >>> part = sc.along(net, sc.Domain.segment([-1.0, 2.0], [3.0, -2.0]), progress=False)
     >>> part
     PathPartition(3 pieces, 2 breakpoints, length 5.657, 2 outputs)
     >>> part.t.tolist(), part.values.tolist()
@@ -461,7 +461,7 @@ class PathPartition(Views[Piece]):
 
         >>> import splinecam as sc
         >>> line = sc.Domain.segment([-1.0], [1.0])
-        >>> sc.partition(nn.ReLU(), line, progress=False).at([0.25, 0.75]).tolist()
+        >>> sc.along(nn.ReLU(), line, progress=False).at([0.25, 0.75]).tolist()
         [[0.0], [0.5]]
         """
         at = as_float64(t, "t").to(self.t.device)
@@ -502,7 +502,7 @@ class PathPartition(Views[Piece]):
 
         >>> import splinecam as sc
         >>> line = sc.Domain.segment([-1.0, 2.0], [3.0, -2.0])
-        >>> part = sc.partition(torch.nn.ReLU(), line, progress=False)
+        >>> part = sc.along(torch.nn.ReLU(), line, progress=False)
         >>> part.integrated_gradients(output=0).tolist()
         [3.0, 0.0]
         """
@@ -539,7 +539,7 @@ class PathPartition(Views[Piece]):
         >>> import splinecam as sc
         >>> line = sc.Domain.segment([-1.0, 2.0], [3.0, -2.0])
         >>> net = torch.nn.Sequential(torch.nn.Identity(), torch.nn.ReLU())
-        >>> sc.partition(net, line, names=["right", "up"], progress=False).first_change()
+        >>> sc.along(net, line, names=["right", "up"], progress=False).first_change()
         DecisionChange('up' -> 'right' at t = 0.375, distance 2.12132)
         """
         found = self.decisions(level)

@@ -66,9 +66,9 @@ def find_witnesses(
     """
     if not uv.shape[0]:
         return []
-    x = part.inputs(uv) if box is None else _within(part, uv, *box)
+    x = part._inputs(uv) if box is None else _within(part, uv, *box)
     how = {"wide": False, "repeatable": False}
-    running = run_real(part.model, part.output, part.dtype, device=x.device, **how)
+    running = run_real(part.model, part.output, part._dtype, device=x.device, **how)
     with torch.no_grad(), running as forward:
         y = forward(x).cpu()
     confirmed = condition(y, x.flatten(1).cpu().double()).tolist()
@@ -82,7 +82,7 @@ def _within(part: PartitionData, uv: Tensor, lo: Tensor, hi: Tensor) -> Tensor:
     Bounds that are equal and not numbers of the model's type have no such number between them.
     """
     exact = part.domain.embed(uv.cpu()).flatten(1)
-    x = torch.minimum(torch.maximum(exact, lo), hi).to(part.dtype)
+    x = torch.minimum(torch.maximum(exact, lo), hi).to(part._dtype)
     up, down = x.new_tensor(torch.inf), x.new_tensor(-torch.inf)
     x = torch.where(x.double() < lo, torch.nextafter(x, up), x)
     x = torch.where(x.double() > hi, torch.nextafter(x, down), x)
@@ -118,7 +118,7 @@ class Preimage:
         """The area of the points that satisfy the condition."""
         found, part = self._open, self.partition
         whole = area_of(part.mesh, found.settled == INSIDE)
-        return (whole + area_of(found.mesh, found.member)) * part.frame.scale**2
+        return (whole + area_of(found.mesh, found.member)) * part._frame.scale**2
 
     @property
     def share(self) -> float:
@@ -137,7 +137,7 @@ class Preimage:
         """The area of cells with a status; none if the partition is exact."""
         if self._certain is None:
             return 0.0
-        return float(self._certain[status].areas().sum()) * self.partition.frame.scale**2
+        return float(self._certain[status].areas().sum()) * self.partition._frame.scale**2
 
     @cached_property
     def certain_area(self) -> float:
@@ -148,7 +148,7 @@ class Preimage:
         if self._certain is not None:
             return self._certain_area(INSIDE)
         tied = area_of(self._open.mesh, self._open.member & self._tied)
-        return self.area - tied * self.partition.frame.scale**2
+        return self.area - tied * self.partition._frame.scale**2
 
     @property
     def undecided_area(self) -> float:
@@ -187,7 +187,7 @@ class Preimage:
 
         There a constraint is ``0 <= 0``, which holds, or ``0 < 0``, which does not.
         """
-        return area_of(self._open.mesh, self._tied) * self.partition.frame.scale**2
+        return area_of(self._open.mesh, self._tied) * self.partition._frame.scale**2
 
     @property
     def _tied(self) -> Tensor:
@@ -217,7 +217,7 @@ class Preimage:
     def polygons(self) -> list[ClassPolygon]:
         """The connected pieces with their holes and areas, the largest first."""
         found = self._outlines
-        return piece_polygons(self.cells.mesh, self.partition.frame, found, found.piece_label == 1)
+        return piece_polygons(self.cells.mesh, self.partition._frame, found, found.piece_label == 1)
 
     def rings(self) -> tuple[Tensor, Tensor]:
         """The outlines of the pieces and of their holes, as closed rings in plane coordinates.
@@ -225,7 +225,7 @@ class Preimage:
         Each ring ends with its first point; the first result says where each begins, (R + 1,).
         """
         found = self._outlines
-        return ring_points(self.cells.mesh, self.partition.frame, found, found.piece_label == 1)
+        return ring_points(self.cells.mesh, self.partition._frame, found, found.piece_label == 1)
 
     @cached_property
     def outline(self) -> Curves:
@@ -245,7 +245,7 @@ class Preimage:
     @cached_property
     def points(self) -> Tensor:
         """Single points (N, 2) at which the condition holds, to within rounding."""
-        return self.partition.frame.to_plane(self.cells.mesh.uv[self.cells.thin()[1]])
+        return self.partition._frame.to_plane(self.cells.mesh.uv[self.cells.thin()[1]])
 
     # -- witnesses ------------------------------------------------------------------------------
 
@@ -257,8 +257,8 @@ class Preimage:
         """
         if self._certain is not None:
             sure, perhaps = self._certain[INSIDE], self._certain[UNDECIDED]
-            return self.partition.frame.to_plane(widest(sure if len(sure) else perhaps, n))
-        found, frame = self._open, self.partition.frame
+            return self.partition._frame.to_plane(widest(sure if len(sure) else perhaps, n))
+        found, frame = self._open, self.partition._frame
         for chosen, regions in (
             (found.status == INSIDE, found.settled == INSIDE),
             (found.status == UNDECIDED, found.settled < OUTSIDE),
@@ -301,7 +301,7 @@ class Preimage:
         3.5
         """
         found, mesh = self._outlines, self.cells.mesh
-        uv = self.partition.frame.to_plane(mesh.uv)[mesh.edges.view(-1)[found.halves]]
+        uv = self.partition._frame.to_plane(mesh.uv)[mesh.edges.view(-1)[found.halves]]
         return multi_polygons(found.offsets, uv, found.ring_piece, found.piece_label, 2)[1]
 
     def plot(self, ax: Any = None, **options: Any) -> Any:

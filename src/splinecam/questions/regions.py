@@ -20,8 +20,8 @@ class Region:
     def vertices(self) -> Tensor:
         """Plane coordinates of the vertices, counter-clockwise, (k, 2)."""
         p = self.partition
-        start, end = p.face_offsets[self.index], p.face_offsets[self.index + 1]
-        return p.vertices[p.face_vertices[start:end]]
+        start, end = p.mesh.offsets[self.index], p.mesh.offsets[self.index + 1]
+        return p.vertices[p._face_vertices[start:end]]
 
     @property
     def area(self) -> float:
@@ -64,7 +64,7 @@ class Region:
 
     def __repr__(self) -> str:
         u, v = self.centroid.tolist()
-        k = int(self.partition.num_corners[self.index])
+        k = int(self.partition.mesh.counts()[self.index])
         return (
             f"Region({self.index}: {k} vertices, area {self.area:.4g}, around ({u:.4g}, {v:.4g}))"
         )

@@ -64,7 +64,7 @@ def sample_regions(
             raise SplineCamError(NO_AREA)
         face = take(chosen, choose(weight, chance[:, 3]))
     local = points_inside(part.mesh, face, chance[:, :3])
-    return part.inputs(part.frame.to_plane(local), dtype=dtype, device=device)
+    return part._inputs(part._frame.to_plane(local), dtype=dtype, device=device)
 
 
 def sample_count(n: int) -> int:
@@ -189,7 +189,7 @@ def density(part: PartitionData, x: Any, radius: float) -> Density:
         raise TypeError(f"radius must be a number, not {radius!r}")
     if not (math.isfinite(radius) and radius > 0):
         raise ValueError(f"radius must be a positive finite number, not {radius}")
-    mesh, frame = part.mesh, part.frame
+    mesh, frame = part.mesh, part._frame
     points = frame.to_local(part.domain.project(x)[0].to(mesh.uv))
     corners = frame.to_local(part.domain.corners.to(points))
     local = float(radius) / frame.scale

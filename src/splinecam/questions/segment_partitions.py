@@ -50,7 +50,7 @@ class SegmentPartitions(Views[PathPartition]):
     >>> import splinecam as sc
     >>> segments = sc.Domain.segments([0.0, 0.0], [[1.0, 1.0], [-1.0, 1.0]])
     >>> net = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
-    >>> parts = sc.sweep(net, segments, progress=False)
+    >>> parts = sc.along(net, segments, progress=False)
     >>> parts.counts.shape, parts.integrated_gradients().shape
     (torch.Size([2]), torch.Size([2, 2]))
     """

@@ -67,7 +67,7 @@ def stats(part: PartitionData, *, full: bool = False) -> Stats:
     with torch.no_grad():
         columns = measures(part, full=full)
         summaries = {k: _summary(v.double(), part.areas) for k, v in columns.items()}
-        drawn = torch.bincount(part.edge_layer + 1, minlength=len(part.layers) + 1)
+        drawn = torch.bincount(part.mesh.edge_layer + 1, minlength=len(part.layers) + 1)
         edges = edge_numbers(part.layers, drawn.tolist())
         outputs, length = _outputs(part), decision_boundary(part).length
         found = composed(summaries, len(part), _sizes(part) | edges, outputs, length)
@@ -200,7 +200,7 @@ def _sizes(part: PartitionData) -> dict[str, Any]:
         "num_edges": part.mesh.num_edges,
         "domain_area": part.domain.area,
         "total_area": float(part.areas.sum()),
-        "total_edge_length": float(lengths(b - a).sum()) * part.frame.scale,
+        "total_edge_length": float(lengths(b - a).sum()) * part._frame.scale,
         "unresolved": len(part.unresolved),
     }
 
@@ -220,8 +220,8 @@ def _bounds(part: PartitionData) -> dict[str, Any]:
     """How far the model is from the maps, and the area that this leaves undecided."""
     if part.smoothing is None:
         return {}
-    names = output_names(part.names, part.bound.shape[0])
-    bound = dict(zip(names, part.bound.tolist(), strict=True))
+    names = output_names(part.names, part._bound.shape[0])
+    bound = dict(zip(names, part._bound.tolist(), strict=True))
     return {_BOUND: bound, "undecided_area": class_band(part, smallest=False, level=0.0).area}
 
 
@@ -363,7 +363,7 @@ def _blocks(parts: Sequence[PartitionData]) -> list[list[int]]:
     """The places of partitions with similar rounding errors, which are measured together."""
     if not parts:
         return []
-    errors = torch.stack([part.value_error.amax() for part in parts]).tolist()
+    errors = torch.stack([part._value_error.amax() for part in parts]).tolist()
     blocks: list[list[int]] = []
     size, least = 0, 0.0
     for place in sorted(range(len(parts)), key=lambda place: errors[place]):
@@ -381,7 +381,7 @@ def _measured(parts: Sequence[PartitionData], names: Sequence[str]) -> dict[str,
     meshes = [part.mesh for part in parts]
     mesh, device = _united(meshes), meshes[0].uv.device
     counts = torch.tensor([each.num_faces for each in meshes], device=device)
-    scale = mesh.uv.new_tensor([part.frame.scale for part in parts])
+    scale = mesh.uv.new_tensor([part._frame.scale for part in parts])
     face = owners_of(counts, mesh.num_faces)
 
     def sums(values: Tensor, owner: Tensor) -> Tensor:
@@ -407,7 +407,7 @@ def _measured(parts: Sequence[PartitionData], names: Sequence[str]) -> dict[str,
         owner = face[curves.regions.amax(1)]
         found["boundary_length"] = sums(lengths(b - a), owner) * scale
     if "bound" in names:
-        found["bound"] = torch.stack([part.bound.amax() for part in parts])
+        found["bound"] = torch.stack([part._bound.amax() for part in parts])
     if "undecided_area" in names:
         bands = (class_band(part, smallest=False, level=0.0) for part in parts)
         found["undecided_area"] = scale.new_tensor([band.area for band in bands])
@@ -445,10 +445,10 @@ def _together(parts: Sequence[PartitionData], mesh: Mesh) -> PartitionData:
         domain=plane,
         mesh=mesh,
         values=torch.cat([part.values for part in parts]),
-        value_error=torch.stack([part.value_error for part in parts]).amax(0),
-        layer_errors={},
+        _value_error=torch.stack([part._value_error for part in parts]).amax(0),
+        _layer_errors={},
         unresolved=(),
         layers=first.layers,
         stripped=first.stripped,
-        dtype=first.dtype,
+        _dtype=first._dtype,
     )

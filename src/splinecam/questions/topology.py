@@ -107,7 +107,7 @@ def region_graph(part: PartitionData) -> RegionGraph:
     >>> region_graph(part)
     RegionGraph(4 regions, 4 pairs of neighbours, degrees 2 to 2, mean 2, diameter 2)
     """
-    beside = part.edge_faces
+    beside = part._edge_faces
     a, b = beside[(beside >= 0).all(1)].unbind(1)
     return RegionGraph(*graph_of(len(part), a, b))
 

@@ -119,7 +119,7 @@ def _report(
 ) -> Report:
     trusted = ~near_unresolved(part)
     excused = int((~trusted).sum())
-    checks = check_mesh(part.mesh, float(part.domain.area) / part.frame.scale**2, trusted)
+    checks = check_mesh(part.mesh, float(part.domain.area) / part._frame.scale**2, trusted)
     if not all(check.ok for check in checks) or not bool(trusted.any()):
         return Report(tuple(checks), len(part), 0, excused)
     sites, located = _sites(part, trusted, samples, thorough, generator)
@@ -144,7 +144,7 @@ def near_unresolved(part: PartitionData) -> Tensor:
         return torch.zeros(mesh.num_faces, dtype=torch.bool, device=mesh.uv.device)
     near = torch.zeros(mesh.num_vertices, dtype=torch.bool, device=mesh.uv.device)
     places = sorted({item.place for item in part.unresolved})
-    local = part.frame.to_local(torch.tensor(places, dtype=torch.float64).view(-1, 2)).to(mesh.uv)
+    local = part._frame.to_local(torch.tensor(places, dtype=torch.float64).view(-1, 2)).to(mesh.uv)
     for place in torch.split(local, max(1, _BATCH // mesh.num_vertices)):
         near |= (torch.cdist(mesh.uv, place) <= UNRESOLVED_REACH).any(1)
     return mesh.sums(near[mesh.corner_vertices()].long()) > 0
@@ -165,7 +165,7 @@ def _sites(
     most = len(part) if thorough else points // 2 if samples is None else samples
     faces = chosen_regions(part, trusted, most, generator)
     more = max(0, _LEAST - 2 * faces.shape[0]) if samples is None else 0
-    centroids = part.frame.to_local(part.centroids[faces])
+    centroids = part._frame.to_local(part.centroids[faces])
     interior = interior_points(part.mesh, faces, generator)
     anywhere = _domain_points(part, _LOCATED, generator)
     checks, found = _check_located(part, torch.cat([anywhere, centroids, interior]))
@@ -176,7 +176,7 @@ def _sites(
 
 def _domain_points(part: PartitionData, count: int, generator: torch.Generator) -> Tensor:
     """Random points of the domain in local coordinates, (count, 2)."""
-    corners = part.frame.to_local(part.domain.corners.to(part.mesh.uv))
+    corners = part._frame.to_local(part.domain.corners.to(part.mesh.uv))
     share = torch.rand((count, corners.shape[0]), generator=generator, dtype=torch.float64)
     share = -share.clamp(min=EPS).log()
     return (share / share.sum(1, keepdim=True)).to(corners) @ corners

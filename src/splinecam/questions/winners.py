@@ -145,7 +145,7 @@ class Scores:
     @classmethod
     def of(cls, part: PartitionData, *, smallest: bool, level: float) -> Scores:
         """From the outputs of a partition, see ``find_winners``."""
-        z, error = part.values, part.value_error
+        z, error = part.values, part._value_error
         if z.shape[1] == 1:
             z = torch.cat([torch.zeros_like(z), z - level], 1)
             error = torch.cat([torch.zeros_like(error), error + EPS * abs(level)])

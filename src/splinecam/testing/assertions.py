@@ -26,8 +26,8 @@ def assert_valid(part: Partition) -> None:
 
 def polygons(part: Partition) -> list[np.ndarray]:
     """Return the corners of every region, (k, 2) each, counter-clockwise."""
-    corners = part.vertices.cpu().numpy()[part.face_vertices.cpu().numpy()]
-    return np.split(corners, part.face_offsets.cpu().numpy()[1:-1])
+    corners = part.vertices.cpu().numpy()[part._face_vertices.cpu().numpy()]
+    return np.split(corners, part.mesh.offsets.cpu().numpy()[1:-1])
 
 
 def assert_same_cells(

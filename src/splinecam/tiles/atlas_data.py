@@ -199,7 +199,7 @@ def _inputs(
     device: str | torch.device | None,
 ) -> Tensor:
     """The inputs (N, ...) at local coordinates (N, 2)."""
-    return atlas.tile(0).inputs(atlas.frame.to_plane(local), dtype=dtype, device=device)
+    return atlas.tile(0)._inputs(atlas.frame.to_plane(local), dtype=dtype, device=device)
 
 
 def by_tile(atlas: AtlasData, regions: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
@@ -232,7 +232,7 @@ class Tile(Partition):
     @cached_property
     def maps(self) -> AffineMaps:
         """The affine maps in local coordinates, each relative to a point inside its region."""
-        given = self.mesh, self.values, self.value_error, self._program, self.domain, self.frame
+        given = self.mesh, self.values, self._value_error, self._program, self.domain, self._frame
         with torch.no_grad():
             return affine_maps(*given)
 
@@ -350,12 +350,12 @@ class AtlasData(Attached):
             domain=self.domain,
             mesh=mesh if self.device.type == "cpu" else mesh.to(self.device),
             values=values.to(self.device),
-            value_error=self.value_error,
-            layer_errors=self.layer_errors,
+            _value_error=self.value_error,
+            _layer_errors=self.layer_errors,
             unresolved=_unresolved(self.manifest.unresolved + entry.unresolved),
             layers=self.layers,
             stripped=self.stripped,
-            dtype=self.dtype,
+            _dtype=self.dtype,
             output=self.output,
         )
 

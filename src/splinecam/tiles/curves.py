@@ -63,7 +63,7 @@ def level_set(
 
     def reached(tile: PartitionData) -> Tensor:
         z = tile.values[:, index]
-        slack = SAFETY * (tile.value_error[index] + EPS * (z.abs().max() + wanted.abs().max()))
+        slack = SAFETY * (tile._value_error[index] + EPS * (z.abs().max() + wanted.abs().max()))
         low, high = _ranges(tile, z[:, None])
         first = torch.searchsorted(wanted.to(z), low[:, 0] - slack)
         last = torch.searchsorted(wanted.to(z), high[:, 0] + slack, right=True)
@@ -89,13 +89,13 @@ def _extract(
     if len(found[0]):
         return found
     first = atlas.tile(0)
-    return extract(atlas, lambda tile: tile.face_offsets[: int(tile is first)])
+    return extract(atlas, lambda tile: tile.mesh.offsets[: int(tile is first)])
 
 
 def _ranges(tile: PartitionData, z: Tensor) -> tuple[Tensor, Tensor]:
     """The lowest and the highest values (F, n) at each region's vertices, from those of all."""
     owner = tile.mesh.owners()[:, None].expand(-1, z.shape[1])
-    corner, rows = take(z, tile.face_vertices), z.new_empty((len(tile), z.shape[1]))
+    corner, rows = take(z, tile._face_vertices), z.new_empty((len(tile), z.shape[1]))
     low = rows.scatter_reduce(0, owner, corner, "amin", include_self=False)
     return low, rows.scatter_reduce(0, owner, corner, "amax", include_self=False)
 
@@ -104,10 +104,10 @@ def _touching_pairs(tile: PartitionData) -> Tensor:
     """The regions in which the order of the outputs changes, or two of them are equal."""
     z = tile.values
     values, order = torch.sort(z, 1)
-    slack = 2 * SAFETY * (tile.value_error.max() + EPS * z.abs().max())
+    slack = 2 * SAFETY * (tile._value_error.max() + EPS * z.abs().max())
     close = (values.diff(dim=1) <= slack).any(1)
-    corner, owner = tile.face_vertices, tile.mesh.owners()
-    first = take(corner, tile.face_offsets[:-1])
+    corner, owner = tile._face_vertices, tile.mesh.owners()
+    first = take(corner, tile.mesh.offsets[:-1])
     unlike = (take(order, corner) != take(order, take(first, owner))).any(1) | take(close, corner)
     changed: Tensor = torch.unique(owner[unlike])
     return changed

@@ -31,7 +31,7 @@ def extract(
     of the tiles to look at, ascending, by default all.
     """
     first = atlas.tile(0)
-    nothing = first.face_offsets[:0]
+    nothing = first.mesh.offsets[:0]
     meshes, values, numbers = [_empty(first.mesh)], [first.values[:0]], [nothing]
     # Which vertex and edge of the atlas each of all meshes is: first those on seams.
     vertices, edges = [nothing], [nothing]

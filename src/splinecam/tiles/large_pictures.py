@@ -137,7 +137,7 @@ def few_edges(shown: Shown, most: int = _LINES) -> tuple[Tensor, Tensor]:
     last = layers
     for number in shown.tiles:
         tile = atlas.tile(number)
-        wanted = (tile.edge_layer >= 0) & (tile.edge_layer < last)
+        wanted = (tile.mesh.edge_layer >= 0) & (tile.mesh.edge_layer < last)
         local, shared = atlas.shared_edges(number)
         wanted[local[seen[shared]]] = False  # which is drawn with another tile
         seen[shared] = True
@@ -145,7 +145,7 @@ def few_edges(shown: Shown, most: int = _LINES) -> tuple[Tensor, Tensor]:
             ends = tile.mesh.uv[tile.edges]
             wanted &= touching(torch.cat([ends.amin(1), ends.amax(1)], 1), box)
         chosen = wanted.nonzero()[:, 0]
-        layer = tile.edge_layer[chosen]
+        layer = tile.mesh.edge_layer[chosen]
         found.append((layer, tile.vertices[tile.edges[chosen]]))
         count += torch.bincount(layer, minlength=layers).cpu()
         fitting = int((count.cumsum(0) <= most).sum())

@@ -209,10 +209,10 @@ def _edges(tile: PartitionData, shared: Tensor) -> tuple[Tensor, float]:
     a, b = tile.mesh.uv[tile.edges].unbind(1)
     length = lengths(b - a)
     length[shared] /= 2
-    times = torch.full_like(tile.edge_layer, 2)
+    times = torch.full_like(tile.mesh.edge_layer, 2)
     times[shared] = 1
     counts = torch.zeros(len(tile.layers) + 1, dtype=torch.int64, device=times.device)
-    return counts.index_add_(0, tile.edge_layer + 1, times).cpu(), float(length.sum())
+    return counts.index_add_(0, tile.mesh.edge_layer + 1, times).cpu(), float(length.sum())
 
 
 @dataclass

@@ -51,7 +51,7 @@ def validate(
         raise ValueError("give either samples, or thorough=True for all regions")
     wanted = len(atlas) if thorough else _SAMPLED if samples is None else samples
     generator = torch.Generator().manual_seed(seed)
-    _ = atlas.program  # without it there is nothing to compare with
+    _ = atlas._network  # without it there is nothing to compare with
     checking = _Checking(atlas)
     with torch.inference_mode(False), progress_bar(atlas.num_tiles, "tile", progress) as bar:
         for number in range(atlas.num_tiles):
@@ -107,7 +107,7 @@ class _Checking:
         self.area += area
         self.excused += int((~trusted).sum())
         self.border.append(ids[border])
-        side = (tile.edge_faces[edges.local, 1] >= 0).long()
+        side = (tile._edge_faces[edges.local, 1] >= 0).long()
         ends = ids[mesh.edges[edges.local]]
         self.edges.append(torch.cat([edges.shared[:, None], ends, side[:, None]], 1))
         there = [vertices.shared[:, None].to(mesh.uv), mesh.uv[vertices.local]]

@@ -251,7 +251,7 @@ def watch(
             scalars = {name: _number(name, value) for name, value in given.items()}
             scalars |= _numbers(part, names)
             around = count_regions(model, groups, **everywhere) if groups else {}
-            part.maps  # noqa: B018 (they are saved, and need the network as it is now)
+            part._maps  # noqa: B018 (they are saved, and need the network as it is now)
         return part, scalars, around
 
     return Watch(model, domain, observe, step_filter(every), kept, side, writer)

@@ -158,7 +158,7 @@ class Frames:
         if self._network is not None:
             return self._network
         part = self.partitions[frame]
-        return Network(part.model, part.program, part.mesh.uv.device, part.output, part.names)
+        return Network(part.model, part._network, part.mesh.uv.device, part.output, part.names)
 
     def poll(self) -> bool:
         """Look for new frames; whether the labels have changed."""

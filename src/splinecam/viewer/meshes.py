@@ -85,10 +85,10 @@ def gradients_at(part: PartitionData, regions: Tensor, outputs: Tensor) -> Tenso
     if part._program is None and part.domain.dim == 2:  # maps are known without the network
         slope = part.weight[regions, outputs]
         return slope @ part.domain.basis.to(slope)
-    program, domain = part.program, part.domain
+    program, domain = part._network, part.domain
     widest = max([domain.dim, *(math.prod(layer.shape) for layer in program.layers)])
     rows = max(1, backend_of(part.values.device).traced_activations // widest)
-    middle = part.frame.to_plane(part.mesh.means()[regions])
+    middle = part._frame.to_plane(part.mesh.means()[regions])
     found = []
     for uv, output in zip(torch.split(middle, rows), torch.split(outputs, rows), strict=True):
         with torch.inference_mode(False), torch.enable_grad():
@@ -139,12 +139,12 @@ def band_answer(part: PartitionData, about: dict[str, Any], level: Any) -> Messa
     header = {
         "kind": "band",
         **about,
-        "center": part.frame.center.tolist(),
-        "scale": part.frame.scale,
+        "center": part._frame.center.tolist(),
+        "scale": part._frame.scale,
         "share": band.share,
     }
     arrays = {
-        "points": to_numpy(part.frame.to_local(band.vertices)),
+        "points": to_numpy(part._frame.to_local(band.vertices)),
         "counts": to_numpy(band.offsets.diff()).astype(np.uint16),
     }
     return Message(header, arrays)
@@ -190,12 +190,12 @@ def mesh_answer(
     header = {
         "kind": "mesh",
         **about,
-        "center": part.frame.center.tolist(),
-        "scale": part.frame.scale,
+        "center": part._frame.center.tolist(),
+        "scale": part._frame.scale,
         "regionCount": len(part),
         "outputs": outputs,
         "outputNames": [output_name(part, k) for k in outputs],
-        "errors": (SAFETY * part.value_error[outputs]).tolist(),
+        "errors": (SAFETY * part._value_error[outputs]).tolist(),
         "ranges": torch.stack([values.amin(0), values.amax(0)], 1).tolist(),
         "unresolved": len(part.unresolved),
     }

@@ -275,7 +275,7 @@ def _frames_of_atlas(atlas: Atlas, max_regions: int) -> tuple[str, Frames]:
             f"The atlas has {len(atlas):,} regions, and a viewer shows {max_regions:,} at a time. "
             "Give it its model, atlas.attach(model), or choose a part: atlas.view(window=...)."
         )
-    network = Network(atlas.model, atlas.program, atlas.device, atlas.output, atlas.names)
+    network = Network(atlas.model, atlas._network, atlas.device, atlas.output, atlas.names)
     return type(atlas.model).__name__, Frames((), given=(network, atlas.domain))
 
 

@@ -205,7 +205,7 @@ def pane_answer(number: int, pane: Pane, options: SceneOptions) -> Message:
             "axes": list(axis_names(domain)),
         },
         "layers": [
-            {"name": name, "units": int(part.layer_errors[name].shape[0])} for name in part.layers
+            {"name": name, "units": int(part._layer_errors[name].shape[0])} for name in part.layers
         ],
         "outputCount": n,
         "outputs": [output_name(part, k) for k in range(min(n, _NAMED))],
@@ -246,12 +246,12 @@ def representative(pane: Pane) -> PartitionData:
         domain=domain,
         mesh=polygon_mesh(local),
         values=torch.zeros((1, 1), dtype=torch.float64).expand(len(local), n),
-        value_error=torch.zeros(1, dtype=torch.float64).expand(n),
-        layer_errors={layer.name: torch.zeros(prod(layer.shape)) for layer in program.layers},
+        _value_error=torch.zeros(1, dtype=torch.float64).expand(n),
+        _layer_errors={layer.name: torch.zeros(prod(layer.shape)) for layer in program.layers},
         unresolved=(),
         layers=tuple(layer.name for layer in program.layers),
         stripped=program.stripped,
-        dtype=torch.float64,
+        _dtype=torch.float64,
     )
     bare.names = network.names
     return bare
@@ -386,7 +386,7 @@ def given_colors(colors: Any, part: PartitionData, whole: PartitionData) -> Any:
         return colors(part)
     if part is whole or len(colors) != len(whole):
         return colors  # the colouring says what is wrong with them
-    local = whole.frame.to_local(part.frame.to_plane(part.mesh.means()))
+    local = whole._frame.to_local(part._frame.to_plane(part.mesh.means()))
     parent = whole._locator(local).clamp(min=0)
     if isinstance(colors, Tensor):
         return colors.detach().cpu()[parent.cpu()]

@@ -55,7 +55,7 @@ class Selection:
         """The input at the place, ready for the model, or None."""
         if self.uv is None or self.partition is None:
             return None
-        return self.partition.inputs(torch.tensor([self.uv], dtype=torch.float64))[0]
+        return self.partition._inputs(torch.tensor([self.uv], dtype=torch.float64))[0]
 
     @property
     def key(self) -> tuple[Any, ...]:

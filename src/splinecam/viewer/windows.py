@@ -171,7 +171,7 @@ class Window:
         middle = torch.tensor(self.center, dtype=torch.float64)
         shown = replace(domain, corners=part.domain.corners + middle)
         # The scale is a power of two: rounding of the corners may take it to another one.
-        factor = part.frame.scale / Frame.of(shown).scale
+        factor = part._frame.scale / Frame.of(shown).scale
         mesh = replace(part.mesh, uv=factor * part.mesh.uv)
         u, v = self.center
         unresolved = tuple(

@@ -69,7 +69,7 @@ def check_cells(driver: Driver, model: nn.Module, domain: sc.Domain) -> int:
 
 def test_at_a_vertex_to_a_billionth(drive: Drive) -> None:
     part = square(classifier())
-    inner = part.vertices[(part.vertices.abs() < 0.5).all(1) & (part.vertex_layer == 1)]
+    inner = part.vertices[(part.vertices.abs() < 0.5).all(1) & (part.mesh.vertex_layer == 1)]
     u, v = inner[0].tolist()
     with sc.view(part, browser=False, block=False) as viewer:
         driver = drive(SIZE).open(viewer.url)

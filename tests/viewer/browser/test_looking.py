@@ -208,13 +208,13 @@ def test_clicks_keep_and_compare(drive: Drive, page: Path) -> None:
 def test_an_edge_names_its_unit(drive: Drive, page: Path, tmp_path: Path) -> None:
     part = square(classifier())
     driver = drive(SIZE).open(page)
-    edge = next(k for k in range(len(part.edges)) if part.edge_layer[k] == 1)
+    edge = next(k for k in range(len(part.edges)) if part.mesh.edge_layer[k] == 1)
     middle = part.vertices[part.edges[edge]].mean(0).tolist()
     driver.zoom(*middle, 0.2)
     driver.page.mouse.move(*driver.at(*driver.place(*middle)))
     driver.idle()
-    assert driver.ask("v.hovered()")["unit"] == [1, int(part.edge_unit[edge])]
-    assert driver.page.get_by_text(f"unit {int(part.edge_unit[edge])}").is_visible()
+    assert driver.ask("v.hovered()")["unit"] == [1, int(part.mesh.edge_unit[edge])]
+    assert driver.page.get_by_text(f"unit {int(part.mesh.edge_unit[edge])}").is_visible()
 
 
 def test_the_address_restores_the_view(drive: Drive, page: Path) -> None:
