@@ -92,12 +92,12 @@ def straight_corner() -> sc.Partition:
         domain=BOX,
         mesh=mesh,
         values=plane[:, 1:].relu(),
-        value_error=torch.zeros(1, dtype=torch.float64),
-        layer_errors={"relu": torch.zeros(1, dtype=torch.float64)},
+        _value_error=torch.zeros(1, dtype=torch.float64),
+        _layer_errors={"relu": torch.zeros(1, dtype=torch.float64)},
         unresolved=(),
         layers=("relu",),
         stripped=None,
-        dtype=torch.float64,
+        _dtype=torch.float64,
     )
     slope = torch.tensor([[[0.0, 0.0]], [[0.0, frame.scale]]], dtype=torch.float64)
     zero = torch.zeros(2, dtype=torch.float64)

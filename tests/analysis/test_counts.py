@@ -148,6 +148,6 @@ def test_maps_that_are_too_close_to_tell_are_reported() -> None:
     for errors, distinct, unclear in ((1, 5, False), (6, 5, True), (100, 6, False)):
         weight, error = maps.weight.clone(), torch.full_like(maps.error, 1e-14)
         weight[flat[0], 0, 1] += errors * 1e-14
-        part.__dict__["maps"] = replace(maps, weight=weight, error=error)
+        part.__dict__["_maps"] = replace(maps, weight=weight, error=error)
         found = part.counts()
         assert (found.distinct_maps, found.unresolved > 0) == (distinct, unclear)

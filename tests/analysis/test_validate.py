@@ -203,13 +203,13 @@ def test_a_merged_face_fails_against_the_model(part: sc.Partition):
 @pytest.mark.parametrize("field", ["value", "weight"])
 def test_a_wrong_map_fails(part: sc.Partition, field: str):
     wrong = change(getattr(part._maps, field), (3, 1), getattr(part._maps, field)[3, 1] + 1e-4)
-    part.__dict__["maps"] = replace(part._maps, **{field: wrong})
+    part.__dict__["_maps"] = replace(part._maps, **{field: wrong})
     with pytest.raises(sc.ValidationError, match="map against the model at"):
         part.validate()
 
 
 def test_a_wrong_slope_fails_against_autograd(part: sc.Partition):
-    part.__dict__["maps"] = replace(part._maps, weight=part._maps.weight * (1 + 1e-4))
+    part.__dict__["_maps"] = replace(part._maps, weight=part._maps.weight * (1 + 1e-4))
     with pytest.raises(sc.ValidationError, match="slopes against autograd"):
         part.validate()
 

@@ -85,8 +85,8 @@ def moved_back(part: Any, domain: Domain, to: Tensor, shift: Tensor) -> Any:
     return SimpleNamespace(
         domain=domain,
         vertices=(part.vertices - shift) @ torch.linalg.inv(to).T,
-        face_offsets=part.face_offsets,
-        face_vertices=part.face_vertices,
+        mesh=part.mesh,
+        _face_vertices=part._face_vertices,
         weight=part.weight @ to,
         bias=part.bias + part.weight @ shift,
         areas=part.areas / torch.linalg.det(to).abs(),

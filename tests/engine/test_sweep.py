@@ -55,8 +55,8 @@ def assert_as_alone(model: nn.Module, chosen: Sequence[Domain], **options: float
     assert len(parts) == len(chosen)
     for part, domain in zip(parts, chosen, strict=True):
         with torch.no_grad():
-            outcome = engine.run(part.program, domain)
-        other = assemble(model, part.program, domain, outcome)
+            outcome = engine.run(part._network, domain)
+        other = assemble(model, part._network, domain, outcome)
         assert part.mesh.uv.shape[1] == 2
         if part.unresolved or other.unresolved:
             assert part.validate().ok
@@ -219,7 +219,7 @@ def test_a_stream_leaves_the_readers_context_alone() -> None:
     model, chosen = mlp(3, 6, 1), planes(4, inputs=3)
     for part in sc.sweep(model, chosen, stream=True):
         assert torch.is_grad_enabled()
-        x = part.inputs(part.centroids).requires_grad_()
+        x = part._inputs(part.centroids).requires_grad_()
         model(x).sum().backward()
         assert x.grad is not None
     with torch.inference_mode():

@@ -70,7 +70,7 @@ def test_a_sweep_gives_what_partition_gives(alone: list[sc.Partition]) -> None:
         region, (uv, _) = part.locate(x), part.domain.project(x)
         maps = (part.weight[region] @ uv[..., None])[..., 0] + part.bias[region]
         assert bool(((MODEL(x) - maps).abs() <= part.region_bounds[region]).all())
-        assert part.bound.max() <= 0.02
+        assert part.region_bounds.max() <= 0.02
         assert part.model is MODEL
 
 

@@ -255,8 +255,8 @@ def as_partition(exact: ExactPartition, cells: list[ExactCell] | None = None) ->
     return SimpleNamespace(
         domain=exact.domain,
         vertices=torch.tensor(np.concatenate(corners)),
-        face_offsets=torch.tensor(np.cumsum([0, *map(len, corners)])),
-        face_vertices=torch.arange(count),
+        mesh=SimpleNamespace(offsets=torch.tensor(np.cumsum([0, *map(len, corners)]))),
+        _face_vertices=torch.arange(count),
         weight=torch.tensor(np.array([cell.weight for cell in cells], dtype=float)),
         bias=torch.tensor(np.array([cell.bias for cell in cells], dtype=float)),
         areas=torch.tensor(np.array([cell.area for cell in cells], dtype=float)),
@@ -278,9 +278,9 @@ def test_comparison_ignores_corners_on_straight_sides(exact: ExactPartition) -> 
     part = as_partition(exact)
     middle = part.vertices[:2].mean(0, keepdim=True)
     part.vertices = torch.cat([part.vertices, middle])
-    order = part.face_vertices
-    part.face_vertices = torch.cat([order[:1], torch.tensor([len(order)]), order[1:]])
-    part.face_offsets[1:] += 1
+    order = part._face_vertices
+    part._face_vertices = torch.cat([order[:1], torch.tensor([len(order)]), order[1:]])
+    part.mesh.offsets[1:] += 1
     assert_same_cells(part, exact, atol=ATOL)
 
 

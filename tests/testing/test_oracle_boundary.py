@@ -138,7 +138,7 @@ def region_differences(curves: Any) -> list[str]:
             if region < 0:
                 continue
             corners = part.vertices[
-                part.face_vertices[part.face_offsets[region] : part.face_offsets[region + 1]]
+                part._face_vertices[part.mesh.offsets[region] : part.mesh.offsets[region + 1]]
             ]
             along = corners.roll(-1, 0) - corners
             offset = middle[k] - corners

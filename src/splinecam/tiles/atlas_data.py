@@ -230,7 +230,7 @@ class Tile(Partition):
     """
 
     @cached_property
-    def maps(self) -> AffineMaps:
+    def _maps(self) -> AffineMaps:
         """The affine maps in local coordinates, each relative to a point inside its region."""
         given = self.mesh, self.values, self._value_error, self._program, self.domain, self._frame
         with torch.no_grad():
