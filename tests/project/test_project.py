@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import shutil
 import subprocess
@@ -219,6 +220,32 @@ def test_contributors_are_told_how_things_are_deprecated() -> None:
     told = text("CONTRIBUTING.md").partition("## Deprecation")[2].partition("\n## ")[0]
     assert "DeprecationWarning" in told
     assert "CHANGELOG.md" in told
+
+
+def test_the_public_face_can_be_held_in_the_head() -> None:
+    assert len(sc.__all__) <= 40
+    assert len([name for name in dir(sc.Partition) if not name.startswith("_")]) <= 45
+    pictures = {"view", "to_html", "movie"}  # whose options are those of matplotlib and of the page
+    verbs = [getattr(sc, name) for name in sc.__all__ if name not in pictures]
+    long = [
+        verb.__name__
+        for verb in verbs
+        if inspect.isfunction(verb) and len(inspect.signature(verb).parameters) > 10
+    ]
+    assert long == []
+
+
+@pytest.mark.slow
+def test_only_pictures_need_matplotlib() -> None:
+    code = (
+        "import sys; sys.modules['matplotlib'] = None\n"
+        "import splinecam as sc; from torch import nn\n"
+        "part = sc.partition(nn.Linear(2, 2), sc.Domain.box(-1, 1))\n"
+        "part._repr_html_(), part.stats(), sc.results.Atlas, sc.watch, sc.grid, sc.sweep\n"
+        "part.plot()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "Plotting needs matplotlib" in done.stderr.splitlines()[-1]
 
 
 # -- the code -----------------------------------------------------------------------------------
