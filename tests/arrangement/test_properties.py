@@ -109,6 +109,7 @@ MOVES = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", MOVES)
 @examples(20)
 @given(net=st.one_of(nets(depth=2), maxima_nets(depth=2)), domain=domains())

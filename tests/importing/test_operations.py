@@ -74,6 +74,7 @@ def test_outputs_are_those_of_onnxruntime(case: Case, tmp_path: Path):
     assert_close(found if program.final is None else program.final(found), wanted, case)
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("case", PARTITIONED, ids=[case.name for case in PARTITIONED])
 def test_vertices_have_the_values_of_onnxruntime(case: Case, tmp_path: Path):
     path = saved(case.model(), tmp_path)

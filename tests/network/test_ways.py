@@ -125,6 +125,7 @@ def test_accepted_ways_are_captured(way: Way) -> None:
         torch.testing.assert_close(found, own, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.few(12)
 @partitioned
 def test_partitions_of_some_ways_validate(way: Way) -> None:
     model = way.model()

@@ -94,7 +94,7 @@ def large_regions(part: sc.Partition, n: int = 30) -> torch.Tensor:
 # -- regions -------------------------------------------------------------------------------------
 
 
-@pytest.mark.few(100)
+@pytest.mark.few(30)
 @pytest.mark.parametrize("color", [*KINDS, "numbers", "colours", None])
 def test_every_kind_is_drawn(part: sc.Partition, color: str | None) -> None:
     given = {"numbers": part.areas, "colours": np.full((len(part), 3), 0.5)}.get(color, color)
