@@ -33,15 +33,15 @@ nitpicky = True
 nitpick_ignore_regex = [
     (
         "py:.*",
-        r"(splinecam\.analysis\.partition_data\.)?PartitionData",
+        r"(splinecam\.questions\.partition_data\.)?PartitionData",
     ),
     (
         "py:.*",
-        r"splinecam\.(analysis\.(winners|preimage_cells)|_util\.bvh|network\.ops\.register|testing\.oracle)(\..*)?",
+        r"splinecam\.(questions\.(winners|constraints)|_util\.bvh|network\.(ops\.register|program)|testing\.oracle)(\..*)?",
     ),
     (
         "py:.*",
-        r"(AffineMaps|AxesStyle|Curvature|Mesh|Every|Floats|Output|Point|Title|Program|Regions|Kind|Units|Extrapolate|Columns|Heights|Space|optional)",
+        r"(AffineMaps|AxesStyle|Curvature|Mesh|Every|Floats|Model|Options|Output|Point|Title|Program|Regions|Kind|Units|Extrapolate|Columns|Heights|Space|optional)",
     ),
 ]
 

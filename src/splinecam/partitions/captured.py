@@ -21,7 +21,7 @@ _OPTION = "capture(..., smooth=True) takes it"
 
 
 class Captured:
-    """A model as :func:`capture` found it: affine stages and layers, with a copy of its weights.
+    """A model as ``capture`` found it: affine stages and layers, with a copy of its weights.
 
     ``captured(x)`` runs it in float64 on inputs (B, ...), without a final softmax, sigmoid or tanh.
     The copy stays as it is when the model changes, until ``update()``.

@@ -56,7 +56,8 @@ def plot_layers(
     layers: names of ``part.layers`` or indices into them, by default all that add lines. unit:
     the units to show, one for each layer or by layer (others then show none); by default the one
     with the longest line of each layer, or none if the partition was loaded without its model.
-    columns: panels in a row; size: of a panel, in inches.
+    columns: panels in a row; whole: whether the last panel is drawn; highlight: the colour of the
+    curve; size: of a panel, in inches.
 
     The curves are exact. Where there are more than 100,000 regions, pieces that lie on a line of
     another unit are left out, as only the model knows them.

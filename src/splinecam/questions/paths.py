@@ -459,6 +459,8 @@ class PathPartition(Views[Piece]):
     def at(self, t: Any) -> Tensor:
         """The outputs at positions t (N,), from the affine maps of the pieces: (N, n_out).
 
+        t: positions from 0 to 1.
+
         >>> import splinecam as sc
         >>> line = sc.Domain.segment([-1.0], [1.0])
         >>> sc.along(nn.ReLU(), line, progress=False).at([0.25, 0.75]).tolist()
@@ -473,7 +475,10 @@ class PathPartition(Views[Piece]):
         return torch.lerp(self.values[piece], self.values[piece + 1], share[:, None])
 
     def inputs(self, t: Any = None) -> Tensor:
-        """The inputs at positions t (N,), by default at all points: ``(N, *input_shape)``."""
+        """The inputs at positions t (N,), by default at all points: ``(N, *input_shape)``.
+
+        t: positions from 0 to 1.
+        """
         return self.path.embed(self.t if t is None else t)
 
     @cached_property

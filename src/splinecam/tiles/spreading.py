@@ -289,8 +289,8 @@ def atlas(
     The same call after an interruption computes only what is missing there; ``sc.load(folder)``
     opens an atlas later, also without the network.
 
-    model, options: as for ``partition``, without ``smooth``. n_jobs: how many processes compute
-    tiles, as for ``sweep``.
+    model, options: as for ``partition``, without ``smooth``. folder: where the atlas is, or will
+    be. n_jobs: how many processes compute tiles, as for ``sweep``.
     """
     request = Request.of("atlas", model, options)
     require_domain(domain)
