@@ -1,4 +1,8 @@
-"""Ragged arrays (CSR): rows of different lengths in one flat tensor; set bits; views."""
+"""Ragged arrays (CSR): rows of different lengths in one flat tensor; set bits; views.
+
+A ragged array has counts (R,), the length of each row; offsets (R + 1,), the first entry of each
+row; and owners (N,), the row of each entry.
+"""
 
 from __future__ import annotations
 

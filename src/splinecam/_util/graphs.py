@@ -1,4 +1,11 @@
-"""Graphs as flat arrays: neighbours, distances, connected components, cycles and chains."""
+"""Graphs as flat arrays: neighbours, distances, connected components, cycles and chains.
+
+The diameter is the largest distance between two nodes. Each node from which the distances are known
+bounds it: the largest of these distances, the eccentricity of the node, is a lower bound, and the
+triangle inequality bounds the eccentricities of all other nodes. The nodes to start from are
+chosen by these bounds (Takes and Kosters, "Determining the diameter of small world networks",
+2011), so that few of them settle the diameter of most graphs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The chords along which functions vanish in faces, and the straight lines behind them."""
+"""The chords along which functions vanish in faces, and the straight lines behind them.
+
+The new vertices of all edges are listed in the order in which one meets them around the faces, so
+that nothing is sorted but the columns in faces that more than one function crosses.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Where functions change sign: at vertices and along edges, and the new vertices there."""
+"""Where functions change sign: at vertices and along edges, and the new vertices there.
+
+A vertex has two words per 64 functions: where they are positive, and where they are negative;
+neither bit set means zero. Comparing two vertices for all functions is then a few AND/OR.
+"""
 
 from __future__ import annotations
 

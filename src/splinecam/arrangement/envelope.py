@@ -1,4 +1,20 @@
-"""Groups of units whose maximum is taken: windows of a max-pool, pieces of a maxout unit."""
+r"""How a max-pool picks its winner: which unit of a group is the largest where, face by face.
+
+The maximum of affine functions is their upper envelope. A function that wins at all corners of a
+convex face wins everywhere in it: the face is settled. If it is not, the winner changes somewhere,
+and the border between two winners r and s is a piece of the line f_r = f_s. Where the winner
+changes along an edge of the face, such a border begins:
+
+        +---------+         +---------+        The left face has two winners: the chord is a border
+        |    |    |         |  r  /   |        from end to end. In the right one the chord leaves
+        |  r | s  |         |____/  s |        the border where a third function takes over, which
+        |    |    |         |  t \    |        its ends, or the corners, show.
+        +----P----+         +-----P---+
+
+The largest of affine functions is convex. A function that is the largest at both ends of a segment
+is the largest all along it. Otherwise the winners of the two ends cross at a point, at which either
+both are the largest, or another function is; then it divides the segment into two.
+"""
 
 from __future__ import annotations
 

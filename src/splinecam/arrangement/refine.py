@@ -1,4 +1,16 @@
-"""Insert chords into a mesh: divide the edges that they end on, then the faces."""
+"""Cut a mesh along the zero sets of many functions that are affine on every face.
+
+1. Signs are decided once per vertex, so that all faces around it agree (``crossings``).
+2. Where a function changes sign along an edge there is a new vertex, which both faces beside the
+   edge share (``crossings``).
+3. Around a convex face a function falls once from + to - and rises once from - to +. Its chord runs
+   between these two places, which are corners by now (``chords``).
+4. Each face is cut by its chords on its own: by ``general_position``, or, where something is too
+   close to something else, by ``incremental``.
+
+There are two cutters. The compiled kernel cuts on a CPU, and tensor operations cut elsewhere, on a
+GPU with the help of compiled steps. Both give the same cells in the same order.
+"""
 
 from __future__ import annotations
 

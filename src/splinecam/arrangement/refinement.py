@@ -1,4 +1,4 @@
-"""Where the slope of a layer's result changes, on the divided edges and on the inserted chords."""
+"""The result of a refinement: the refined mesh, and how its new vertices lie between older ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Cut the mesh of a partition further, by its outputs.
+"""Zero sets of functions of the outputs: levels of an output, ties of two outputs.
+
+In a face a function vanishes on one chord, which follows from its signs at the corners as in
+``refine``. Only the chords are needed, so no face is cut.
 
 The borders between the largest outputs are then edges of a mesh like any other, with shared
 vertices and proper faces on both sides, however degenerate the outputs are.

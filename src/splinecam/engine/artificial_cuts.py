@@ -1,4 +1,13 @@
-"""Where to divide a face that would get too many regions: straight lines between its halves.
+"""Divide a single face that is too large by artificial lines, and remove these lines at the end.
+
+Everything is affine on a face before a layer refines it, so that values at vertices on an
+artificial line are interpolated. The parts of the face are tiles like any others. When they are
+joined at the end of the network, the regions on both sides of an artificial edge are one region,
+unless a line of the network happens to run along it: then the edge stays, as an edge of that line.
+
+Along an artificial line the network's lines cross it, one at each vertex. A line of the network can
+begin or end to run along it only at other vertices. Between such vertices all edges are alike, and
+one of them decides: the network is run on both sides of it.
 
 The lines of a layer's units are chords of the face, and the regions that they make are about as
 many as their crossings. A sample of crossings therefore shows how many regions there will be, and

@@ -1,4 +1,13 @@
-"""Run a network over many domains: similar ones at once, as one mesh of many components."""
+"""Run a network over many domains: similar ones at once, as one mesh of many components.
+
+Each stage and each layer takes all domains together, so that the fixed cost of a tensor operation
+is paid once. A batch that does not fit the memory is halved: one half is carried to the end of the
+network, then the other. Only a single domain is divided into tiles.
+
+In the mesh of a batch a third coordinate, the same for all vertices of a component, is the number
+of the domain. It costs no precision: every interpolation between vertices of one component gives
+that number, and every difference zero.
+"""
 
 from __future__ import annotations
 

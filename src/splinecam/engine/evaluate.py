@@ -1,4 +1,4 @@
-"""Values at new vertices from those at the ends of their lines, by tensor operations.
+"""One affine stage at all vertices of a mesh, as the plan of the stage says.
 
 New vertices lie on edges and on chords. Along such a line the values of the next stage are straight
 but for a breakpoint wherever a unit passes a knot of the layer:

@@ -1,4 +1,13 @@
-"""The common refinement of the partitions of two networks."""
+"""The common refinement of the partitions of two networks.
+
+There are two ways. Networks that have no units in common are run one after the other, and their
+partitions are laid over each other. Others, and those whose partitions touch, are run as one
+network: chains of dense layers are stacked, in which equal units are computed once.
+
+Both networks are affine on the regions of the common partition, so that their outputs follow from
+those at the vertices of their own partitions. Where vertices or edges of the two come so close that
+rounding could decide how they lie, there is no overlay, and the networks are run together instead.
+"""
 
 from __future__ import annotations
 

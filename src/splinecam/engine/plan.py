@@ -1,4 +1,12 @@
-"""On which device a run begins."""
+"""How a run is computed: on which device, how a stage is evaluated, and how faces are cut.
+
+All of these choices are made here. They depend on sizes, on the device and on the installed
+packages alone, so that the same call always gives the same bits.
+
+A GPU needs milliseconds for a layer of any size, in which a CPU finishes a small one. A run may
+therefore begin on the CPU and continue on a GPU as soon as there is enough work. The number of
+regions is not known beforehand, so that the device is chosen anew before every stage and layer.
+"""
 
 from __future__ import annotations
 

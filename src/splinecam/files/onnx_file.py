@@ -1,4 +1,7 @@
-"""Read the message in an ONNX file and its tensors, checked against the bytes that are there."""
+"""Read the message in an ONNX file and its tensors, checked against the bytes that are there.
+
+External data are read only from files in the folder of the model, and below it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,20 @@
-"""Read the text of a VNN-LIB file, of version 1 or 2, into declared variables and formulas."""
+"""Read the text of a VNN-LIB file, of version 1 or 2, into declared variables and formulas.
+
+Files of properties hold millions of comparisons of two words, such as ``(<= X_12 0.5)``. Each of
+them is one token here, so that they are read in a fraction of the time: "bounded" if the second
+word is a number, else "compared". The group "asserted" is there if it is all that is asserted.
+
+A formula is kept as a conjunction of what always holds and of choices, each of which is a list of
+cases, and cases are expanded against each other only inside of an ``or``. How many there may be is
+bounded, as a short formula can have exponentially many.
+
+Version 1 is the subset of SMT-LIB that VNN-COMP has used since 2020, with a constant ``X_i`` for
+each input and ``Y_i`` for each output. Version 2 declares networks with tensors; its grammar is
+that of the VNN-LIB standard (https://www.vnnlib.org, https://github.com/VNNLIB/VNNLIB-Standard).
+
+Expressions are evaluated when their parentheses close, so that no tree of them is built, and deep
+nesting costs no recursion.
+"""
 
 from __future__ import annotations
 

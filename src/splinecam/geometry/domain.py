@@ -1,4 +1,4 @@
-"""The engine's coordinates: centred, and scaled by a power of two."""
+"""Convex polygons in a plane, and the embedding of that plane in a model's input space."""
 
 from __future__ import annotations
 

@@ -1,4 +1,17 @@
-"""Outlines of labelled faces: connected pieces, the rings that bound them, and their holes."""
+"""Outlines of labelled faces: connected pieces, the rings that bound them, and their holes.
+
+Faces are joined either across edges only, or also at vertices:
+
+    +---+---+
+    | a | b |     Across edges, the two faces a are two pieces, as open sets are;
+    +---*---+     joined at the vertex * they are one piece, as closed sets are.
+    | b | a |
+    +---+---+
+
+The holes of a piece follow from Euler's formula. A closed piece has V - E + F = 1 - holes, with all
+vertices and edges of its faces. An open piece has the same, with those vertices and edges only that
+the piece surrounds.
+"""
 
 from __future__ import annotations
 

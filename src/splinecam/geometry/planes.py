@@ -1,4 +1,11 @@
-"""Planes of the input space: orthonormal frames, and the polygons in which planes meet boxes."""
+"""Planes of the input space: orthonormal frames, and the polygons in which planes meet boxes.
+
+The box bounds every input coordinate from both sides, and each bound is a half-plane of the slice.
+A polygon that is large enough is clipped by the half-plane that its corners violate most, until
+they violate none. Which one that is, floating-point numbers say for all bounds at once; corners and
+their sides of a line are rational numbers, so that parallel, repeated and nearly equal bounds need
+no special case.
+"""
 
 from __future__ import annotations
 

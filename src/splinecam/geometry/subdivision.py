@@ -1,4 +1,8 @@
-"""The planar subdivision: convex faces, their shared vertices and edges, new vertices on lines."""
+"""The planar subdivision: convex faces, their shared vertices and edges, new vertices on lines.
+
+Half-edge 2e runs edges[e, 0] -> edges[e, 1], its twin 2e + 1 runs back;
+a face is a counter-clockwise cycle of half-edges.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The steps of a CUDA source, together with the structure of numbers and arrays that they take."""
+"""The kernel of a GPU: refinement, maxima of groups of units, and dissolved edges.
+
+The steps are compiled when a GPU is first used. Where they cannot be compiled everything works by
+tensor operations, only slower.
+"""
 
 from __future__ import annotations
 

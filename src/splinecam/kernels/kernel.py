@@ -1,4 +1,4 @@
-"""What kernels cut meshes by: functions, selected chords, and candidate units of faces."""
+"""The compiled kernel of one run: its threads, and its calls of the library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""The shared library and the CUDA sources: their places, structures, functions and compilation."""
+"""The shared library and the CUDA sources: their places, structures, functions and compilation.
+
+The environment variable SPLINECAM_KERNEL names another library, or switches the kernel off with the
+value ``off``. Without the library everything works by tensor operations, several times slower.
+
+The compiler is NVRTC, which comes with CUDA builds of torch.
+"""
 
 from __future__ import annotations
 

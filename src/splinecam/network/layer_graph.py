@@ -3,6 +3,9 @@
 Tensors without data (on the device ``meta``) tell the shape of any result. But for many simple
 operations torch then imports its compiler, which takes seconds; for these, shapes are computed
 here. Where inputs do not fit a layer, torch is asked, and says so.
+
+``Call`` is a layer of one ATen operation; ``LayerGraph`` connects such layers and torch's own.
+Files of other frameworks are imported as these.
 """
 
 from __future__ import annotations

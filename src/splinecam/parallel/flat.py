@@ -1,4 +1,9 @@
-"""Domains, outcomes and objects with large arrays as flat blocks that travel well."""
+"""Domains, outcomes and objects with large arrays as flat blocks that travel well.
+
+The block begins with the sizes of its parts. The first part is a pickle, the others are the
+contents of arrays, so that reading a mapped file copies none of them. Operations of torch are
+pickled by their names, and functions that have no name by their code.
+"""
 
 from __future__ import annotations
 

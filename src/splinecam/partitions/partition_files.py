@@ -1,4 +1,17 @@
-"""The record of replaced smooth functions in the file of a partition.
+"""Partitions in files: plain numpy arrays in an .npz archive, without pickle.
+
+``about``        JSON as bytes: format and version, the domain's input shape, names of the layers,
+                 the final operation left out, the model's floating-point type, unresolved places,
+                 the selected output (its index or name, or the name of a function), names of the
+                 classes
+``domain_*``     origin (D,), basis (2, D), corners (k, 2)
+``mesh_*``       the fields of ``Mesh``; integers in the narrowest type that holds them
+``maps_*``       the fields of ``AffineMaps``
+``values``       (V, n_out), ``value_error`` (n_out,), ``layer_error_0`` (n,), ... of each layer
+``smooth_*``     if there are any: what was replaced in a model with smooth functions, and bounds
+
+Coordinates of the mesh are local: plane = center + scale * local, where center is the domain's
+centroid and scale the smallest power of two not below half the domain's diameter.
 
 ``about``               ``smoothing``: the layers that were replaced, each with its name, function,
                         units and pieces, and whether regions were refined

@@ -1,4 +1,9 @@
-"""Cells as images that are computed in the resolution of the picture when they are drawn."""
+"""Cells as images that are computed in the resolution of the picture when they are drawn.
+
+Every pixel is the mean of a few points, each with the colour of the cell in which it lies. Amounts
+of light are averaged: there are no seams between cells, borders are smooth, and cells smaller than
+a pixel are averaged.
+"""
 
 from __future__ import annotations
 

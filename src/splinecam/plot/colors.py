@@ -1,4 +1,4 @@
-"""Random numbers for the nodes of a graph such that neighbours differ."""
+"""What the regions are coloured by: classes, slopes, areas, outputs, layers, or given numbers."""
 
 from __future__ import annotations
 

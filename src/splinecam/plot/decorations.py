@@ -1,4 +1,9 @@
-"""What surrounds a picture: scale bars, ticks, borders, and colour bars and legends beside it."""
+"""What surrounds a picture: scale bars, ticks, borders, and colour bars and legends beside it.
+
+All places are computed when the figure is drawn, so that they are right after zooming and resizing.
+matplotlib's layout engines and ``make_axes_locatable`` cannot do this: the former do not exist in
+every figure, and neither keeps several bars and legends apart on axes with a fixed aspect.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Figures and axes to draw on, and texts on them."""
+"""Figures and axes to draw on, and texts on them.
+
+A notebook shows the figures of pyplot at the end of each cell, and the value of the last expression
+of the cell. A function that makes a figure with pyplot and returns it would show it twice.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""How partitions, regions, curves and domains show themselves in notebooks; needs no matplotlib."""
+"""How partitions, regions, curves and domains show themselves in notebooks; needs no matplotlib.
+
+Python and numpy have no PNG writer, and matplotlib, which has one, need not be installed.
+
+The cell at each point of a grid is found as for ``part.plot``. The outputs at the point follow from
+those at the corners of the cell, so that nothing is computed for cells without a point.
+"""
 
 from __future__ import annotations
 

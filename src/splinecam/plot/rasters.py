@@ -1,4 +1,17 @@
-"""Which cell lies at each point of a grid, and the colours of cells as light."""
+r"""Which cell lies at each point of a grid, and the colours of cells as light.
+
+A row of the grid crosses a chain of cells, from the outside to the outside:
+
+        outside | A | B \ C | outside
+
+Each edge that the row crosses adds the number of the cell on its right and subtracts that on its
+left. The running sum along the row is therefore the number of the cell, in whatever order edges
+that are close together come. Nothing is sorted, and rounding moves a border only by rounding.
+
+Where a cell is thinner than rounding, a point of the grid may lie on the wrong sides of both of its
+edges, and the sum may be the number of any cell. The upper half of the same sum, of random marks of
+the cells, does not fit such a number; these few points are located one by one.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,10 @@
 A class is a conjunction of linear conditions: its output leads each other one. A level is passed, a
 pair of outputs ordered, and a property violated in the same way. ``geometry.convex.divided`` cuts
 regions into the parts on which such a claim is certain, and the rest, in which it is open.
+
+If the outputs of a region are known within bounds, class c is certain where its output leads every
+other one by more than both bounds, and it is possible where it is behind none by more than that.
+Both are half-planes for every other class, so that regions are divided along straight lines.
 """
 
 from __future__ import annotations

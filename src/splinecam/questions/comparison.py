@@ -1,4 +1,8 @@
-"""Statistics of several partitions, side by side."""
+"""Statistics of several partitions, side by side, and the number of regions by definition.
+
+An activation region is a cell of the partition. A linear region is what neighbouring cells with
+equal maps form together. The same map in separate places is one distinct map.
+"""
 
 from __future__ import annotations
 

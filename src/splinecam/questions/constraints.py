@@ -1,4 +1,12 @@
-"""Linear constraints on outputs, and the cells of regions on which they hold."""
+"""Linear constraints on outputs, and the cells of regions on which they hold.
+
+A row ``A y + C x <= b`` of a condition is the sign of the function ``A y + C x - b``. Rows that are
+equal or opposite share one function, so that an equation is one function and a box of inputs that
+all conjunctions have in common is cut once.
+
+A limit on outputs is met for certain where it is met by more than the bounds of the outputs allow,
+weighted by the moduli of its coefficients; and broken for certain where it is broken by more.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The difference of two networks: how large it is, where, and where decisions differ."""
+"""The difference of two networks: how large it is, where, and where decisions differ.
+
+On every region of the common partition the difference is affine, and its modulus and its norms are
+convex, so that they are largest at vertices.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""Numbers that describe regions: size, shape, slope and output; layers, and exact integrals."""
+r"""Numbers that describe regions: size, shape, slope and output; layers, and exact integrals.
+
+A face is divided into triangles. On a triangle whose corners have the values p, q and r, an affine
+function changes its sign along a line that cuts off one corner:
+
+        p
+       / \        Cut off is the share p^2 / ((p - q) (p - r)) of the area A, on which the mean of
+      /---\       the function is p / 3. The function integrates to A (p + q + r) / 3 in all.
+     /     \
+    q ----- r
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A private copy of the real model, run in float64, with which a partition is compared."""
+"""Comparison of a partition with its model: values, slopes, and no switch inside a region."""
 
 from __future__ import annotations
 

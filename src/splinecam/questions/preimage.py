@@ -1,4 +1,9 @@
-"""Inputs that show that a condition on outputs is satisfied, judged by the model itself."""
+"""The part of the domain whose outputs satisfy linear constraints: areas, polygons, curves.
+
+On every region the outputs are affine, so that each constraint is a half-plane there. The regions
+are cut along the borders of these half-planes; a cell then satisfies the condition as a whole or
+not at all, unless a constraint vanishes on all of it to within rounding.
+"""
 
 from __future__ import annotations
 

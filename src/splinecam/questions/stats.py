@@ -1,4 +1,8 @@
-"""Statistics of one partition or many: the paper's averages, slopes, outputs and boundary."""
+"""Statistics of one partition or many: the paper's averages, slopes, outputs and boundary.
+
+A partition around a sample has some hundred regions, for which starting tensor operations takes
+nearly all of the time. Together, a hundred partitions take hardly more time than one.
+"""
 
 from __future__ import annotations
 

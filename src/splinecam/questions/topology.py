@@ -1,4 +1,4 @@
-"""The graph of regions: its nodes are the regions, and neighbours share an edge."""
+"""Topology: pieces and holes of class regions and the boundary, and the graph of regions."""
 
 from __future__ import annotations
 

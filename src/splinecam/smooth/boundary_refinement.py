@@ -1,4 +1,8 @@
-"""Where the class of a network is certain, though its outputs are known within bounds only.
+"""Faces refined where the class is uncertain, until little of the domain is left undecided.
+
+Faces whose class is certain keep their maps. Others are divided into triangles, whose maps have the
+values of the network itself at their corners. So their error is that of linear interpolation,
+which falls with the square of their size, or with their size where the network has a kink.
 
 With one output, the class is that of the side of a level. With several, it is the largest output:
 output c is certainly larger than output k where their difference exceeds the sum of their bounds.

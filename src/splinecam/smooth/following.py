@@ -1,4 +1,10 @@
-"""Bounds on a network's derivatives in boxes of the plane."""
+"""Bounds on a network's derivatives in boxes of the plane.
+
+A network with smooth layers is followed through all of its stages at the centre of each box,
+together with its first and second derivatives, and with bounds on how far these may change within
+the box. Affine stages carry values and derivatives by their coefficients, and bounds by the moduli
+of these.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""How wide boxes and triangles are, also by quadratic forms that count directions differently."""
+r"""Some faces of a mesh divided into triangles, which are bisected further and further.
+
+The longest side of a triangle is divided first. So angles stay above half of the smallest angle
+that there was before (Rosenberg and Stenger, 1975), and the triangles on both sides of an edge
+agree on where it is divided:
+
+          C                   C                   C
+         / \                 /|\                 /|\
+        /   \               / | +               + | +
+       /     \             /  |/ \             / \|/ \
+      A---+---B           A---+---B           A---+---B
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a network may be from a plane inside of a polygon, with and without kinks.
+"""How far a network is from the piecewise-linear function of a mesh, on every face of it.
 
 ``closely`` looks at triangles, and also says how long their sides are, (N, 3): the longest are to
 be divided. Sides count by the second derivative along them, or by what is gained at kinks.

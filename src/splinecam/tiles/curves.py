@@ -1,4 +1,8 @@
-"""Curves of an atlas, which run across seams, and the areas of its classes."""
+"""Curves of an atlas, which run across seams, and the areas of its classes.
+
+Only regions through which a curve may run are read into memory, where they form one partition.
+Their number grows with the length of the curves, not with the area of the domain.
+"""
 
 from __future__ import annotations
 

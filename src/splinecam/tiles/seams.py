@@ -1,4 +1,9 @@
-"""Seams between tiles: find common vertices, insert missing ones, and make both sides equal."""
+"""Seams between tiles: find common vertices, insert missing ones, and make both sides equal.
+
+Both units beside an edge of the coarse mesh have found the same new vertices on it, up to rounding.
+They are united along the edge, in order. A united vertex has the coordinates and the values that
+the first of its units has found.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""Compute an atlas in a folder, here or by workers, or what is missing of it."""
+"""Compute an atlas in a folder, here or by workers, or what is missing of it.
+
+Workers write their tiles where they see the folder: on this machine, and on a cluster whose
+machines share its file system. Other workers send what they have computed, and this process writes
+it. Workers write to folders of their own, which this process renames: one whose caller was killed
+may go on for a while.
+
+Some small units, spread over the coarse mesh, come first and tell how many regions there are. Then
+the rest is divided such that every worker gets several tiles, each of which fits the memory. How
+faces are divided does not depend on the order in which tiles come back.
+"""
 
 from __future__ import annotations
 

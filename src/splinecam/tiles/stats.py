@@ -1,4 +1,11 @@
-"""Statistics of an atlas, tile by tile: the numbers of ``part.stats()``."""
+"""Statistics of an atlas, tile by tile: the numbers of ``part.stats()``.
+
+The first pass counts the numbers in narrow bins. A second pass, over the same blocks, keeps the
+numbers in the few bins that have a wanted rank, so that the result is exact.
+
+A number falls into a bin by the leading bits of its floating-point form, so that bins are as fine
+for tiny numbers as for large ones.
+"""
 
 from __future__ import annotations
 

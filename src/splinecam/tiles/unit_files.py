@@ -1,4 +1,14 @@
-"""What a unit of the computation leaves in its folder: a tile, perhaps a strip, and its border."""
+"""What a unit of the computation leaves in its folder: a tile, perhaps a strip, and its border.
+
+A seam runs along edges of the coarse mesh, which refinement divides into pieces. A unit knows of
+each piece which edge of the coarse mesh it belongs to.
+
+Where the coarse mesh has artificial edges, the regions beside them are parts of larger ones. They
+are kept apart from the tile, as a strip. When all units are done, the strips are joined, and the
+artificial edges are removed. A strip has the files of a tile in the folder ``strip``, without maps.
+
+Vertices are named by their numbers in the unit, whose regions are those of the tile and the strip.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The number of regions around chosen points, such as training, test and random inputs."""
+"""The recorded steps of a training run, as a sequence, a table and a plot."""
 
 from __future__ import annotations
 

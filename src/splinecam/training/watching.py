@@ -1,4 +1,4 @@
-"""The choice of the recorded steps of a training run."""
+"""A network watched while it trains: partitions and numbers at chosen steps."""
 
 from __future__ import annotations
 

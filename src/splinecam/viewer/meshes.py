@@ -1,4 +1,9 @@
-"""A mesh as messages: its arrays, slopes, class colours and bounds."""
+"""A mesh as messages: its arrays, slopes, class colours and bounds.
+
+A partition with ``smooth=`` is that of a network near the model. Meshes carry how near it is on
+each region; the band, in which the decision of the model is not certain, is asked for by itself,
+since with a single output it depends on the level.
+"""
 
 from __future__ import annotations
 

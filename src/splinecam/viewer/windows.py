@@ -1,4 +1,9 @@
-"""Windows of a domain, and pixels of a network's decision where there are too many regions."""
+"""Windows of a domain, and pixels of a network's decision where there are too many regions.
+
+Coordinates of a window are relative to its centre: the domain of its partition has the same basis
+as that of the pane, and the input at the centre as its origin. Places in a window that is 1e-9 wide
+then have all their digits, of which the rounding of the inputs leaves seven.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Constants, shapes, operations on constants alone, and reductions over axes."""
+"""Constants, shapes, operations on constants alone, and reductions over axes.
+
+All whole numbers are int64, and all floating-point numbers have the type of the network.
+"""
 
 from __future__ import annotations
 

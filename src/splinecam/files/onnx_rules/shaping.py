@@ -1,4 +1,8 @@
-"""Operations that move values about: shapes, parts, tensors put together, and resizing."""
+"""Operations that move values about: shapes, parts, tensors put together, and resizing.
+
+Where torch has no such operation, the places of the values are moved by numpy once, and the values
+are picked by them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Operations on windows: convolutions and their transposes, and pooling, with any padding."""
+"""Operations on windows: convolutions and their transposes, and pooling, with any padding.
+
+JAX pools over all axes of an image, also over that of the channels, by windows of size 1.
+"""
 
 from __future__ import annotations
 

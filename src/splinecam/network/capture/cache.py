@@ -5,6 +5,9 @@ fingerprint holds the structure of the model, the shapes and types of its tensor
 ``forward`` and of the functions that it names, with the globals, closures and attributes that
 these name in turn, and the settings of torch. What it cannot see through raises ``Opaque``: then
 nothing is known, and the model has to be exported again.
+
+A model that is captured again has the same graph, unless its fingerprint has changed; only its
+weights differ. Nothing in the cache holds the model, or is copied or pickled with it.
 """
 
 from __future__ import annotations

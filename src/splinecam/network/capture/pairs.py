@@ -4,6 +4,10 @@ A layer of the stacked chain has the units of the first network, and those of th
 from all of them. Two units are the same if they multiply the same units before them with the same
 weights and have the same bias, whatever their order in their layers. Networks with permuted units
 thus have the same stacked outputs, bit by bit.
+
+The values of the programs get names that do not collide, and their layers names that say to which
+network they belong: ``a.1``, ``b.1``. Leading stages that are the same in both, bit by bit, are
+shared, and so are their layers: ``both.1``. Equal networks share everything.
 """
 
 from __future__ import annotations

@@ -1,4 +1,11 @@
-"""Which values of a graph are held, and what all values are at one input, in float64."""
+"""Which values of a graph are held, and what all values are at one input, in float64.
+
+Only products and quotients of activations stand between a network and functions of one variable.
+A divisor is always held. Of the factors of a product all but one are held: those that come from a
+softmax first, then those that come from a reciprocal or an inverse root. Others are gates: those
+that come from a sigmoid first, then from other functions. What leads to held values alone, such as
+queries and keys, is no longer part of the network.
+"""
 
 from __future__ import annotations
 

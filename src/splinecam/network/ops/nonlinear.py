@@ -1,4 +1,10 @@
-"""The non-linear operations: piecewise linear, maxima and sorting, smooth, and rejected ones."""
+"""The non-linear operations: piecewise linear, maxima and sorting, smooth, and rejected ones.
+
+A mask is a comparison of activations. It may choose between values that agree at its border.
+
+sigmoid, tanh and logsigmoid are smooth, too, but their rules are those of terminal operations,
+because they are left out at the end of a network.
+"""
 
 from __future__ import annotations
 

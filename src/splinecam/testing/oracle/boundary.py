@@ -1,4 +1,9 @@
-"""Exact boundaries, preimages and differences, from the cells of the exact partition."""
+"""Exact boundaries, preimages and differences, from the cells of the exact partition.
+
+Every cell is divided by the functions into parts on which no sign and no winner changes. The
+sides of all parts are divided at each other's ends, so that each piece has one part on its left and
+one on its right. Exact values decide whether a piece belongs to the curve.
+"""
 
 from __future__ import annotations
 

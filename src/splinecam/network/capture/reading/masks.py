@@ -1,4 +1,18 @@
-"""Masks: constants, and choices between values that agree on the mask's border."""
+"""Masks: a choice between two values is piecewise linear where they agree on the mask's border.
+
+Random numbers are put in for the input and for the results of all layers. Between layers all values
+are affine functions of these, so that a linear relation that holds for them always holds.
+
+The values u and v of a choice by the sign of d agree on its border if ``u - v`` is a multiple of d,
+unit by unit (``slope_of``). They also agree if ``u - v`` is a linear combination of d and of other
+values that are known where d is zero, and the combination vanishes there (``steepness_of``). Known
+there is a function of one variable whose argument is known, such as ``relu(d + 1)``, and the
+difference of two equal functions whose arguments agree, such as ``relu(a - c) - relu(b - c)`` where
+``d = a - b``.
+
+``where(a > b, u, v)`` with ``u - v = slope * (a - b)`` is ``v + slope * relu(a - b)``. Otherwise,
+where u and v agree on the border for another reason, it is a layer of its own.
+"""
 
 from __future__ import annotations
 

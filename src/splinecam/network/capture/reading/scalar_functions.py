@@ -1,4 +1,8 @@
-"""Functions of one variable as layers: piecewise linear, smooth, or written as several calls."""
+"""Functions of one variable as layers: piecewise linear, smooth, or written as several calls.
+
+Products of a value and a gate (``x * sigmoid(1.702 * x)``, GELU by erf or by tanh), squares
+``x * x`` and ``x / (1 + abs(x))`` are found in the graph.
+"""
 
 from __future__ import annotations
 

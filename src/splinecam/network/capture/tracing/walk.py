@@ -1,4 +1,10 @@
-"""The graph of a chain, a tree or a graph of torch's own layers, without ``torch.export``."""
+"""The graph of a chain, a tree or a graph of torch's own layers, without ``torch.export``.
+
+The result is the graph that ``torch.export`` would give, call by call. Only torch's own layers in
+``nn.Sequential`` or ``LayerGraph``, in the state in which torch made them, are followed. Hooks,
+replaced methods, parametrisations, modes of torch and whatever else may change what a module
+computes lead to ``torch.export``.
+"""
 
 from __future__ import annotations
 
