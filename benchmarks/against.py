@@ -1,7 +1,7 @@
 """The same regions found by relucent, where it is installed: local search by linear programs.
 
-Its search is restricted to the cells that meet the domain, and neither checks its result nor
-computes more than it needs. A partition has the vertices and the affine maps besides.
+Its search is restricted to the cells that meet the domain. It neither checks its result nor
+computes more than it needs. A partition also has the vertices and the affine maps.
 """
 
 from __future__ import annotations

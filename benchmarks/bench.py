@@ -106,7 +106,7 @@ def row(name: str, repeat: int, device: torch.device) -> Row:
 
 
 def numbers(times: Times) -> Row:
-    """What is told of several runs."""
+    """The figures of several runs."""
     return {
         "runs": len(times.each),
         "median": times.median,

@@ -72,9 +72,10 @@ class Ranges:
         return torch.stack(lower), torch.stack(upper)
 
     def _range(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        """On one box: a linear function has its extremes at corners of what is left of a region.
+        """The range on one box, from the corners of the parts of regions in it.
 
-        These are the ends of edges, clipped by the box, and the box's own corners.
+        A linear function has its extremes there. These corners are the ends of edges, clipped by
+        the box, and the box's own corners.
         """
         step = self.end - self.start
         along = torch.where(step == 0, torch.finfo(step.dtype).tiny, step)

@@ -1,4 +1,4 @@
-"""Time what a call costs beside its run: the first one, a later one, one with new weights.
+"""Time the cost of a call beside its run: the first, a later one, and one with new weights.
 
 Run ``python benchmarks/calls.py``, or ``--only mlp32x3 module32x3 --repeat 50``. All times are CPU
 milliseconds of all threads. The first call has a process of its own; torch is imported before the

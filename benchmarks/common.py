@@ -74,7 +74,7 @@ def mlp(*hidden: int, side: float, inputs: int = 2, outputs: int = 1, **more: An
 
 
 def machine(device: torch.device) -> str:
-    """What is measured with, for a table's heading."""
+    """The machine and its software, for a table's heading."""
     if device.type == "cuda":
         name = torch.cuda.get_device_name(device)
     else:

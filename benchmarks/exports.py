@@ -1,11 +1,11 @@
-"""Time what gives regions to other programs, beside the time to compute the partition.
+"""Time exports of regions to other programs, beside the time to compute the partition.
 
 Run ``python benchmarks/exports.py``, or ``--only lines2400 --repeat 5``. Each format has a line:
-seconds of the clock and of the processor (the best of the runs), the ratio of the latter to those
-of the partition, the most MiB in use beyond the partition, and the size of the file in MB. The
-maps, areas and centroids of the regions are computed before the clock starts; *maps* tells what
-these take. Files have the default columns, and Parquet all of them. *estimate* is what
-``to_networkx`` says beforehand: seconds and memory.
+seconds of the clock and of the processor (the best of the runs), the ratio of the latter to the
+partition's, the most MiB in use beyond the partition, and the size of the file in MB. The maps,
+areas and centroids of the regions are computed before the clock starts; *maps* has their time.
+Files have the default columns, and Parquet all of them. *estimate* is the time and the memory that
+``to_networkx`` expects.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def exports(part: sc.Partition, folder: Path) -> dict[str, Callable[[], object]]
 
 
 def estimate(part: sc.Partition) -> str:
-    """What ``to_networkx`` says beforehand."""
+    """The time and the memory that ``to_networkx`` expects."""
     try:
         part.to_networkx(max_regions=1)
     except sc.LimitError as error:

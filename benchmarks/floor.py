@@ -1,8 +1,8 @@
 """The floor: plain forward passes, each vertex of a partition once, from the layer that made it.
 
 A corner of the domain runs through the whole network; a vertex that the k-th non-linearity has made
-runs through that non-linearity and what follows. Nothing else is done: no signs, no interpolation,
-no results are kept, and all batches have the same few rows, which are in the cache.
+runs through that non-linearity and the rest. Nothing else is done: there are no signs and no
+interpolation, no results are kept, and all batches have the same few rows, which are in the cache.
 """
 
 from __future__ import annotations

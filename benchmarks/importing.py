@@ -1,11 +1,11 @@
-"""Time reading ONNX files, and partitions from them beside those of the same network in PyTorch.
+"""Time ONNX files and their partitions, beside partitions of the same network in PyTorch.
 
 Run ``python benchmarks/importing.py``, or ``--only acas_sized chain --repeat 9``. The files are
 written to a temporary folder first. *import*: ``sc.load_model``, the best; *fresh process*: the
-first one in a process, from after ``import torch, onnx``. *first*: ``sc.partition`` of a model that
-was not captured before; *again*: of the same one; each of the network in PyTorch and of that in the
-file, in turns. Times are milliseconds of the processor, of all threads together; *ratio* is that
-of the medians of *again*.
+first one in a process, after ``import torch, onnx``. *first*: ``sc.partition`` of a model that was
+not captured before; *again*: of the same one. The network in PyTorch and the one in the file take
+turns. Times are milliseconds of the processor, of all threads together; *ratio* compares the
+medians of *again*.
 """
 
 from __future__ import annotations

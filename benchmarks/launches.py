@@ -3,8 +3,8 @@
   python benchmarks/launches.py --repeat 9
   PYTHONPATH=path/to/another/checkout/src python benchmarks/launches.py
 
-Each line is of one run without its capture; the regions and seconds of the three ways, and per
-layer how many kernels are launched, and how often the CPU waits for the GPU.
+Each line shows one run without its capture: the regions, the seconds of the three ways, and per
+layer how many kernels are launched and how often the CPU waits for the GPU.
 """
 
 from __future__ import annotations

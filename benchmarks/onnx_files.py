@@ -1,7 +1,7 @@
-"""ONNX files of the sizes that benchmarks of verification have, written with ``onnx.helper``.
+"""ONNX files as large as those of verification benchmarks, written with ``onnx.helper``.
 
-``Writer`` adds nodes to a graph, with the names that exporters give. ``from_chain`` writes a chain
-of linear layers and ReLUs of torch, so that both can be measured.
+``Writer`` adds nodes to a graph, with names as exporters give them. ``from_chain`` writes a chain
+of linear layers and ReLUs of torch, and both can be measured.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Time pictures of partitions: drawing one, and saving it as PNG, PDF and SVG.
 
 Run ``python benchmarks/plots.py``, or ``--only lines2400 --repeat 5``. Pictures are six inches
-wide, in 300 dpi. Every figure starts from a partition of its own, so that nothing is already known
-to it.
+wide, in 300 dpi. Every figure starts from a partition of its own, which knows nothing yet.
 """
 
 from __future__ import annotations

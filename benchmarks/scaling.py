@@ -1,16 +1,16 @@
-"""How time, memory and bytes grow with regions and domains, and what a plan for more is based on.
+"""How time, memory and bytes grow with regions and domains: the basis of plans for more.
 
 Run ``python benchmarks/scaling.py``; ``--only folds294_atlas`` runs one line, ``--folder`` says
 where atlases are written. Every line is measured in a process of its own. The number of regions is
 known beforehand: lines in general position make as many as there are lines and crossings, and one
-more, and folds make mirror images of these. *right* tells whether the number, Euler's number and
-the sum of all areas are. *CPU* are seconds of the processor, without those of other processes.
-*peak* is the most memory in use beyond what was before, the result included. *bytes* are those of
-the stored form per region: of an atlas, or of ``part.save``.
+more. Folds make mirror images of these. *right* tells whether the number, Euler's number and the
+sum of all areas are exact. *CPU* are seconds of the processor, without other processes. *peak* is
+the most additional memory in use, including the result. *bytes* is the size of a region on disk, in
+an atlas or by ``part.save``.
 
-With ``--domains 500`` the cost of a domain is measured: of a sweep that keeps the partitions, and
-of one that keeps a number of each. With ``--limits`` the promise of ``memory`` is: *of memory* is
-the peak beside it, *times* the seconds of the processor beside those without a limit.
+``--domains 500`` measures the cost of a domain, in a sweep that keeps the partitions and in one
+that keeps a number of each. ``--limits`` measures the promise of ``memory``: *of memory* is the
+peak divided by it, and *times* the seconds of the processor divided by those without a limit.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ network is *wrong* if it is off a map by more than the bound of the region at an
 (in float64, and in high precision where that is close, and at others), if ``validate()`` fails, or
 if the computation ends with an error. Networks that need more regions or more seconds than they are
 given, or larger numbers than float64 has, count as *limited*. *Closest* is the largest error found
-over the bound of its region, and *tightness* the largest bound over the largest error, the median
+over the bound of its region. *Tightness* is the largest bound over the largest error, in the median
 of all networks.
 """
 

@@ -1,7 +1,7 @@
-"""Time what is computed from a partition beside the partition itself.
+"""Time statistics and boundaries of a partition, beside the partition itself.
 
 Run ``python benchmarks/stats.py``, or ``--only lines1000 --repeat 5 --device cuda``. Every figure
-starts from a partition of its own, so that nothing is already known to it.
+starts from a partition of its own, which knows nothing yet.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ make bench BENCH_FLAGS="--json cpu.json", then:
   python benchmarks/tables.py cpu.json
   python benchmarks/tables.py cpu.json cuda.json      # figures of two machines side by side
 
-A table stands between the lines <!-- table GROUP --> and <!-- end -->; one of a group that was not
-measured stays as it is.
+A table stands between the lines <!-- table GROUP --> and <!-- end -->. Tables of groups that were
+not measured stay as they are.
 """
 
 from __future__ import annotations

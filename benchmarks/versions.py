@@ -1,9 +1,9 @@
 """Time two versions of the package against each other, call by call, in one run.
 
-Run ``python benchmarks/versions.py path/to/other/src``, where another checkout of the repository
-is, for instance one of ``git worktree add``. Each version has a process of its own; they take
-turns, so that both see the same load. All times are milliseconds of ``sc.partition`` on the CPU:
-first of all threads together, then as they pass. The best of all rounds counts.
+Run ``python benchmarks/versions.py path/to/other/src`` with the path of another checkout of the
+repository, for instance from ``git worktree add``. Each version has a process of its own; they take
+turns, and both see the same load. All times are milliseconds of ``sc.partition``: first of all
+threads of the CPU together, then of the clock. The best of all rounds counts.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Time the viewer in a browser: first pictures, frames, pointing, and pictures after a drag.
 
 Run ``python benchmarks/viewer.py``, or ``--only files`` for one of its tables. Chromium draws by
-software, so that figures do not depend on a graphics card; it must be installed.
+software, and figures do not depend on a graphics card; it must be installed.
 
-``files`` writes partitions of 10,000 to a million regions to files: their size in MB, seconds from
-the end of loading to the first complete picture, milliseconds of a frame while one moves (median
-and slowest; far: all is seen, near: a hundredth of it), and milliseconds of pointing.
-``moves`` has Python compute: milliseconds from the end of a drag to the exact picture, where the
-plane moves (``plane``) and where the window of a zoom is computed (``window``).
+``files`` writes partitions of 10,000 to a million regions to files. It measures their size in MB,
+seconds from the end of loading to the first complete picture, milliseconds of a frame while one
+moves (median and slowest; far: all is visible, near: a hundredth of it), and milliseconds of
+pointing. ``moves`` has Python compute: it measures milliseconds from the end of a drag to the exact
+picture, when the plane moves (``plane``) and when a zoom needs a new window (``window``).
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """How the architecture shapes the partition: a fully connected network beside a convolutional one.
 
-Both learn to tell drawn shapes apart (small grey images made here, nothing is downloaded) and are
-then looked at on the same plane, through three test images of different classes. What one sees is
-the finding of the paper's first table: with fewer parameters the convolutional network has many
-more and much smaller regions, since every weight of a convolution bends the function at all pixels;
-a region has four vertices on average whatever the architecture (as in any arrangement of many
-lines), and the eccentricity's mean is ruled by few regions with two vertices close together, so
-that its median tells more.
+Both learn to tell drawn shapes apart (small grey images made here, nothing is downloaded). Both are
+partitioned on the same plane, through three test images of different classes. The result is that of
+the paper's first table: with fewer parameters the convolutional network has many more and much
+smaller regions, since every weight of a convolution bends the function at all pixels. A region has
+four vertices on average, whatever the architecture, as in any arrangement of many lines. A few
+regions with two vertices close together rule the mean eccentricity; its median tells more.
 
 Run: python examples/architectures.py --out out
 With ``--zoo FOLDER`` it takes two networks trained on Fashion-MNIST, ``mlp_fashion`` and

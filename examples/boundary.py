@@ -1,9 +1,9 @@
-"""What the partition of a small classifier tells: its boundary, samples on it, and margins.
+"""The decision boundary of a small classifier, with samples on it and margins.
 
-Trains a network on three classes in a few seconds, then computes, exactly:
+The script trains a network on three classes in a few seconds, then computes exactly:
 
 - the decision boundary, with the classes on both sides of each piece, and the area of each class;
-- samples that lie on the boundary: the outputs of the two classes agree there up to rounding;
+- samples on the boundary, where the outputs of the two classes agree up to rounding;
 - how far training points are from the boundary (the radius within which the decision holds);
 - level sets of one output: contours that are straight in every region;
 - the curve of a single unit of the second layer.

@@ -1,9 +1,9 @@
 """What compression does to a network: the exact difference after rounding and pruning.
 
 A classifier of three spiral arms is compressed in three ways: its weights get the levels of int4 or
-of int3, or the smallest third of them becomes zero. The colour is the largest difference of a logit
-at every point, exactly; where the networks choose other classes is hatched, between the decision
-boundaries of both. No sample could show that nothing worse lies between the samples.
+of int3, or the smallest third of them becomes zero. The colour is the exact largest difference of a
+logit at every point. Between the decision boundaries of both networks, the hatched area shows where
+they choose different classes. No sample could show that nothing worse lies between the samples.
 
 Run: python examples/compression.py --out out
 """

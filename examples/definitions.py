@@ -1,9 +1,9 @@
 """What is a region? A pruned network has fewer linear regions than activation regions.
 
 A network learns a target: a disc in a ring. Then most of its weights are set to zero, a few more
-in each round, and the others go on learning. Units that are left without a way to the output still
-divide the plane: their lines are borders of activation regions, and the map is the same on both
-sides. Where the map changes, there is a border of linear regions. Activation regions are convex,
+in each round, and the others go on learning. Some units are left without a way to the output, but
+still divide the plane: their lines are borders of activation regions, and the map is the same on
+both sides. Linear regions have a border only where the map changes. Activation regions are convex,
 and linear regions need not be: the ring is one of them, with a hole. On the right are the classes,
 with their pieces and holes.
 

@@ -1,9 +1,9 @@
 """A convolutional network for handwritten digits, on the plane through three of them.
 
-Trains on the 8x8 digits that come with scikit-learn, takes the plane through a three, an eight and
-a nine that the network has not seen, and finds the regions there and the decision boundary. Points
-of the boundary are images for which the network cannot decide: the two best classes have the same
-output, up to rounding.
+The network learns the 8x8 digits that come with scikit-learn. The plane goes through a three, an
+eight and a nine that it has not seen. The script finds the regions there and the decision boundary.
+For images on the boundary the network cannot decide: the two best classes have the same output, up
+to rounding.
 
 Run: python examples/digits_cnn.py --out out
 """

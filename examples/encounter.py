@@ -7,14 +7,14 @@ the plane of positions for one velocity, with the own aircraft at the origin, an
 advisories of the network exactly: every region, and every border between them.
 
 An intruder is dangerous if it comes near within seconds unless somebody turns. The network must not
-call it clear of conflict, and the table does not in any of the planes. Hatched is where the network
-does, also between the samples that it has learnt from. The star is one such encounter, and the
-network itself confirms it.
+call it clear of conflict, and the table does not in any of the planes. In the hatched part the
+network does, also between the samples that it has learnt from. The star is one such encounter, and
+the network itself confirms it.
 
-The networks of ACAS Xu, which are known for such pictures (K. D. Julian et al., *Policy Compression
-for Aircraft Collision Avoidance Systems*, DASC 2016), take the distance and the angle of the
-intruder, in which straight lines of this plane are curved. Ours takes x and y, so that its regions
-are polygons in the plane.
+The networks of ACAS Xu are known for such pictures (K. D. Julian et al., *Policy Compression for
+Aircraft Collision Avoidance Systems*, DASC 2016). They take the distance and the angle of the
+intruder; their regions are curved in this plane. Our network takes x and y, and its regions are
+polygons in the plane.
 
 Run: python examples/encounter.py --out out
 """

@@ -1,11 +1,11 @@
 """A GELU classifier, and the band in which its decision boundary is proved to lie.
 
-GELU is smooth, so that the network has no linear regions of its own. With ``smooth=`` it is
-replaced by a piecewise-linear network, whose outputs are nowhere on the square further from the
-real ones than 0.1, 0.01 or 0.001. Outside of the hatched band this proves which of three spirals
-the real network chooses. A tenth of the error makes about ten times as many regions, and a band
-that is about a tenth as wide: it takes a magnification of 400 to see the last one. The red lines
-are the boundary of the real network, found on a fine grid; they stay within every band.
+GELU is smooth, so the network has no linear regions of its own. With ``smooth=`` a piecewise-linear
+network replaces it. Nowhere on the square are its outputs further than 0.1, 0.01 or 0.001 from the
+real ones. Outside of the hatched band this proves which of three spirals the real network chooses.
+A tenth of the error makes about ten times as many regions, and a band about a tenth as wide: it
+takes a magnification of 400 to see the last one. The red lines are the boundary of the real
+network, found on a fine grid. They stay within every band.
 
 Run: python examples/gelu_band.py --out out
 """

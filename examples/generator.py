@@ -1,10 +1,10 @@
 """A generator of digits: the regions of its latent plane, and the surface of all its images.
 
 A small generative adversarial network learns the 8x8 digits that come with scikit-learn, from a
-latent plane. Its generator is piecewise linear up to the final tanh, which is left out: it maps
-each region of the plane affinely to a facet of a surface in the space of images, and everything
-that it can draw lies on this surface, which is drawn here in its three principal components. Facets
-have the colours of their regions. Where the map stretches the plane a lot, images change fast.
+latent plane. Its generator is piecewise linear up to the final tanh, which is left out. It maps
+each region of the plane affinely to a facet of a surface in the space of images. All images of the
+generator lie on this surface. The picture shows the surface in its three principal components, with
+facets in the colours of their regions. Where the map stretches the plane a lot, images change fast.
 
 Run: python examples/generator.py --out out
 """

@@ -1,10 +1,10 @@
 """An image as a function of the pixel's place, learnt with and without periodic encoding.
 
-A network takes the coordinates of a pixel and gives its colour. A plain one bends along few lines,
-and its picture stays blurred. When the coordinates are encoded by waves first, a single unit of the
-first layer switches at many places over the whole image, so that a network of nearly the same size
-has many times as many regions, and small ones where the picture has detail. The waves are
-piecewise-linear (``sc.nn.PeriodicEncoding``), so that the regions are exact here too.
+A network takes the coordinates of a pixel and gives its colour. A plain network bends along few
+lines, and its picture stays blurred. If waves first encode the coordinates, a single unit of the
+first layer switches at many places over the whole image. A network of nearly the same size then has
+many times as many regions, and small ones where the picture has detail. The waves are
+piecewise-linear (``sc.nn.PeriodicEncoding``), so the regions are exact here, too.
 
 Run: python examples/image_fitting.py --out out
 """

@@ -1,14 +1,15 @@
 """Integrated gradients without sampling, and how far sampled ones are off.
 
-Trains a convolutional network on the 8x8 digits that come with scikit-learn. For images that it has
+A convolutional network learns the 8x8 digits that come with scikit-learn. For images that it has
 not seen, the gradient of the winning output is integrated along the segment from a black image to
 the digit: exactly, piece by piece, for all images of a class in one call. The usual way takes the
 mean of the gradients at a few points of the segment, and takes more points until the attributions
-add up to the difference of the outputs within 5 %. That they add up says little about single
-pixels: by the time they do, they are off by tens of percent.
+add up to the difference of the outputs within 5 %. A right sum says little about single pixels:
+they are still off by tens of percent.
 
-M. Sotoudeh and A. V. Thakur found so on networks for larger images (*Computing Linear Restrictions
-of Neural Networks*, NeurIPS 2019), and that points in the middle of the intervals do much better.
+M. Sotoudeh and A. V. Thakur found the same on networks for larger images (*Computing Linear
+Restrictions of Neural Networks*, NeurIPS 2019). They also found that points in the middle of the
+intervals do much better.
 
 Run: python examples/integrated_gradients.py --out out
 """

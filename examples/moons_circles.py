@@ -1,8 +1,8 @@
 """Two moons and two circles: how regions and decision boundary move while a network learns.
 
 Before training the regions know nothing of the data. While the network learns, the lines of its
-units move to where the function must bend: not onto the decision boundary, which ends up in a calm
-place between the classes, but among the points, around which the regions become dense.
+units move to where the function must bend. They do not move onto the decision boundary, which ends
+up in a calm place between the classes. They gather among the points, and regions become dense.
 
 Run: python examples/moons_circles.py --out out
 """

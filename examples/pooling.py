@@ -1,9 +1,9 @@
 """Max-pooling against average pooling: the same network, trained with each, on the same plane.
 
-An average is linear and draws no line. A maximum draws one wherever another of its inputs becomes
-the largest, so that max-pooling divides the plane into more regions, and what follows bends once
-more at each of its lines. SplineCam finds the lines of maxima exactly, and only those on which the
-winner changes.
+An average is linear and draws no line. A maximum draws a line wherever another of its inputs
+becomes the largest. So max-pooling divides the plane into more regions, and later layers bend once
+more at each of its lines. SplineCam finds exactly the lines on which the winner changes, and no
+others.
 
 Run: python examples/pooling.py --out out
 """

@@ -1,10 +1,10 @@
 """A shape as the zero level of a network: the signed distance to a star, learnt and measured.
 
-A network that has learnt the distance to a shape's outline (negative inside) holds the shape as its
-zero level. That level is a polygon, found exactly here: its corners, its area, how far it is from
-the true star. The level sets around it are exact polygons too, and the slope of every region tells
-how well the network is a distance: a distance changes by one per unit of length everywhere but on
-the ridges that run into the corners, and there the regions crowd.
+A network learns the distance to a shape's outline (negative inside). Its zero level is the learnt
+shape: a polygon, found exactly here with its corners, its area and its distance from the true star.
+The level sets around it are exact polygons, too. The slope of every region tells how good the
+learnt distance is: a true distance has slope one everywhere but on the ridges that run into the
+corners. There the regions crowd.
 
 Run: python examples/signed_distance.py --out out
 """

@@ -1,10 +1,10 @@
 """A network of sines that has learnt an image, with the proved error of its linear pieces.
 
-The sines of a SIREN are smooth, so that it has no linear regions of its own. With ``smooth=`` they
-are replaced by piecewise-linear functions, with more pieces where a unit bends more, and each
-region gets a bound: nowhere in it is any colour of the network further from the region's map. The
-bounds are near the largest true errors, which are shown beside them, and which only a proof can
-tell between the pixels.
+The sines of a SIREN are smooth, so it has no linear regions of its own. With ``smooth=``
+piecewise-linear functions replace them, with more pieces where a unit bends more. Each region gets
+a bound: nowhere in it is any colour of the network further from the region's map. The bounds are
+near the largest true errors at pixels, which are shown beside them. Between the pixels only a proof
+can bound the error.
 
 Run: python examples/siren.py --out out
 """
@@ -112,7 +112,8 @@ def main(argv: list[str] | None = None) -> None:
     figure = draw(part, model, options.side)
     largest = float(errors(part, model, x.double()).max())
     print(f"{part!r}\n{part.smoothing!r}")
-    print(f"proved bound {float(part._bound.max()):.4f}, largest error at pixels {largest:.4f}")
+    proved = float(part.region_bounds.max())
+    print(f"proved bound {proved:.4f}, largest error at pixels {largest:.4f}")
     path = options.out / "siren.png"
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)

@@ -5,7 +5,7 @@ shows about as much change as the one before. Each is an exact partition of the 
 colours mean the same in all of them.
 
 Run: python examples/training_movie.py --out out
-It writes the curves of the run as well: the loss, and regions around training and random points.
+It also writes the curves of the run: the loss, and regions around training and random points.
 """
 
 from __future__ import annotations

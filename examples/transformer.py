@@ -1,12 +1,11 @@
 """A small character transformer, on the plane through three of its residual states.
 
-Trains two blocks of attention on a text of a few sentences, to guess the next letter from the last
-twelve. Attention and normalisation have no linear regions: `sc.freeze` holds the attention patterns
-and the denominators at the mean of three residual states. What is left has GELU units, which
-`smooth=` replaces by linear pieces within a bound that is proved: the hatched band on the left is
-where the guess of the frozen transformer is not certain. How far the real transformer is from the
-frozen one is measured, and shown on the right; dashed lines are where the real one changes its
-guess.
+Two blocks of attention learn to guess the next letter of a short text from the last twelve.
+Attention and normalisation have no linear regions: `sc.freeze` holds the attention patterns and the
+denominators at the mean of three residual states. The GELU units remain, and `smooth=` replaces
+them by linear pieces within a proved bound. In the hatched band on the left, the guess of the
+frozen transformer is not certain. The picture on the right shows the measured distance of the real
+transformer from the frozen one. On the dashed lines the real one changes its guess.
 
 Run: python examples/transformer.py --out out
 """

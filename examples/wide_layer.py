@@ -1,9 +1,9 @@
 """One wide layer as string art: a thousand units, each a straight line, and the regions between.
 
-A unit of the first layer switches on a straight line, which its weight and bias place. Here the
-line of a unit joins the point of the unit circle at angle t with the one at angle 3 t, for a
-thousand random angles. The lines wrap around a nephroid, the bright curve in a cup of coffee,
-and divide the disc into some 200,000 regions, coloured by how steeply the network rises there.
+A unit of the first layer switches on a straight line; its weight and bias place the line. Here each
+line joins the points of the unit circle at the angles t and 3 t, for a thousand random angles. The
+lines wrap around a nephroid, the bright curve in a cup of coffee, and divide the disc into some
+200,000 regions. Their colour shows how steeply the network rises.
 
 Run: python examples/wide_layer.py --out out
 """
