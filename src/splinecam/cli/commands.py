@@ -317,12 +317,7 @@ def _difference(options: Namespace) -> int:
         models.append(model)
     console.note("Domain", inside(domain))
     with console.timed("difference"), console.progress():
-        diff = difference(
-            models[0],
-            models[1],
-            domain,
-            **shared_options(options),
-        )
+        diff = difference(models[0], models[1], domain, **shared_options(options))
     console.note("Regions", f"{inside(diff.partition)}, {console.took('difference')}")
     if options.out is not None:
         labels = (options.first, options.second)

@@ -119,9 +119,7 @@ amount = _checked(  # which may be written 1e6, 2k or 2M
     amount_of, lambda n: n and n > 0, "is not a whole number above 0, such as 500000 or 1e6"
 )
 bytes_of_memory = _checked(  # which may be written 2e9, 2G, 2GB or 2GiB
-    bytes_of,
-    lambda n: n and n >= _LEAST_MEMORY,
-    "is not an amount of memory, such as 500MB or 2GB",
+    bytes_of, lambda n: n and n >= _LEAST_MEMORY, "is not an amount of memory, such as 500MB or 2GB"
 )
 # The name of a device, whether it is there or not.
 device = _checked(str, re.compile(r"auto|cpu|cuda(:\d+)?").fullmatch, "is not auto, cpu or cuda")

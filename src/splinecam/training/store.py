@@ -34,7 +34,7 @@ from splinecam.training.runs import Run, Snapshot
 
 INDEX = "run.jsonl"
 _IDENTITY: dict[str, Any] = {
-    **{"domain": str, "side": float | None, "smooth": dict[str, Any] | None},
+    **{"domain": str, "side": float | None, "smooth": dict[str, Any] | None}
 }
 _LINE: dict[str, Any] = {
     **{"step": int, "file": str, "weights": str | None},

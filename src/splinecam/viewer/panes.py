@@ -220,8 +220,7 @@ def panes_of(
     if titles is not None and len(titles) != len(subjects):
         raise ValueError(f"there are {len(titles)} titles for {len(subjects)} panes")
     limits = Limits(
-        limit_of("max_regions", max_regions) or MAX_REGIONS,
-        memory_of(memory) or Limits.memory,
+        limit_of("max_regions", max_regions) or MAX_REGIONS, memory_of(memory) or Limits.memory
     )
     found = [
         _frames_of_atlas(subject, limits.max_regions)

@@ -148,11 +148,7 @@ class Session:
                 pane.plane = pane.home = plane_of(pane.domain, self.options)
 
     def answer(
-        self,
-        request: Any,
-        outdated: Callable[[], bool] = _never,
-        *,
-        request_id: int | None = None,
+        self, request: Any, outdated: Callable[[], bool] = _never, *, request_id: int | None = None
     ) -> bytes:
         """The answer to a request as bytes; a message of kind "error" says what is wrong with it.
 
