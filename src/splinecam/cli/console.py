@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Any
 
 from splinecam._util.files import reason_of, replaced, writing
-from splinecam._util.text import harmless, how_to_install, optional
+from splinecam._util.text import harmless, optional
 from splinecam.errors import FileError
 
 _PAUSE = 5.0  # seconds between two lines of progress
@@ -163,15 +163,6 @@ def json_text(content: Any) -> str:
 
 SHELLS = ("bash", "zsh", "fish")
 DEVICES = ("auto", "cpu", "cuda")
-
-HELP = f"""\
-Needs the package shtab:
-  {how_to_install("completion")}
-Put the script where the shell looks for it, and start a new shell:
-  splinecam completion bash > ~/.local/share/bash-completion/completions/splinecam
-  splinecam completion zsh > ~/.zfunc/_splinecam       with ~/.zfunc in $fpath before compinit
-  splinecam completion fish > ~/.config/fish/completions/splinecam.fish
-"""
 
 
 def add_options(parser: ArgumentParser) -> None:

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from splinecam import __version__
 from splinecam._util.text import amount_of, bytes_of, did_you_mean
 from splinecam.cli import console as completion
-from splinecam.cli import help_texts
+from splinecam.cli.help_texts import HELP
 
 _LEAST_MEMORY = 10**6
 _SMALLEST, _LARGEST = 0.5, 100.0  # inches
@@ -207,13 +207,14 @@ def make_parser() -> ArgumentParser:
     commands = parser.add_subparsers(
         dest="command", metavar="COMMAND", title="commands", parser_class=_Command
     )
-    for name, (arguments, summary, text, add_options) in _COMMANDS.items():
+    for name, add_options in _COMMANDS.items():
+        arguments, summary, text = HELP[name].split("\n", 2)
         command = commands.add_parser(
             name,
             usage=f"splinecam {name} {arguments}",
             help=summary,
             description=summary[0].upper() + summary[1:] + ".",
-            epilog=text,
+            epilog=text.lstrip(),
             formatter_class=_wide,
         )
         _flag(command, "--debug", "show the traceback of an error")
@@ -247,23 +248,55 @@ def _flag(parser: Any, name: str, text: str) -> None:
     parser.add_argument(name, action="store_true", help=text)
 
 
+def _add(parser: Any, *names: str) -> None:
+    """Add options that several commands have."""
+    for name in names:
+        parser.add_argument(name, **_SHARED[name])
+
+
+_FLAG = {"action": "store_true"}
+_FACTORY = ("--arg", "--weights")
+_NAMES = ("--classes", "--features")
+_SHARED: dict[str, dict[str, Any]] = {
+    "model": {"metavar": "MODEL", "help": "the network: see below"},
+    "saved": {"type": Path, "metavar": "SAVED.npz", "help": "a saved partition"},
+    "--arg": {"type": argument, "metavar": "NAME=VALUE", "action": "append", "default": []}
+    | {"help": "argument of the factory; may be repeated"},
+    "--weights": {"type": Path, "metavar": "FILE"}
+    | {"help": "state dict for what the factory makes: .pt, .pth, .npz or .safetensors"},
+    "--result": {"type": index_or_name, "metavar": "KEY"}
+    | {"help": "which of several results: a name or index"},
+    "--classes": {"metavar": "NAME", "nargs": "+"}
+    | {"help": "names of the classes, in the order of the outputs (by default those of the file)"},
+    "--features": {"metavar": "NAME", "nargs": "+"}
+    | {"help": "names of all features, or of the two that are shown, for the axes"},
+    "--points": {"type": Path, "metavar": "FILE"}
+    | {"help": "mark samples: .npy, .npz or .pt of a batch"},
+    "--json": _FLAG | {"help": "print JSON"},
+    "--force": _FLAG | {"help": "overwrite files that exist"},
+    "--quiet": _FLAG | {"help": "print errors only"},
+    "--device": {"type": device, "metavar": "D", "default": "auto"}
+    | {"help": "auto, cpu or cuda (auto: a GPU if there is one)"},
+}
+
+
 # -- commands -----------------------------------------------------------------------------------
 
 
 def _demo(parser: ArgumentParser) -> None:
     _option(parser, "--out", Path, "DIR", "folder to write to (out)", default=Path("out"))
-    _add_device(parser)
+    _add(parser, "--device")
     dots = f"dots per inch of the pictures ({DPI})"
     _option(parser, "--dpi", resolution, "N", dots, default=DPI)
     _option(parser, "--steps", count, "N", "training steps (800)", default=800)
 
 
 def _partition(parser: ArgumentParser) -> None:
-    _add_model(parser)
+    _add(parser, "model", *_FACTORY, "--result")
     _add_domain(parser, required=True)
     outputs = parser.add_argument_group("results")
     _option(outputs, "--out", Path, "DIR", "folder to write to; made if needed", required=True)
-    _add_force(outputs)
+    _add(outputs, "--force")
     formats = "format of the picture: png, pdf, svg, or several of them (png)"
     _choice(outputs, "--format", FORMATS, formats, nargs="+", metavar="KIND")
     _flag(outputs, "--no-plot", "draw no picture")
@@ -273,33 +306,33 @@ def _partition(parser: ArgumentParser) -> None:
     check = "check the result against the model (yes)"
     how.add_argument("--validate", action=BooleanOptionalAction, default=True, help=check)
     _flag(how, "--thorough", "check every region, not a sample")
-    _add_quiet(how)
+    _add(how, "--quiet")
 
 
 def _plot(parser: ArgumentParser) -> None:
-    _option(parser, "saved", Path, "SAVED.npz", "a saved partition")
+    _add(parser, "saved")
     _option(parser, "--out", Path, "FILE", "picture to write, .png, .pdf or .svg (SAVED.png)")
-    _add_force(parser)
+    _add(parser, "--force")
     kinds = f"what to draw: {', '.join(KINDS)} (regions)"
     _choice(parser, "--kind", KINDS, kinds, default=KINDS[0], metavar="KIND")
     _add_picture(parser)
-    _option(parser, "--points", Path, "FILE", "mark samples: .npy, .npz or .pt of a batch")
+    _add(parser, "--points")
     _add_pick(parser, "all")
-    _add_model_option(parser, "the network, which --kind layers needs to show units")
-    _add_quiet(parser)
+    _add_model(parser, "the network, which --kind layers needs to show units")
+    _add(parser, "--quiet")
 
 
 def _stats(parser: ArgumentParser) -> None:
     _option(parser, "saved", Path, "SAVED.npz", "saved partitions, one or several", nargs="+")
-    _flag(parser, "--json", "print JSON")
+    _add(parser, "--json")
     _option(parser, "--table", Path, "FILE", "write one row per region to a .csv or .parquet file")
-    _add_force(parser)
+    _add(parser, "--force")
     _flag(parser, "--full", "also the slopes in input space, which need --model")
-    _add_model_option(parser, "the network, for --full")
+    _add_model(parser, "the network, for --full")
 
 
 def _export(parser: ArgumentParser) -> None:
-    _option(parser, "saved", Path, "SAVED.npz", "a saved partition")
+    _add(parser, "saved")
     text = f"files to write, which end in {', '.join(EXPORTS)}"
     _option(parser, "files", Path, "FILE", text, nargs="+")
     _option(parser, "--output", int, "K", "the output that is the height of a surface (none)")
@@ -307,31 +340,30 @@ def _export(parser: ArgumentParser) -> None:
     _choice(parser, "--space", ("plane", "input"), text, metavar="SPACE")
     text = "numbers of each region, by their names in the table (class area layer)"
     _option(parser, "--columns", str, "NAME", text, nargs="+")
-    _add_force(parser)
-    _add_quiet(parser)
+    _add(parser, "--force", "--quiet")
 
 
 def _difference(parser: ArgumentParser) -> None:
     _option(parser, "first", str, "MODEL_A", "the first network: see below")
     _option(parser, "second", str, "MODEL_B", "the second network")
-    _add_factory(parser)
+    _add(parser, *_FACTORY)
     _option(parser, "--weights-b", Path, "FILE", "the same for the second network")
-    _add_result(parser)
+    _add(parser, "--result")
     _add_domain(parser, required=True)
     outputs = parser.add_argument_group("results")
-    _flag(outputs, "--json", "print JSON")
+    _add(outputs, "--json")
     _option(outputs, "--out", Path, "FILE", "picture to write, .png, .pdf or .svg")
     _option(outputs, "--output", int, "K", "the output that the picture shows (all)")
-    _add_force(outputs)
+    _add(outputs, "--force")
     _add_smooth(parser, refine=False)
-    _add_quiet(_add_computation(parser))
+    _add(_add_computation(parser), "--quiet")
 
 
 def _view(parser: ArgumentParser) -> None:
     text = "what to look at, one or several: see below"
     _option(parser, "subjects", str, "SUBJECT", text, nargs="+")
-    _add_model_option(parser, "the network of a saved partition")
-    _add_result(parser)
+    _add_model(parser, "the network of a saved partition")
+    _add(parser, "--result")
     _add_domain(parser, required=False)
     look = parser.add_argument_group("look")
     text = f"colour by {', '.join(COLORS)}, or a column of the table of regions"
@@ -339,43 +371,41 @@ def _view(parser: ArgumentParser) -> None:
     _option(look, "--output", int, "K", "which output colours and level sets mean")
     text = "the level of the boundary of a network with one output (0)"
     _option(look, "--level", number, "X", text)
-    _option(look, "--points", Path, "FILE", "mark samples: .npy, .npz or .pt of a batch")
+    _add(look, "--points")
     _option(look, "--labels", Path, "FILE", "their classes: .npy, .npz or .pt, numbered from 0")
     _option(look, "--labels-key", str, "NAME", "which array, if --labels holds several")
     _option(look, "--title", str, "TEXT", "the heading of the page")
     how = parser.add_argument_group("opening and computation")
     _option(how, "--html", Path, "FILE", "write one file that needs no Python, and open nothing")
-    _add_force(how)
+    _add(how, "--force")
     _flag(how, "--no-browser", "open no browser; open the address that is printed")
     _option(how, "--port", port, "N", "of the server (one that is free)")
-    _add_device(how)
+    _add(how, "--device")
     _add_limits(how, "regions that are computed for one picture (200k)")
-    _add_quiet(how)
+    _add(how, "--quiet")
 
 
 def _check(parser: ArgumentParser) -> None:
-    _add_model(parser)
+    _add(parser, "model", *_FACTORY, "--result")
     _add_domain(parser, required=False)
 
 
 def _check_property(parser: ArgumentParser) -> None:
-    _option(parser, "model", str, "MODEL", "the network: see below")
+    _add(parser, "model")
     _option(parser, "property", Path, "PROPERTY", "the property: a .vnnlib or .vnnlib.gz file")
-    _add_factory(parser)
-    _add_result(parser)
+    _add(parser, *_FACTORY, "--result")
     which = parser.add_argument_group("slice")
     _add_slice(which, "which of the property's boxes, counted from 0 (all)")
     _add_pick(which, "the first one")
     text = "the shape of one input, if that of the property is another one"
     _option(which, "--input-shape", shape, "1,28,28", text)
     results = parser.add_argument_group("results")
-    _flag(results, "--json", "print JSON")
-    _add_names(results)
+    _add(results, "--json", *_NAMES)
     _option(results, "--out", Path, "FILE", "draw the unsafe part: a .png, .pdf or .svg file")
     _option(results, "--witness", Path, "FILE", "write an unsafe input to an .npy file")
-    _add_force(results)
+    _add(results, "--force")
     _add_smooth(parser, refine=False)
-    _add_quiet(_add_computation(parser))
+    _add(_add_computation(parser), "--quiet")
     parser.set_defaults(error_code=2)  # 1 says that the property is violated
 
 
@@ -394,97 +424,32 @@ def _reproduce(parser: ArgumentParser) -> None:
         parser, "--out", Path, "DIR", "folder to write to (out/paper)", default=Path("out/paper")
     )
     _option(parser, "--seed", int, "N", "seed of the first network (0)", default=0)
-    _add_device(parser)
-    _add_quiet(parser)
+    _add(parser, "--device", "--quiet")
 
 
-# Each command: its arguments, a summary, what its help ends with, and the function of its options.
-_COMMANDS: dict[str, tuple[str, str, str, Callable[[ArgumentParser], None]]] = {
-    "demo": ("[options]", "train a small classifier and show its regions", help_texts.DEMO, _demo),
-    "partition": (
-        "MODEL (--box|--vnnlib|--through|--around|--fit|--polygon) ... --out DIR [options]",
-        "compute, check, draw and save a partition",
-        help_texts.PARTITION,
-        _partition,
-    ),
-    "plot": ("SAVED.npz [--out FILE] [options]", "draw a saved partition", help_texts.PLOT, _plot),
-    "stats": (
-        "SAVED.npz ... [--json] [--table FILE] [options]",
-        "show the statistics of saved partitions",
-        help_texts.STATS,
-        _stats,
-    ),
-    "export": (
-        "SAVED.npz FILE ... [options]",
-        "write the regions of a saved partition for other programs",
-        help_texts.EXPORT,
-        _export,
-    ),
-    "difference": (
-        "MODEL_A MODEL_B (--box|--vnnlib|--through|--around|--fit|--polygon) ... [options]",
-        "say where and by how much two networks differ",
-        help_texts.DIFFERENCE,
-        _difference,
-    ),
-    "view": (
-        "SUBJECT ... [--box|--vnnlib|--through|--around|--fit|--polygon ...] [options]",
-        "look at regions in the browser: point, zoom, compare",
-        help_texts.VIEW,
-        _view,
-    ),
-    "check": (
-        "MODEL [--input-shape 1,28,28] [options]",
-        "say whether a model is supported, and what stands in the way",
-        help_texts.CHECK,
-        _check,
-    ),
-    "check-property": (
-        "MODEL PROPERTY [--slice I J] [--at X ...] [options]",
-        "say whether a property holds on a slice, and where it fails",
-        help_texts.CHECK_PROPERTY,
-        _check_property,
-    ),
-    "ops": (
-        "[--search WORD | --markdown]",
-        "list the operations that are supported, and those that are not",
-        help_texts.OPS,
-        _ops,
-    ),
-    "reproduce": (
-        "NAME ... [--quick] [--data DIR] [--out DIR] [options]",
-        "reproduce the tables and figures of the paper",
-        help_texts.REPRODUCE,
-        _reproduce,
-    ),
-    "completion": ("SHELL", "print a completion script", completion.HELP, completion.add_options),
+# What adds the options of each command.
+_COMMANDS: dict[str, Callable[[ArgumentParser], None]] = {
+    "demo": _demo,
+    "partition": _partition,
+    "plot": _plot,
+    "stats": _stats,
+    "export": _export,
+    "difference": _difference,
+    "view": _view,
+    "check": _check,
+    "check-property": _check_property,
+    "ops": _ops,
+    "reproduce": _reproduce,
+    "completion": completion.add_options,
 }
 
 
 # -- options of several commands ------------------------------------------------------------------
 
 
-def _add_model(parser: ArgumentParser) -> None:
-    _option(parser, "model", str, "MODEL", "the network: see below")
-    _add_factory(parser)
-    _add_result(parser)
-
-
-def _add_result(parser: ArgumentParser) -> None:
-    which = "which of several results: a name or index"
-    _option(parser, "--result", index_or_name, "KEY", which)
-
-
-def _add_model_option(parser: ArgumentParser, summary: str) -> None:
+def _add_model(parser: ArgumentParser, summary: str) -> None:
     _option(parser, "--model", str, "MODEL", f"{summary}; written as for splinecam partition")
-    _add_factory(parser)
-
-
-def _add_factory(parser: ArgumentParser) -> None:
-    repeated: dict[str, Any] = {"action": "append", "default": []}
-    text = "argument of the factory; may be repeated"
-    _option(parser, "--arg", argument, "NAME=VALUE", text, **repeated)
-    text = "state dict for what the factory makes: .pt, .pth, .npz or .safetensors"
-    _option(parser, "--weights", Path, "FILE", text)
+    _add(parser, *_FACTORY)
 
 
 def _add_domain(parser: ArgumentParser, *, required: bool) -> None:
@@ -530,7 +495,7 @@ def _add_pick(parser: Any, default: str) -> None:
 
 
 def _add_picture(parser: Any) -> None:
-    _add_names(parser)
+    _add(parser, *_NAMES)
     _choice(parser, "--color", COLORS, f"colour by {', '.join(COLORS)}", metavar="BY")
     text = "which output: of --color slope or output, or of a surface"
     _option(parser, "--output", int, "K", text)
@@ -542,13 +507,6 @@ def _add_picture(parser: Any) -> None:
     _choice(parser, "--axes", AXES, "a scale bar, ticks or off (scale)", metavar="STYLE")
     _option(parser, "--size", inches, "INCHES", "width of the picture")
     _option(parser, "--dpi", resolution, "N", f"dots per inch ({DPI})")
-
-
-def _add_names(parser: Any) -> None:
-    text = "names of the classes, in the order of the outputs (those of the file, if it has some)"
-    _option(parser, "--classes", str, "NAME", text, nargs="+")
-    text = "names of all features, or of the two that are shown, for the axes"
-    _option(parser, "--features", str, "NAME", text, nargs="+")
 
 
 def _add_smooth(parser: ArgumentParser, *, refine: bool) -> None:
@@ -564,7 +522,7 @@ def _add_smooth(parser: ArgumentParser, *, refine: bool) -> None:
 
 def _add_computation(parser: ArgumentParser) -> Any:
     how = parser.add_argument_group("computation")
-    _add_device(how)
+    _add(how, "--device")
     _add_limits(how, "stop if there are more")
     return how
 
@@ -573,16 +531,3 @@ def _add_limits(parser: Any, regions: str) -> None:
     memory = "memory to use, such as 500MB or 2GB"
     _option(parser, "--memory", bytes_of_memory, "BYTES", memory)
     _option(parser, "--max-regions", amount, "N", regions)
-
-
-def _add_device(parser: Any) -> None:
-    text = "auto, cpu or cuda (auto: a GPU if there is one)"
-    _option(parser, "--device", device, "D", text, default="auto")
-
-
-def _add_force(parser: Any) -> None:
-    _flag(parser, "--force", "overwrite files that exist")
-
-
-def _add_quiet(parser: Any) -> None:
-    _flag(parser, "--quiet", "print errors only")
