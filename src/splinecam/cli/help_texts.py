@@ -11,8 +11,8 @@ MODEL is one of
   package.module:factory      a function or class that makes an nn.Module, or a module itself;
                               the current folder is importable
   path/to/file.py:factory     the same, in a file
-The model is used in eval mode. Code and exported programs are run, so use those that you trust;
-checkpoints (--weights) are opened with weights_only, and ONNX files are read, which runs no code.
+The model is used in eval mode. Code and exported programs are run: use only what you trust.
+Checkpoints (--weights) are opened with weights_only, and ONNX files are read: no code is run.
 """
 
 # The help of each command: its arguments, a summary, and what it ends with.
@@ -77,9 +77,9 @@ examples:
 MODEL_A MODEL_B (--box|--vnnlib|--through|--around|--fit|--polygon) ... [options]
 say where and by how much two networks differ
 {_MODEL}
-Both networks take inputs and give outputs of the same shapes. Printed are the largest and the mean
-differences of the outputs, an input at which they differ most (--json), and the area on which they
-choose other classes. --weights is for the first network.
+Both networks must take inputs and give outputs of the same shapes. The command prints the largest
+and the mean differences of the outputs, an input at which they differ most (--json), and the area
+on which the classes differ. --weights is for the first network.
 
 examples:
   splinecam difference net.onnx net_int8.onnx --box -1 1
@@ -92,8 +92,8 @@ look at regions in the browser: point, zoom, compare
 SUBJECT is a MODEL with a domain, a saved partition (.npz), or the folder of a training run.
 {_MODEL}
 The viewer opens in the browser, from a server that only this machine can reach. It computes the
-regions of a network wherever you zoom; those of a saved partition need --model for that. The
-command ends when you close the page, or with Ctrl-C.
+regions of a network wherever you zoom; for a saved partition, this needs --model. The command ends
+when you close the page, or with Ctrl-C.
 
 examples:
   splinecam view net.py:build --box -1 1
@@ -107,7 +107,7 @@ examples:
 MODEL [--input-shape 1,28,28] [options]
 say whether a model is supported, and what stands in the way
 {_MODEL}
-The exit code is 0 for a supported model and 1 for one that is not.
+The exit code is 0 if the model is supported, and 1 if not.
 
 examples:
   splinecam check net.py:build --input-shape 1,28,28
@@ -131,7 +131,7 @@ examples:
     "ops": """\
 [--search WORD | --markdown]
 list the operations that are supported, and those that are not
-Names are those of ATen, to which a model is exported; --search also finds MaxPool2d or ReLU6.
+Operations have the names of ATen, to which models are exported; --search also finds MaxPool2d.
 
 examples:
   splinecam ops
@@ -140,10 +140,10 @@ examples:
     "reproduce": """\
 NAME ... [--quick] [--data DIR] [--out DIR] [options]
 reproduce the tables and figures of the paper
-Each experiment writes its figure (NAME.png, NAME.pdf), its numbers (NAME.json) and a table of what
-the paper says beside what was measured (NAME.md). A training that was interrupted goes on from its
-checkpoint. Data sets are looked for in --data, in the folder that SPLINECAM_DATA names and in the
-usual places; with --quick, small ones that come with other packages take the place of missing ones.
+Each experiment writes its figure (NAME.png, NAME.pdf), its numbers (NAME.json), and a table that
+compares them with the paper (NAME.md). An interrupted training continues from its checkpoint. Data
+sets are sought in --data, in the folder that SPLINECAM_DATA names, and in the usual places; with
+--quick, small data sets of other packages replace missing ones.
 
 examples:
   splinecam reproduce --list
