@@ -17,7 +17,7 @@ from typing import Any
 from splinecam import __version__
 from splinecam._util.options import device_of
 from splinecam._util.text import TextTable, number_text, optional
-from splinecam.cli import demo
+from splinecam.cli import demo, models
 from splinecam.cli.console import (
     Console,
     claim,
@@ -26,17 +26,6 @@ from splinecam.cli.console import (
     make_folder,
     printing,
     write_text,
-)
-from splinecam.cli.models import (
-    domain_of,
-    find_model,
-    fitted,
-    model_of,
-    picked,
-    read_samples,
-    required_domain,
-    saved_partition,
-    shared_options,
 )
 from splinecam.cli.parser import SURFACES
 from splinecam.cli.pictures import (
@@ -77,7 +66,7 @@ def _partition(options: Namespace) -> int:
     names = ["partition.npz", "stats.json", "stats.txt", *(f"regions.{kind}" for kind in formats)]
     saved, numbers, text, *pictures = paths = [options.out / name for name in names]
     claim(paths, force=options.force)
-    domain, anchors = required_domain(options)
+    domain, anchors = models.required_domain(options)
     part = _computed(options, domain, console)
     if anchors is not None:
         anchors = anchors.reshape(-1, *part.domain.input_shape)
@@ -108,8 +97,8 @@ def _partition(options: Namespace) -> int:
 def _computed(options: Namespace, domain: Domain, console: Console) -> Partition:
     """Return the partition of a model, checked unless --no-validate is given."""
     with console.timed("model"):
-        model, known = model_of(options)
-    domain = fitted(options.model, known, domain, options)
+        model, known = models.model_of(options)
+    domain = models.fitted(options.model, known, domain, options)
     if options.output is not None or options.level is not None or options.color == "output":
         replaced, shape = options.smooth is not None, domain.input_shape
         program = capture(model, shape, output=options.result, smooth=replaced)
@@ -118,7 +107,7 @@ def _computed(options: Namespace, domain: Domain, console: Console) -> Partition
     console.note("Model", f"{options.model}, {console.took('model')}")
     console.note("Domain", inside(domain))
     with console.timed("partition"), console.progress():
-        part = partition(model, domain, **shared_options(options))
+        part = partition(model, domain, **models.shared_options(options))
     name_classes(part, model, options)
     console.note("Partition", f"{inside(part)}, {console.took('partition')}")
     if part.smoothing is not None:
@@ -183,12 +172,12 @@ def _plot(options: Namespace) -> int:
     out: Path = options.out or options.saved.with_suffix(".png")
     prepare_pictures()
     claim([out], force=options.force)
-    part = saved_partition(options.saved, options)
+    part = models.saved_partition(options.saved, options)
     name_classes(part, None, options)
     anchors = None
     if options.points is not None:
-        samples = read_samples(options.points, options.key, part.domain.input_shape)
-        anchors = picked(samples, options.pick, options.points)
+        samples = models.read_samples(options.points, options.key, part.domain.input_shape)
+        anchors = models.picked(samples, options.pick, options.points)
     require_outputs(options, int(part.values.shape[1]))
     with console.timed("picture"):
         draw(part, [out], options, anchors)
@@ -231,7 +220,7 @@ def _stats(options: Namespace) -> int:
     console = Console()
     if options.table is not None:
         claim([options.table], force=options.force)
-    parts = {str(path): saved_partition(path, options) for path in options.saved}
+    parts = {str(path): models.saved_partition(path, options) for path in options.saved}
     found = {name: part.stats(full=options.full) for name, part in parts.items()}
     if options.json:
         content = [{"file": name, **_about(parts[name], found[name])} for name in parts]
@@ -272,17 +261,17 @@ def _difference(options: Namespace) -> int:
         prepare_pictures()
         claim([options.out], force=options.force)
     device_of(options.device)
-    domain, _ = required_domain(options)
-    models = []
+    domain, _ = models.required_domain(options)
+    networks = []
     for word, weights in ((options.first, options.weights), (options.second, options.weights_b)):
         with console.timed(word):
-            model, shape = find_model(word, options.arg, weights)
-        domain = fitted(word, shape, domain, options)
+            model, shape = models.find_model(word, options.arg, weights)
+        domain = models.fitted(word, shape, domain, options)
         console.note("Model", f"{word}, {console.took(word)}")
-        models.append(model)
+        networks.append(model)
     console.note("Domain", inside(domain))
     with console.timed("difference"), console.progress():
-        diff = difference(models[0], models[1], domain, **shared_options(options))
+        diff = difference(*networks, domain, **models.shared_options(options))
     console.note("Regions", f"{inside(diff.partition)}, {console.took('difference')}")
     if options.out is not None:
         labels = (options.first, options.second)
@@ -320,12 +309,12 @@ def _difference_json(diff: Difference, options: Namespace) -> str:
 
 def _check(options: Namespace) -> int:
     console = Console()
-    chosen = domain_of(options)
+    chosen = models.domain_of(options)
     try:
-        model, known = model_of(options)
+        model, known = models.model_of(options)
         shape = options.input_shape or known
         if chosen is not None:
-            shape = fitted(options.model, known, chosen[0], options).input_shape
+            shape = models.fitted(options.model, known, chosen[0], options).input_shape
         if shape is None:
             raise CaptureError(
                 f"Say which shape one input of {options.model} has: --input-shape 2, or 1,28,28."

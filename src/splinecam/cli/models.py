@@ -21,15 +21,7 @@ from torch import Tensor, nn
 
 from splinecam._util.text import did_you_mean
 from splinecam.errors import DomainError, FileError, SplineCamError
-from splinecam.files.loading import (
-    EXPORT,
-    load_numpy,
-    load_safetensors,
-    load_torch,
-    load_weights,
-    read_program,
-    require_file,
-)
+from splinecam.files import loading
 from splinecam.files.onnx_module import read_onnx
 from splinecam.files.vnnlib import read_vnnlib
 from splinecam.geometry.domain import Domain
@@ -60,7 +52,7 @@ def find_model(
         return _from_file(Path(word))
     model = _built(_imported(source), source, name, dict(arguments))
     if weights is not None:
-        load_weights(model, weights)
+        loading.load_weights(model, weights)
     return model.eval(), None
 
 
@@ -76,7 +68,7 @@ def _from_file(path: Path) -> Found:
         hint = "" if suffix else " A model in Python code is written package.module:factory."
         raise FileError(f"There is no file {path}.{hint}")
     if kind == "exported":
-        return read_program(path)
+        return loading.read_program(path)
     if kind == "onnx":
         network = read_onnx(path)
         return network.eval(), network.input_shape
@@ -103,7 +95,7 @@ def _instead(path: Path, kind: str) -> str:
       splinecam partition package.module:factory --weights {weights} ...
     (a state dict is written by torch.save(model.state_dict(), "weights.pt")), or
   - export the network once, and give the file that this writes:
-{EXPORT}"""
+{loading.EXPORT}"""
 
 
 # -- code -------------------------------------------------------------------------------------
@@ -114,7 +106,7 @@ def _imported(source: str) -> ModuleType:
     path = Path(source)
     if path.suffix != ".py":
         return _imported_by_name(source)
-    require_file(path)
+    loading.require_file(path)
     _make_importable(path.parent)
     spec: Any = importlib.util.spec_from_file_location(f"splinecam_model_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
@@ -441,14 +433,14 @@ def _arrays(path: Path, key: str | None) -> dict[str, Tensor]:
     """Return the tensors of a file by name, "" for one without a name; key: the one needed."""
     suffix = path.suffix.lower()
     if suffix in (".npy", ".npz"):
-        return load_numpy(path, key)
+        return loading.load_numpy(path, key)
     if suffix == ".safetensors":
-        return load_safetensors(path)
+        return loading.load_safetensors(path)
     if suffix not in (".pt", ".pth"):
         raise FileError(
             f"{path} cannot be read as samples: give an .npy, .npz, .pt, .pth or .safetensors file."
         )
-    found = load_torch(path)
+    found = loading.load_torch(path)
     if isinstance(found, Tensor):
         return {"": found}
     if isinstance(found, (list, tuple)) and found and all(isinstance(x, Tensor) for x in found):

@@ -277,6 +277,8 @@ _SHARED: dict[str, dict[str, Any]] = {
     "--quiet": _FLAG | {"help": "print errors only"},
     "--device": {"type": device, "metavar": "D", "default": "auto"}
     | {"help": "auto, cpu or cuda (auto: a GPU if there is one)"},
+    "--memory": {"type": bytes_of_memory, "metavar": "BYTES"}
+    | {"help": "memory to use, such as 500MB or 2GB"},
 }
 
 
@@ -301,8 +303,7 @@ def _partition(parser: ArgumentParser) -> None:
     _choice(outputs, "--format", FORMATS, formats, nargs="+", metavar="KIND")
     _flag(outputs, "--no-plot", "draw no picture")
     _add_picture(outputs)
-    _add_smooth(parser, refine=True)
-    how = _add_computation(parser)
+    how = _add_computation(parser, refine=True)
     check = "check the result against the model (yes)"
     how.add_argument("--validate", action=BooleanOptionalAction, default=True, help=check)
     _flag(how, "--thorough", "check every region, not a sample")
@@ -355,7 +356,6 @@ def _difference(parser: ArgumentParser) -> None:
     _option(outputs, "--out", Path, "FILE", "picture to write, .png, .pdf or .svg")
     _option(outputs, "--output", int, "K", "the output that the picture shows (all)")
     _add(outputs, "--force")
-    _add_smooth(parser, refine=False)
     _add(_add_computation(parser), "--quiet")
 
 
@@ -380,8 +380,9 @@ def _view(parser: ArgumentParser) -> None:
     _add(how, "--force")
     _flag(how, "--no-browser", "open no browser; open the address that is printed")
     _option(how, "--port", port, "N", "of the server (one that is free)")
-    _add(how, "--device")
-    _add_limits(how, "regions that are computed for one picture (200k)")
+    _add(how, "--device", "--memory")
+    text = "regions that are computed for one picture (200k)"
+    _option(how, "--max-regions", amount, "N", text)
     _add(how, "--quiet")
 
 
@@ -404,7 +405,6 @@ def _check_property(parser: ArgumentParser) -> None:
     _option(results, "--out", Path, "FILE", "draw the unsafe part: a .png, .pdf or .svg file")
     _option(results, "--witness", Path, "FILE", "write an unsafe input to an .npy file")
     _add(results, "--force")
-    _add_smooth(parser, refine=False)
     _add(_add_computation(parser), "--quiet")
     parser.set_defaults(error_code=2)  # 1 says that the property is violated
 
@@ -509,7 +509,7 @@ def _add_picture(parser: Any) -> None:
     _option(parser, "--dpi", resolution, "N", f"dots per inch ({DPI})")
 
 
-def _add_smooth(parser: ArgumentParser, *, refine: bool) -> None:
+def _add_computation(parser: ArgumentParser, *, refine: bool = False) -> Any:
     group = parser.add_argument_group("smooth functions, such as GELU, SiLU and tanh")
     text = "replace them by pieces; outputs may be off by X, or by X%% of their range"
     _option(group, "--smooth", error_bound, "X", text)
@@ -518,16 +518,7 @@ def _add_smooth(parser: ArgumentParser, *, refine: bool) -> None:
         _choice(group, "--refine", ("boundary",), text, metavar="WHERE")
         text = "with --refine: on which share of the domain the class may be uncertain (1e-3)"
         _option(group, "--undecided", share, "X", text)
-
-
-def _add_computation(parser: ArgumentParser) -> Any:
     how = parser.add_argument_group("computation")
-    _add(how, "--device")
-    _add_limits(how, "stop if there are more")
+    _add(how, "--device", "--memory")
+    _option(how, "--max-regions", amount, "N", "stop if there are more")
     return how
-
-
-def _add_limits(parser: Any, regions: str) -> None:
-    memory = "memory to use, such as 500MB or 2GB"
-    _option(parser, "--memory", bytes_of_memory, "BYTES", memory)
-    _option(parser, "--max-regions", amount, "N", regions)

@@ -9,16 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from splinecam._util.options import device_of
+from splinecam.cli import models
 from splinecam.cli.console import Console, claim, make_folder
-from splinecam.cli.models import (
-    domain_of,
-    find_model,
-    fitted,
-    picked,
-    read_labels,
-    read_samples,
-    saved_partition,
-)
 from splinecam.cli.pictures import are_images
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
@@ -36,7 +28,7 @@ def view_command(options: Namespace) -> int:
     if options.html is not None:
         claim([options.html], force=options.force)
     device_of(options.device)
-    domain, anchors = domain_of(options) or (None, None)
+    domain, anchors = models.domain_of(options) or (None, None)
     subjects: list[Any] = []
     for word in options.subjects:
         with console.timed(word):
@@ -72,15 +64,15 @@ def _subject(word: str, options: Namespace, domain: Domain | None) -> list[Any]:
     if kind == "folder":
         return [path]
     if kind == "partition":
-        return [saved_partition(path, options)]
-    model, shape = find_model(word, options.arg, options.weights)
+        return [models.saved_partition(path, options)]
+    model, shape = models.find_model(word, options.arg, options.weights)
     if domain is None:
         raise SplineCamError(
             f"Say which of its inputs to show for {word}: --box -1 1 for inputs of two numbers, "
             "--slice 0 1 --box -1 1 for more, or samples with --fit, --through, --around or "
             "--polygon."
         )
-    domain = fitted(word, shape, domain, options)
+    domain = models.fitted(word, shape, domain, options)
     network = capture(model, domain.input_shape, output=options.result, device=options.device)
     return [network, domain]
 
@@ -97,14 +89,14 @@ def _look(
     if anchors is not None and options.at is not None and shape is not None:
         points = anchors.reshape(-1, *shape)
     if options.points is not None:
-        points = read_samples(options.points, options.key, shape)
+        points = models.read_samples(options.points, options.key, shape)
         if anchors is None:
-            points = picked(points, options.pick, options.points)
+            points = models.picked(points, options.pick, options.points)
     if points is not None:
         look |= {"points": points, "images": True if are_images(points) else None}
     if options.labels is not None:
         assert points is not None  # the parser sees to it
-        look["labels"] = read_labels(options.labels, len(points), key=options.labels_key)
+        look["labels"] = models.read_labels(options.labels, len(points), key=options.labels_key)
     return {name: value for name, value in look.items() if value is not None}
 
 

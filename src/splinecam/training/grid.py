@@ -30,14 +30,7 @@ from splinecam.partitions.request import Smooth
 from splinecam.plot.figures import given_axes, new_figure, written
 from splinecam.plot.histograms import plot_bands
 from splinecam.questions.stats import BATCHED, BOUNDS, batch_stats
-from splinecam.stores.manifest import (
-    RESULTS,
-    domain_digest,
-    function_name,
-    model_facts,
-    output_name,
-    read_manifest,
-)
+from splinecam.stores import manifest
 from splinecam.stores.result_store import MANIFEST, ResultStore, Taken, fill, results_in
 from splinecam.stores.untrusted import check_entries, damaged, inside
 from splinecam.training.checkpoints import Label, count_of, networks_of
@@ -433,7 +426,7 @@ def open_grid(folder: str | os.PathLike[str]) -> Grid:
 
 def _identity(folder: Path) -> dict[str, Any]:
     """Return what the results in a folder are, with their position; empty if there are none."""
-    found = read_manifest(folder / MANIFEST, RESULTS)
+    found = manifest.read_manifest(folder / MANIFEST, manifest.RESULTS)
     return {**found.pop("identity"), **found} if found else {}
 
 
@@ -469,9 +462,9 @@ class _Work:
     ) -> Rows:
         """Return the numbers of all domains, and compute those that the store lacks."""
         smooth, output = self.accuracy is not None, self.options.get("output")
-        facts = model_facts(network, self.domains[0], output, smooth=smooth)
+        facts = manifest.model_facts(network, self.domains[0], output, smooth=smooth)
         about = {"kind": "checkpoint", "label": label, **self.facts, **facts}
-        digests = dict(enumerate(map(domain_digest, self.domains)))
+        digests = dict(enumerate(map(manifest.domain_digest, self.domains)))
         with ResultStore(inside(folder, _name(label)), about, {"position": position}) as store:
             report(len(digests) - len(store.missing(digests)))
 
@@ -489,8 +482,8 @@ class _Work:
         return {
             "smooth": None if self.accuracy is None else self.accuracy.facts,
             "statistics": self.measures.names,
-            "reduce": function_name(self.measures.reduce),
-            "output": output_name(self.options.get("output")),
+            "reduce": manifest.function_name(self.measures.reduce),
+            "output": manifest.output_name(self.options.get("output")),
         }
 
 
