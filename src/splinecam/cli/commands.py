@@ -54,9 +54,6 @@ from splinecam.questions.stats import Stats
 _CLASSES = 20  # how many classes are printed
 
 
-# -- partition ------------------------------------------------------------------------------------
-
-
 def _partition(options: Namespace) -> int:
     console = Console(options.quiet)
     formats = () if options.no_plot else tuple(dict.fromkeys(options.format or ["png"]))
@@ -66,7 +63,8 @@ def _partition(options: Namespace) -> int:
     names = ["partition.npz", "stats.json", "stats.txt", *(f"regions.{kind}" for kind in formats)]
     saved, numbers, text, *pictures = paths = [options.out / name for name in names]
     claim(paths, force=options.force)
-    domain, anchors = models.required_domain(options)
+    domain, anchors = models.domain_of(options)
+    assert domain is not None  # the parser sees to it
     part = _computed(options, domain, console)
     if anchors is not None:
         anchors = anchors.reshape(-1, *part.domain.input_shape)
@@ -164,9 +162,6 @@ def _printed(part: Partition, stats: Stats) -> str:
     return f"{stats}\n\n{table.text(4 + max(len(name) for name, _ in rows))}{more}"
 
 
-# -- pictures -------------------------------------------------------------------------------------
-
-
 def _plot(options: Namespace) -> int:
     console = Console(options.quiet)
     out: Path = options.out or options.saved.with_suffix(".png")
@@ -213,9 +208,6 @@ def _export(options: Namespace) -> int:
     return 0
 
 
-# -- statistics -----------------------------------------------------------------------------------
-
-
 def _stats(options: Namespace) -> int:
     console = Console()
     if options.table is not None:
@@ -252,16 +244,14 @@ def _write_table(part: Partition, path: Path) -> None:
     write_text(path, text.getvalue())
 
 
-# -- two networks ----------------------------------------------------------------------------------
-
-
 def _difference(options: Namespace) -> int:
     console = Console(options.quiet)
     if options.out is not None:
         prepare_pictures()
         claim([options.out], force=options.force)
     device_of(options.device)
-    domain, _ = models.required_domain(options)
+    domain, _ = models.domain_of(options)
+    assert domain is not None  # the parser sees to it
     networks = []
     for word, weights in ((options.first, options.weights), (options.second, options.weights_b)):
         with console.timed(word):
@@ -304,17 +294,14 @@ def _difference_json(diff: Difference, options: Namespace) -> str:
     return json_text(content)
 
 
-# -- models ---------------------------------------------------------------------------------------
-
-
 def _check(options: Namespace) -> int:
     console = Console()
-    chosen = models.domain_of(options)
+    domain, _ = models.domain_of(options)
     try:
         model, known = models.model_of(options)
         shape = options.input_shape or known
-        if chosen is not None:
-            shape = models.fitted(options.model, known, chosen[0], options).input_shape
+        if domain is not None:
+            shape = models.fitted(options.model, known, domain, options).input_shape
         if shape is None:
             raise CaptureError(
                 f"Say which shape one input of {options.model} has: --input-shape 2, or 1,28,28."
@@ -408,17 +395,11 @@ def _op_block(title: str, rows: Sequence[OpRow]) -> str:
     return "\n".join(lines)
 
 
-# -- the demo -------------------------------------------------------------------------------------
-
-
 def _demo(options: Namespace) -> int:
     claim([options.out / "demo.png"], force=True)
     with printing():
         demo.run(options.out, device=options.device, dpi=options.dpi, steps=options.steps)
     return 0
-
-
-# -- the paper -------------------------------------------------------------------------------------
 
 
 def _reproduce(options: Namespace) -> int:

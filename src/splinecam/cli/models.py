@@ -23,6 +23,7 @@ from splinecam._util.text import did_you_mean
 from splinecam.errors import DomainError, FileError, SplineCamError
 from splinecam.files import loading
 from splinecam.files.onnx_module import read_onnx
+from splinecam.files.properties import Property
 from splinecam.files.vnnlib import read_vnnlib
 from splinecam.geometry.domain import Domain
 from splinecam.network.capture.tracing.diagnosis import first_line
@@ -96,9 +97,6 @@ def _instead(path: Path, kind: str) -> str:
     (a state dict is written by torch.save(model.state_dict(), "weights.pt")), or
   - export the network once, and give the file that this writes:
 {loading.EXPORT}"""
-
-
-# -- code -------------------------------------------------------------------------------------
 
 
 def _imported(source: str) -> ModuleType:
@@ -243,23 +241,22 @@ def saved_partition(path: Path, options: Namespace) -> Partition:
     return part
 
 
-def required_domain(options: Namespace) -> tuple[Domain, Tensor | None]:
-    """Return the domain of a command that requires one, and the samples in it."""
-    found = domain_of(options)
-    assert found is not None  # the parser sees to it
-    return found
-
-
-def domain_of(options: Namespace) -> tuple[Domain, Tensor | None] | None:
-    """Return the domain that the options describe, and the samples in it."""
+def domain_of(options: Namespace) -> tuple[Domain | None, Tensor | None]:
+    """Return the domain that the options describe, if any, and the samples in it."""
     shape = options.input_shape
-    if options.slice is not None or options.vnnlib is not None:
-        return _slice_of(options)
+    if options.vnnlib is not None:
+        prop = read_vnnlib(options.vnnlib)
+        (case,) = chosen_cases(prop, options.vnnlib, options.case, single=True)
+        return slice_of_box(options, *prop.cases[case].box, name=str(options.vnnlib))
+    if options.slice is not None:
+        lo, hi = (torch.tensor(each, dtype=torch.float64) for each in options.box)
+        single = len(lo) == 1  # for all features
+        return slice_of_box(options, *((lo[0], hi[0]) if single else (lo, hi)), name="--box")
     if options.box is not None:
         return Domain.box(*options.box, input_shape=shape), None
     path = options.through or options.around or options.fit or options.polygon
     if path is None:
-        return None
+        return None, None
     samples = read_samples(path, options.key, shape)
     how: dict[str, Any] = {} if options.margin is None else {"margin": options.margin}
     if options.fit is not None:
@@ -273,16 +270,6 @@ def domain_of(options: Namespace) -> tuple[Domain, Tensor | None] | None:
         anchors = picked(samples, options.pick or (0,), path)
         return Domain.around(anchors[0], side=options.side or 1.0, seed=options.seed or 0), anchors
     return Domain.polygon(picked(samples, options.pick, path)), None
-
-
-def _slice_of(options: Namespace) -> tuple[Domain, Tensor | None]:
-    """Return the slice of --box or of the box of --vnnlib, and the sample of --at."""
-    if options.vnnlib is not None:
-        return slice_of_box(options, *_property_box(options), name=str(options.vnnlib))
-    lo, hi = (torch.tensor(each, dtype=torch.float64) for each in options.box)
-    if len(lo) == 1:  # for all features
-        lo, hi = lo[0], hi[0]
-    return slice_of_box(options, lo, hi, name="--box")
 
 
 def slice_of_box(
@@ -303,23 +290,17 @@ def slice_of_box(
         raise DomainError(
             f"{name} has {lo.numel():,} inputs: say which two of them to show, such as --slice 0 1."
         )
-    count = prod(shape or (lo if at is None else at).shape)
-    axes = [_axis(each, options, count) for each in options.slice or (0, 1)]
+    count, axes = prod(shape or (lo if at is None else at).shape), []
+    for axis in options.slice or (0, 1):
+        named = isinstance(axis, str)
+        if named and len(options.features) != count:
+            raise DomainError(
+                f"--slice has {axis!r}, and --features has {len(options.features):,} names for "
+                f"{count:,} features: name all of them, or give the number of the feature."
+            )
+        axes.append(options.features.index(axis) if named else axis)
     domain = Domain.slice((lo, hi), axes, at, input_shape=shape)
     return domain, None if at is None else at.reshape(1, *domain.input_shape)
-
-
-def _axis(axis: Any, options: Namespace, count: int) -> Any:
-    """Return the index of a feature of --slice, which may be a name; count: of all features."""
-    if not isinstance(axis, str):
-        return axis
-    names = options.features
-    if len(names) != count:
-        raise DomainError(
-            f"--slice has {axis!r}, and --features has {len(names):,} names for {count:,} "
-            "features: name all of them, or give the number of the feature."
-        )
-    return names.index(axis)
 
 
 def _shape_in_file(options: Namespace) -> tuple[int, ...] | None:
@@ -328,18 +309,18 @@ def _shape_in_file(options: Namespace) -> tuple[int, ...] | None:
     return read_onnx(path).input_shape if path.suffix.lower() == ".onnx" else None
 
 
-def _property_box(options: Namespace) -> tuple[Tensor, Tensor]:
-    """Return the box of inputs of --vnnlib; of several boxes, that of --case."""
-    prop = read_vnnlib(options.vnnlib)
+def chosen_cases(
+    prop: Property, path: Path, case: int | None, *, single: bool = False
+) -> list[int]:
+    """Return the numbers of the boxes of a property: that of --case, or all."""
     count = len(prop.cases)
-    if options.case is None and count == 1:
-        return prop.box
-    if options.case is None or not 0 <= options.case < count:
-        raise DomainError(
-            f"{options.vnnlib} has {count:,} box{'es' * (count != 1)} of inputs"
-            + (f": choose one with --case 0 to {count - 1}." if count else ", and all are empty.")
-        )
-    return prop.cases[int(options.case)].box
+    boxes = f"{path} has {count:,} box{'es' * (count != 1)} of inputs"
+    if not count:
+        raise DomainError(f"{boxes}, and all are empty.")
+    chosen = list(range(count)) if case is None else [case]
+    if not 0 <= chosen[0] < count or (single and len(chosen) > 1):
+        raise DomainError(f"{boxes}: choose one with --case 0 to {count - 1}.")
+    return chosen
 
 
 def fitted(model: str, known: tuple[int, ...] | None, domain: Domain, options: Namespace) -> Domain:

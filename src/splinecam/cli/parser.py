@@ -22,9 +22,6 @@ from splinecam._util.text import amount_of, bytes_of, did_you_mean
 from splinecam.cli import console as completion
 from splinecam.cli.help_texts import HELP
 
-_LEAST_MEMORY = 10**6
-_SMALLEST, _LARGEST = 0.5, 100.0  # inches
-_FINEST = 2400  # dots per inch
 _NEGATIVE = re.compile(r"-(\d+\.?\d*|\.\d+)(e[-+]?\d{1,3})?(,.*)?", re.IGNORECASE)
 
 
@@ -48,7 +45,7 @@ def _require(valid: bool, message: str) -> None:
 
 
 def number(word: str) -> float:
-    """A finite number."""
+    """Read a finite number."""
     try:
         found = float(word)
     except ValueError:
@@ -58,7 +55,7 @@ def number(word: str) -> float:
 
 
 def numbers(word: str) -> list[float]:
-    """One number, or several with commas between them."""
+    """Read one number, or several with commas between them."""
     try:
         return [number(part) for part in word.split(",")]
     except ArgumentTypeError as error:
@@ -66,7 +63,7 @@ def numbers(word: str) -> list[float]:
 
 
 def numbers_or_file(word: str) -> list[float] | Path:
-    """One number or several with commas between them, or else the name of a file."""
+    """Read one number or several with commas between them, or else the name of a file."""
     try:
         return [number(part) for part in word.split(",")]
     except ArgumentTypeError:
@@ -74,17 +71,21 @@ def numbers_or_file(word: str) -> list[float] | Path:
 
 
 def axis(word: str) -> int | tuple[int, ...] | str:
-    """A feature: its number, numbers with commas, one for each dimension, or else its name."""
+    """Read a feature: its index, with commas in several dimensions, or else its name."""
     if not re.fullmatch(r"-?\d+(,-?\d+)*", word):
         return word
     index = tuple(map(int, word.split(",")))
     return index if len(index) > 1 else index[0]
 
 
+def _whole(word: str) -> int:
+    return int(word) if word.isdecimal() else -1
+
+
 def _checked(
     read: Callable[[str], Any], valid: Callable[[Any], object], otherwise: str
 ) -> Callable[[str], Any]:
-    """A type: what ``read`` makes of a word, if it is valid; else an error says ``otherwise``."""
+    """Return a type: what ``read`` makes of a word; if that is invalid, ``otherwise`` says why."""
 
     def kind(word: str) -> Any:
         found = read(word)
@@ -97,36 +98,22 @@ def _checked(
 positive = _checked(number, lambda x: x > 0, "is not a number above 0")
 not_negative = _checked(number, lambda x: x >= 0, "is below 0")
 share = _checked(number, lambda x: 0 < x < 1, "is not a number between 0 and 1, such as 1e-3")
-inches = _checked(
-    number,
-    lambda x: _SMALLEST <= x <= _LARGEST,
-    f"is not a width of {_SMALLEST} to {_LARGEST:g} inches",
-)
-count = _checked(
-    lambda word: int(word) if word.isdecimal() else 0,
-    lambda n: n > 0,
-    "is not a whole number above 0",
-)
-port = _checked(  # 0 for one that is free
-    lambda word: int(word) if word.isdecimal() else -1,
-    lambda n: 0 <= n < 1 << 16,
-    "is not a port, 0 to 65535",
-)
-resolution = _checked(
-    count, lambda n: n <= _FINEST, f"is too fine: at most {_FINEST} dots per inch"
-)
-amount = _checked(  # which may be written 1e6, 2k or 2M
+inches = _checked(number, lambda x: 0.5 <= x <= 100, "is not a width of 0.5 to 100 inches")
+count = _checked(_whole, lambda n: n > 0, "is not a whole number above 0")
+port = _checked(_whole, lambda n: 0 <= n < 1 << 16, "is not a port, 0 to 65535")
+resolution = _checked(count, lambda n: n <= 2400, "is too fine: at most 2400 dots per inch")
+amount = _checked(  # also written 1e6, 2k or 2M
     amount_of, lambda n: n and n > 0, "is not a whole number above 0, such as 500000 or 1e6"
 )
-bytes_of_memory = _checked(  # which may be written 2e9, 2G, 2GB or 2GiB
-    bytes_of, lambda n: n and n >= _LEAST_MEMORY, "is not an amount of memory, such as 500MB or 2GB"
+bytes_of_memory = _checked(  # also written 2e9, 2G, 2GB or 2GiB
+    bytes_of, lambda n: n and n >= 10**6, "is not an amount of memory, such as 500MB or 2GB"
 )
 # The name of a device, whether it is there or not.
 device = _checked(str, re.compile(r"auto|cpu|cuda(:\d+)?").fullmatch, "is not auto, cpu or cuda")
 
 
 def error_bound(word: str) -> float | str:
-    """An error that outputs may have: a number above 0, or text such as ``1%``.
+    """Read an error that outputs may have: a number above 0, or text such as ``1%``.
 
     >>> error_bound("1e-3"), error_bound("0.5%")
     (0.001, '0.5%')
@@ -137,7 +124,7 @@ def error_bound(word: str) -> float | str:
 
 
 def shape(word: str) -> tuple[int, ...]:
-    """Numbers with commas, or with ``x`` between them."""
+    """Read numbers with commas, or with ``x`` between them."""
     sizes = word.strip("()").replace("x", ",").replace(" ", "").rstrip(",").split(",")
     whole = all(size.isdecimal() and int(size) for size in sizes)
     _require(whole, f"{word!r} is not a shape such as 2 or 1,28,28")
@@ -145,7 +132,7 @@ def shape(word: str) -> tuple[int, ...]:
 
 
 def argument(word: str) -> tuple[str, Any]:
-    """``width=64``: a name, and a Python literal or else a plain word."""
+    """Read ``width=64``: a name, and a Python literal or else a plain word."""
     name, equals, value = word.partition("=")
     _require(bool(equals) and name.isidentifier(), f"{word!r} is not NAME=VALUE")
     try:
@@ -155,7 +142,7 @@ def argument(word: str) -> tuple[str, Any]:
 
 
 def index_or_name(word: str) -> int | str:
-    """The index of an output, or its name."""
+    """Read the index of an output, or its name."""
     return int(word) if re.fullmatch(r"-?\d+", word) else word
 
 
@@ -184,7 +171,7 @@ class _Command(_Parser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Read the options; what is left over is an error."""
         known = [name for action in self._actions for name in action.option_strings]
-        # First, as otherwise the message would be that a required option is missing.
+        # This comes first: otherwise the message is that a required option is missing.
         for word in takewhile(lambda word: word != "--", args):
             name = word.partition("=")[0]
             if word.startswith("--") and not any(each.startswith(name) for each in known):
@@ -224,7 +211,7 @@ def make_parser() -> ArgumentParser:
 
 
 def _wide(prog: str) -> RawDescriptionHelpFormatter:
-    """Help with room for the options' names."""
+    """Return a formatter of help with room for the names of options."""
     return RawDescriptionHelpFormatter(prog, max_help_position=30)
 
 

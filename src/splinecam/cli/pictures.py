@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -15,11 +15,9 @@ from splinecam.cli.console import make_folder
 from splinecam.cli.parser import DPI
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
+from splinecam.partitions.partition import Partition
 from splinecam.plot import plot, plot_histograms, plot_layers, plot_surface, require_matplotlib
 from splinecam.plot.figures import is_input_plane, sliced_features, written
-
-if TYPE_CHECKING:
-    from splinecam.partitions.partition import Partition
 
 _KINDS: dict[str, Callable[..., Any]] = {
     "regions": plot,

@@ -11,7 +11,7 @@ import numpy as np
 from splinecam._util.files import replaced, writing
 from splinecam._util.options import device_of
 from splinecam.cli.console import Console, claim, json_text
-from splinecam.cli.models import Found, fitted, model_of, shared_options, slice_of_box
+from splinecam.cli.models import Found, chosen_cases, fitted, model_of, shared_options, slice_of_box
 from splinecam.cli.pictures import (
     axis_words,
     name_axes,
@@ -19,7 +19,6 @@ from splinecam.cli.pictures import (
     prepare_pictures,
     write_figure,
 )
-from splinecam.errors import DomainError
 from splinecam.files.properties import Property
 from splinecam.files.vnnlib import read_vnnlib
 from splinecam.jobs.partitioning import partition
@@ -40,7 +39,7 @@ def check_property_command(options: Namespace) -> int:
     for path in files:  # which may be in different folders
         claim([path], force=options.force)
     prop = read_vnnlib(options.property)
-    cases = _chosen(prop, options)
+    cases = chosen_cases(prop, options.property, options.case)
     found = model_of(options)
     checks = []
     for case in cases:
@@ -58,21 +57,6 @@ def check_property_command(options: Namespace) -> int:
     if files:
         _write(checks[codes.index(code)], options, console)
     return code
-
-
-def _chosen(prop: Property, options: Namespace) -> list[int]:
-    """Return the numbers of the boxes to check: all, or that of --case."""
-    count = len(prop.cases)
-    if not count:
-        raise DomainError(f"All boxes of {options.property} are empty: there is nothing to check.")
-    if options.case is None:
-        return list(range(count))
-    if not 0 <= options.case < count:
-        raise DomainError(
-            f"{options.property} has {count:,} box{'es' * (count != 1)} of inputs, counted from 0, "
-            f"and --case is {options.case}."
-        )
-    return [options.case]
 
 
 def _checked(

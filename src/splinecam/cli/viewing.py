@@ -28,7 +28,7 @@ def view_command(options: Namespace) -> int:
     if options.html is not None:
         claim([options.html], force=options.force)
     device_of(options.device)
-    domain, anchors = models.domain_of(options) or (None, None)
+    domain, anchors = models.domain_of(options)
     subjects: list[Any] = []
     for word in options.subjects:
         with console.timed(word):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -220,9 +220,6 @@ class Run(Sequence[Snapshot]):
 
     def __len__(self) -> int:
         return len(self.snapshots)
-
-    def __iter__(self) -> Iterator[Snapshot]:
-        return iter(self.snapshots)
 
     @property
     def steps(self) -> list[int]:

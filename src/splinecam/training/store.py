@@ -81,13 +81,7 @@ class FolderStore:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        domain: Domain,
-        side: float | None,
-        *,
-        weights: bool = False,
-        smooth: Mapping[str, Any] | None = None,
+        self, folder: Path, domain: Domain, side: float | None, *, weights: bool, smooth: Any
     ) -> None:
         self.folder, self.weights = folder, weights
         self.identity = {"domain": domain_digest(domain).hex(), "side": side, "smooth": smooth}

@@ -50,17 +50,6 @@ def text(request: Request, name: str) -> str:
     return value
 
 
-def box_of(request: Request, name: str) -> tuple[float, float, float, float]:
-    """Return an entry that must be a rectangle u0, v0, u1, v1, the lower corner first."""
-    value = request.get(name)
-    if not isinstance(value, list | tuple) or len(value) != 4:
-        raise RequestError(f"{name} must be four numbers: u0, v0, u1, v1; not {_shown(value)}.")
-    u0, v0, u1, v1 = (number(each, name) for each in value)
-    if not (u0 < u1 and v0 < v1):
-        raise RequestError(f"{name} must be u0 < u1 and v0 < v1, not {_shown(value)}.")
-    return u0, v0, u1, v1
-
-
 def _shown(value: Any) -> str:
     """Return a value as text for a message, shortened."""
     shown = str(value) if isinstance(value, int | float) else repr(value)

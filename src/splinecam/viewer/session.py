@@ -19,7 +19,7 @@ from splinecam.geometry.domain import Domain
 from splinecam.partitions.partition import Partition
 from splinecam.plot.colors import Coloring, Limits
 from splinecam.questions.partition_data import PartitionData
-from splinecam.viewer.answers import Request, RequestError, box_of, failure, integer, number, text
+from splinecam.viewer.answers import Request, RequestError, failure, integer, number, text
 from splinecam.viewer.container import Message, pack
 from splinecam.viewer.frames import TooMuch
 from splinecam.viewer.meshes import (
@@ -242,12 +242,15 @@ class Session:
 
     def _window(self, request: Request) -> Message:
         number, pane = self.pane_of(request)
-        frame, box = self.frame_of(request, pane), box_of(request, "window")
+        frame, box = self.frame_of(request, pane), request.get("window")
+        if not isinstance(box, list | tuple):
+            raise RequestError("window must be four numbers: u0, v0, u1, v1.")
         window = Window.of(pane.domain, box)
         try:
             part = pane.window(frame, window, self.outdated)
         except TooMuch as reason:
-            return self._raster(number, frame, box, int(request.get("pixels") or _COARSE), reason)
+            pixels = int(request.get("pixels") or _COARSE)
+            return self._raster(number, frame, window.box, pixels, reason)
         mesh = f"{pane.mesh_id(number, frame)}/w{next(self._windows)}"
         return self._sent(part, mesh, number, frame, window.box)
 

@@ -58,9 +58,6 @@ def state_of_browser(state: Any) -> dict[str, Any]:
     return checked_state({_PYTHON[key]: value for key, value in state.items()})
 
 
-# -- values ---------------------------------------------------------------------------------------
-
-
 def _number(value: Any, least: float = -math.inf) -> float:
     if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
         raise TypeError
