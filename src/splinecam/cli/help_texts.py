@@ -130,7 +130,7 @@ examples:
 """,
     "ops": """\
 [--search WORD | --markdown]
-list the operations that are supported, and those that are not
+list supported and unsupported operations
 Operations have the names of ATen, to which models are exported; --search also finds MaxPool2d.
 
 examples:

@@ -337,7 +337,7 @@ def fitted(model: str, known: tuple[int, ...] | None, domain: Domain, options: N
             return replace(domain, input_shape=known)
         hint = f"Say --input-shape {','.join(map(str, known))}."
     raise DomainError(
-        f"{model} takes inputs of shape {known}, but those of the domain have shape "
+        f"{model} takes inputs of shape {known}, but inputs of the domain have shape "
         f"{domain.input_shape}. {hint}"
     )
 
@@ -411,7 +411,7 @@ def _array(path: Path, key: str | None, flag: str) -> Tensor:
 
 
 def _arrays(path: Path, key: str | None) -> dict[str, Tensor]:
-    """Return the tensors of a file by name, "" for one without a name; key: the one needed."""
+    """Return the tensors of a file by name ("" for an unnamed one); key: the needed one."""
     suffix = path.suffix.lower()
     if suffix in (".npy", ".npz"):
         return loading.load_numpy(path, key)

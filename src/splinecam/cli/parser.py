@@ -254,7 +254,7 @@ _SHARED: dict[str, dict[str, Any]] = {
     "--result": {"type": index_or_name, "metavar": "KEY"}
     | {"help": "which of several results: a name or index"},
     "--classes": {"metavar": "NAME", "nargs": "+"}
-    | {"help": "names of the classes, in the order of the outputs (by default those of the file)"},
+    | {"help": "names of the classes, in the order of the outputs (the names in the file)"},
     "--features": {"metavar": "NAME", "nargs": "+"}
     | {"help": "names of all features, or of the two that are shown, for the axes"},
     "--points": {"type": Path, "metavar": "FILE"}
@@ -366,7 +366,7 @@ def _view(parser: ArgumentParser) -> None:
     _option(how, "--html", Path, "FILE", "write one file that needs no Python, and open nothing")
     _add(how, "--force")
     _flag(how, "--no-browser", "open no browser; open the address that is printed")
-    _option(how, "--port", port, "N", "of the server (one that is free)")
+    _option(how, "--port", port, "N", "port of the server (any free one)")
     _add(how, "--device", "--memory")
     text = "regions that are computed for one picture (200k)"
     _option(how, "--max-regions", amount, "N", text)
@@ -398,7 +398,7 @@ def _check_property(parser: ArgumentParser) -> None:
 
 def _ops(parser: ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
-    _option(which, "--search", str, "WORD", "only those with this word")
+    _option(which, "--search", str, "WORD", "list only operations with this word")
     _flag(which, "--markdown", "print a page in Markdown")
 
 

@@ -102,16 +102,15 @@ def key_of(request: Mapping[str, Any]) -> str:
     return json.dumps(request, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def archive(answers: Mapping[str, bytes] | Iterable[tuple[str, bytes]]) -> bytes:
+def archive(answers: Mapping[str, bytes]) -> bytes:
     """Return answers by key as one piece, with a checksum of everything."""
-    pairs = list(answers.items() if isinstance(answers, Mapping) else answers)
     body = []
-    for key, answer in pairs:
+    for key, answer in answers.items():
         name = key.encode(errors="replace")
         body.append(struct.pack("<II", len(name), len(answer)))
         body += [name, b"\0" * (-len(name) % _ALIGNED)]
         body += [answer, b"\0" * (-len(answer) % _ALIGNED)]
-    head = struct.pack("<III", len(pairs), _crc(body), 0)
+    head = struct.pack("<III", len(answers), _crc(body), 0)
     return b"".join([_ARCHIVE, head, *body])
 
 

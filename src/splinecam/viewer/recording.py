@@ -100,11 +100,9 @@ class Recording:
         known = dict.fromkeys(each["name"] for pane in panes for each in pane["colorings"])
         own = [name for name in known if self._is_asked_for(name)]
         if self._wanted is not None:
-            for name in self._wanted:
-                if name not in known:
-                    raise ValueError(
-                        f"there is no colouring {name!r}; choose of {', '.join(known)}"
-                    )
+            if unknown := [name for name in self._wanted if name not in known]:
+                names = ", ".join(known)
+                raise ValueError(f"there is no colouring {unknown[0]!r}; choose of {names}")
             return own
         if regions <= _ALL:
             return list(known)

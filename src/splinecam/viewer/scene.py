@@ -281,7 +281,7 @@ def _colorings(part: PartitionData, options: SceneOptions) -> list[dict[str, Any
         {
             "name": name,
             "label": _LABELS.get(name, name.replace("_", " ") if name in COLUMNS else name),
-            "byOutput": name in ("slope", "output") and part.values.shape[1] > 1,
+            "byOutput": name in BY_OUTPUT and part.values.shape[1] > 1,
         }
         for name in (*kinds, *own, *columns)
     ]

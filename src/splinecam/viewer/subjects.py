@@ -63,7 +63,7 @@ def session_of(
     unknown = [name for name in options if name not in known]
     if unknown:
         raise TypeError(
-            f"a viewer has no option {unknown[0]!r}: sc.view lists those that it has; lines, "
+            f"a viewer has no option {unknown[0]!r}: see sc.view for its options; lines, "
             "legends and axes of part.plot are chosen in the page"
         )
     if color is not None and not isinstance(color, str):

@@ -127,6 +127,7 @@ _LOG = logging.getLogger("splinecam")
 _ASSETS = {"viewer.js": "text/javascript", "style.css": "text/css"}
 
 Callback = Callable[[Selection], object]
+Door = Literal["widget", "browser"] | None
 
 
 class Viewer:
@@ -400,13 +401,7 @@ def view(  # noqa: PLR0913 - the options of a picture, each given by its name
 
 
 def opened(
-    session: Session,
-    *,
-    door: Literal["widget", "browser"] | None = None,
-    browser: bool = True,
-    port: int = 0,
-    block: bool | None = None,
-    height: int = 560,
+    session: Session, *, door: Door, browser: bool, port: int, block: bool | None, height: int = 560
 ) -> Viewer:
     """Return an open viewer of a session; options: of ``view``."""
     viewer = Viewer(session)
