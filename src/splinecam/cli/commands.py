@@ -261,7 +261,7 @@ def _difference(options: Namespace) -> int:
         networks.append(model)
     console.note("Domain", inside(domain))
     with console.timed("difference"), console.progress():
-        diff = difference(*networks, domain, **models.shared_options(options))
+        diff = difference(networks[0], networks[1], domain, **models.shared_options(options))
     console.note("Regions", f"{inside(diff.partition)}, {console.took('difference')}")
     if options.out is not None:
         labels = (options.first, options.second)

@@ -80,7 +80,7 @@ def _checked(
 
 def _about(check: PropertyCheck, case: int) -> dict[str, Any]:
     """Return the verdict on one box, for JSON."""
-    witness, shown = check.witness, None
+    witness, shown = check.witness, dict[str, Any]()
     if witness is not None:
         shown = {"input": witness.input.tolist(), "output": witness.outputs.tolist()}
         shown["confirmed"] = witness.confirmed
@@ -92,7 +92,7 @@ def _about(check: PropertyCheck, case: int) -> dict[str, Any]:
         "share": check.share,
         "undecided_area": check.undecided_area,
         "tied_area": check.preimage.tied_area,
-        "witness": shown,
+        "witness": shown or None,
     }
 
 

@@ -72,8 +72,8 @@ def _problems(options: Namespace) -> Iterator[str]:
         names = getattr(options, "features", None) or []
         for word in options.slice:
             if isinstance(word, str) and word not in names:
-                known = f", nor a name of --features.{did_you_mean(word, names)}" if names else ""
-                yield f"{word!r} is not the index of a feature, such as 0 or 0,3,5{known}"
+                nor = f", nor a name of --features.{did_you_mean(word, names)}" if names else ""
+                yield f"{word!r} is not the index of a feature, such as 0 or 0,3,5{nor}"
     if "at" in given:
         files = [each for each in options.at if not isinstance(each, list)]
         if files and len(options.at) > 1:

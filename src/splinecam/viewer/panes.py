@@ -18,12 +18,13 @@ from splinecam.geometry.domain import Domain
 from splinecam.partitions.captured import Captured
 from splinecam.partitions.partition import Partition
 from splinecam.tiles.atlas import Atlas
+from splinecam.tiles.extracting import Box
 from splinecam.training.runs import Run
 from splinecam.training.watching import Watch
 from splinecam.viewer.container import pack
 from splinecam.viewer.frames import Frames, Limits, Network, RunFrames, TooMuch
 from splinecam.viewer.planes import Plane
-from splinecam.viewer.windows import Box, Window, contains, start_window, typical_lead
+from splinecam.viewer.windows import Window, contains, start_window, typical_lead
 
 MAX_REGIONS = Limits.max_regions
 _REMEMBERED = 32  # windows with too many regions that are remembered

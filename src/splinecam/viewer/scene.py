@@ -145,8 +145,8 @@ def hex_color(color: Floats) -> str:
 
 
 # Columns of ``part.table()`` by which regions are coloured, besides the built-in colourings.
-COLUMNS = ("perimeter", "diameter", "eccentricity", "slope_spectral", "slope_frobenius")
-COLUMNS += ("centroid_u", "centroid_v")
+_SIZES = ("perimeter", "diameter", "eccentricity")
+COLUMNS = (*_SIZES, "slope_spectral", "slope_frobenius", "centroid_u", "centroid_v")
 _LABELS = {"layer": "last layer", "vertices": "corners", "merged": "merged pieces"}
 _NAMED = 1000  # the most names of outputs that are sent
 _PRECISE = 64  # inputs of up to 64 numbers are shown as numbers, and sent in double precision

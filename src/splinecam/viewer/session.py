@@ -19,6 +19,7 @@ from splinecam.geometry.domain import Domain
 from splinecam.partitions.partition import Partition
 from splinecam.plot.colors import Coloring, Limits
 from splinecam.questions.partition_data import PartitionData
+from splinecam.tiles.extracting import Box
 from splinecam.viewer.answers import Request, RequestError, failure, integer, number, text
 from splinecam.viewer.container import Message, pack
 from splinecam.viewer.frames import TooMuch
@@ -41,7 +42,7 @@ from splinecam.viewer.scene import (
     pane_answer,
     scene_answer,
 )
-from splinecam.viewer.windows import Box, Window, raster_pixels
+from splinecam.viewer.windows import Window, raster_pixels
 
 
 def _plane_of(domain: Domain, options: SceneOptions) -> Plane:
@@ -257,8 +258,8 @@ class Session:
     def _raster(self, number: int, frame: int, box: Box, pixels: int, reason: TooMuch) -> Message:
         """Return pixels of the network's decision, in place of a partition that is too large."""
         pane, level = self.panes[number], self.options.level or 0.0
-        network, style = pane.frames.network(frame), {"typical": pane.typical_lead(frame, level)}
-        shown, image = raster_pixels(network, pane.domain, box, pixels, level=level, **style)
+        style: Any = {"level": level, "typical": pane.typical_lead(frame, level)}
+        shown, image = raster_pixels(pane.frames.network(frame), pane.domain, box, pixels, **style)
         about = {"kind": "raster", "pane": number, "frame": frame, "window": list(shown)}
         return Message({**about, "reason": str(reason)}, {"pixels": image})
 

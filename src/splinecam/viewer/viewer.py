@@ -81,14 +81,11 @@ def selection_of(request: Mapping[str, Any], session: Session) -> Selection:
     """Return the selection of a request, which may be nothing, or raise a ``RequestError``."""
     place, pane = session.pane_of(request)
     frame = session.frame_of(request, pane)
-    region, compared, unit, at = map(request.get, ("region", "compared", "unit", "at"))
+    names = ("region", "compared", "unit", "at")
+    region, compared, unit, at = (request.get(name) for name in names)
     if region is None and compared is None and unit is None:
         return Selection(pane=place, frame=frame)
-    mesh, uv = text(request, "mesh"), None
-    if at is not None:
-        if not isinstance(at, list | tuple) or len(at) != 2:
-            raise RequestError("at must be two numbers: u, v.")
-        uv = number(at[0], "at"), number(at[1], "at")
+    mesh, uv = text(request, "mesh"), None if at is None else _place(at)
     shown = None if region is None else _region(session, mesh, request, "region", uv)
     other = None
     if compared is not None:
@@ -106,6 +103,12 @@ def selection_of(request: Mapping[str, Any], session: Session) -> Selection:
 
 
 Place = tuple[float, float]
+
+
+def _place(at: Any) -> Place:
+    if not isinstance(at, list | tuple) or len(at) != 2:
+        raise RequestError("at must be two numbers: u, v.")
+    return number(at[0], "at"), number(at[1], "at")
 
 
 def _region(session: Session, mesh: str, request: Request, name: str, uv: Place | None) -> Region:
