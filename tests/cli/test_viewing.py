@@ -101,7 +101,7 @@ def test_a_run(show: Show) -> None:
     session = show("run --title Training").session
     assert session.options.title == "Training"
     (pane,) = session.panes
-    assert pane.grows
+    assert pane.frames.grows
     assert pane.labels == ["step 0"]
 
 

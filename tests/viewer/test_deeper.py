@@ -62,7 +62,7 @@ def test_a_window_is_a_mesh_with_the_coordinates_of_the_pane():
     [
         ([3, 3, 4, 4], "outside of the domain"),
         ([0.5, 0.5, 0.5 + 1e-15, 0.5 + 1e-15], "float64 ends here"),
-        ([0, 0, 0, 0], "u0 < u1"),
+        ([0, 0, 0, 0], "is empty"),
         ("abcd", "four numbers"),
     ],
 )

@@ -29,7 +29,7 @@ def test_panes_side_by_side_and_frames():
     assert panes[1].partition(1) is second
     assert panes[2].partition(0).validate().ok
     assert panes[2].partition(0) is panes[2].partition(0)
-    assert all(pane.live and not pane.grows and pane.poll() is None for pane in panes)
+    assert all(pane.live and not pane.frames.grows and not pane.frames.poll() for pane in panes)
     assert [pane.title for pane in panes_of([first, second])] == ["Sequential 1", "Sequential 2"]
     assert panes_of([(first, second)], labels=["begin", "end"])[0].labels == ["begin", "end"]
 
@@ -89,14 +89,15 @@ def test_a_partition_without_its_model_is_not_live(tmp_path):
 def test_a_watch_grows():
     watch = sc.watch(network(), BOX, every=5, statistics=())
     (pane,) = panes_of([watch])
-    assert pane.grows
+    assert pane.frames.grows
     assert pane.labels == ["now"]
     assert not pane.live
     before = len(pane.partition(0))
     for _ in range(6):
         watch.step()
-    assert pane.poll() == ["step 0", "step 5"]
-    assert pane.poll() is None
+    assert pane.frames.poll()
+    assert pane.labels == ["step 0", "step 5"]
+    assert not pane.frames.poll()
     assert len(pane.partition(1)) == before
     with pytest.raises(sc.SplineCamError, match="holds partitions and no networks"):
         pane.computed(0, BOX)
@@ -110,13 +111,15 @@ def test_a_folder_grows_and_is_read_lazily(tmp_path):
     assert pane.title == "run"
     assert pane.labels == ["step 0", "step 1", "step 2"]
     watch.step(1)  # training was resumed from a checkpoint
-    assert pane.poll() == ["step 0", "step 1"]
-    assert pane.grows
+    assert pane.frames.poll()
+    assert pane.labels == ["step 0", "step 1"]
+    assert pane.frames.grows
     fixed = panes_of([sc.open_run(tmp_path / "run")])[0]
     watch.step(7)
-    assert fixed.poll() is None
-    assert not fixed.grows
-    assert pane.poll() == ["step 0", "step 1", "step 7"]
+    assert not fixed.frames.poll()
+    assert not fixed.frames.grows
+    assert pane.frames.poll()
+    assert pane.labels == ["step 0", "step 1", "step 7"]
     assert len(pane.partition(2)) == len(fixed.partition(0))
 
 

@@ -485,7 +485,7 @@ def test_a_run_that_cannot_be_read_is_logged_once(
         looked.release()
         raise sc.FileError("it is damaged")
 
-    pane.poll = poll  # type: ignore[method-assign]
+    pane.frames.poll = poll  # type: ignore[method-assign]
     growing = Growing([pane], page.notify, pause=0.01)
     for _ in range(3):
         assert looked.acquire(timeout=300)

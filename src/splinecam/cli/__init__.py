@@ -1,11 +1,10 @@
 """The command ``splinecam``: partitions, pictures and statistics from a terminal.
 
-``parser`` has the options and their types, ``help_texts`` examples, and ``usage`` says which
-options go together. ``commands`` has one function a command, with ``properties`` and ``viewing``
-for the larger ones; ``models`` reads the network, samples and the domain; ``pictures`` draws, and
-``console`` writes to the terminal. Exit codes: 0 success, 1 an error in the model, the domain
-or a file, 2 wrong usage, 130 interrupted; those of ``check-property`` are its verdict (0 holds,
-1 violated, 3 cannot tell), with 2 for errors.
+``parser`` has the options and their types, ``help_texts`` the help, and ``usage`` says which
+options go together. ``commands``, ``properties`` and ``viewing`` have a function for each command;
+``models`` reads networks, samples and domains, ``pictures`` draws, ``console`` writes. Exit codes:
+0 success, 1 an error in the model, the domain or a file, 2 wrong usage, 130 interrupted. The exit
+code of ``check-property`` is its verdict: 0 holds, 1 violated, 3 cannot tell; 2 is an error.
 """
 
 from __future__ import annotations
@@ -56,9 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(options: Namespace) -> int:
-    if options.command == "completion":  # which a shell that starts need not wait for
+    if options.command == "completion":  # without torch: a shell waits for it when it starts
         return print_script(make_parser(), options.shell)
-    from splinecam.cli.commands import COMMANDS  # so that --help need not wait for torch
+    from splinecam.cli.commands import COMMANDS  # here, as --help need not wait for torch
 
     code = COMMANDS[options.command](options)
     if sys.stdout is not None:
@@ -68,7 +67,7 @@ def _run(options: Namespace) -> int:
 
 
 def _drop_output() -> None:
-    """Drop what cannot be printed, so that Python does not try again at exit."""
+    """Drop what cannot be printed; Python would try again at exit."""
     with suppress(OSError, ValueError, AttributeError):
         sys.stdout.flush()
         return
@@ -82,7 +81,7 @@ def _interrupted() -> int:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error, its cause, the cause of that, and so on."""
+    """Yield an error, its cause, the cause of the cause, and so on."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

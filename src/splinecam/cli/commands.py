@@ -1,4 +1,4 @@
-"""One function for each command, but for the larger ones in ``viewing`` and ``properties``."""
+"""One function for each command; two larger ones are in ``viewing`` and ``properties``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 from splinecam import __version__
 from splinecam._util.options import device_of
 from splinecam._util.text import TextTable, number_text, optional
-from splinecam.cli import demo
+from splinecam.cli import demo, models
 from splinecam.cli.console import (
     Console,
     claim,
@@ -27,16 +27,7 @@ from splinecam.cli.console import (
     printing,
     write_text,
 )
-from splinecam.cli.models import (
-    domain_of,
-    find_model,
-    fitted,
-    model_of,
-    picked,
-    read_samples,
-    required_domain,
-    shared_options,
-)
+from splinecam.cli.parser import SURFACES
 from splinecam.cli.pictures import (
     axis_words,
     draw,
@@ -55,16 +46,12 @@ from splinecam.network.capture import capture
 from splinecam.network.ops.registry import TITLES, OpRow, op_table, op_table_markdown
 from splinecam.network.program import Program
 from splinecam.partitions.partition import Partition, load
-from splinecam.partitions.request import Smooth
 from splinecam.questions.comparison import compare
 from splinecam.questions.difference import Difference
 from splinecam.questions.measures import table_columns
 from splinecam.questions.stats import Stats
 
-_CLASSES = 20  # that are printed
-
-
-# -- partition ------------------------------------------------------------------------------------
+_CLASSES = 20  # how many classes are printed
 
 
 def _partition(options: Namespace) -> int:
@@ -76,7 +63,8 @@ def _partition(options: Namespace) -> int:
     names = ["partition.npz", "stats.json", "stats.txt", *(f"regions.{kind}" for kind in formats)]
     saved, numbers, text, *pictures = paths = [options.out / name for name in names]
     claim(paths, force=options.force)
-    domain, anchors = required_domain(options)
+    domain, anchors = models.domain_of(options)
+    assert domain is not None  # the parser sees to it
     part = _computed(options, domain, console)
     if anchors is not None:
         anchors = anchors.reshape(-1, *part.domain.input_shape)
@@ -84,19 +72,14 @@ def _partition(options: Namespace) -> int:
     with console.timed("statistics"):
         part.save(saved)
         stats = part.stats()
-    about = {
-        **_about(part, stats),
-        "model": options.model,
-        "weights": None if options.weights is None else str(options.weights),
-        "validated": options.validate,
-        "device": str(part.mesh.uv.device),
-        "seconds": console.seconds,
-    }
-    write_text(numbers, json_text(about) + "\n")
+    weights = None if options.weights is None else str(options.weights)
+    about = {**_about(part, stats), "model": options.model, "weights": weights}
+    about |= {"validated": options.validate, "device": str(part.mesh.uv.device)}
+    write_text(numbers, json_text({**about, "seconds": console.seconds}) + "\n")
     write_text(text, f"{options.model}\n{part!r}\n{part.domain!r}\n\n{_printed(part, stats)}\n")
     try:
         with console.timed("picture"):
-            draw(part, pictures, options, anchors=anchors)
+            draw(part, pictures, options, anchors)
     except Exception as error:
         command = shlex.join(["splinecam", "plot", str(saved), "--out", str(pictures[0])])
         error.add_note(f"The partition is saved. This draws it with the usual options: {command}")
@@ -112,8 +95,8 @@ def _partition(options: Namespace) -> int:
 def _computed(options: Namespace, domain: Domain, console: Console) -> Partition:
     """Return the partition of a model, checked unless --no-validate is given."""
     with console.timed("model"):
-        model, known = model_of(options)
-    domain = fitted(options.model, known, domain, options)
+        model, known = models.model_of(options)
+    domain = models.fitted(options.model, known, domain, options)
     if options.output is not None or options.level is not None or options.color == "output":
         replaced, shape = options.smooth is not None, domain.input_shape
         program = capture(model, shape, output=options.result, smooth=replaced)
@@ -122,8 +105,7 @@ def _computed(options: Namespace, domain: Domain, console: Console) -> Partition
     console.note("Model", f"{options.model}, {console.took('model')}")
     console.note("Domain", inside(domain))
     with console.timed("partition"), console.progress():
-        smooth = {"smooth": _accuracy(options)}
-        part = partition(model, domain, **shared_options(options) | smooth)
+        part = partition(model, domain, **models.shared_options(options))
     name_classes(part, model, options)
     console.note("Partition", f"{inside(part)}, {console.took('partition')}")
     if part.smoothing is not None:
@@ -131,41 +113,35 @@ def _computed(options: Namespace, domain: Domain, console: Console) -> Partition
     if options.validate:
         with console.timed("check"):
             report = part.validate(thorough=options.thorough, progress=not options.quiet)
-        head = str(report).splitlines()[0]
-        count = len(report.checks)
+        head, count = str(report).splitlines()[0], len(report.checks)
         console.note("Check", f"{count} checks passed, {head}, {console.took('check')}")
     if part.unresolved:
-        console.note(
-            "Unresolved", f"{len(part.unresolved):,} places, which are listed in stats.json"
-        )
+        console.note("Unresolved", f"{len(part.unresolved):,} places, listed in stats.json")
     return part
 
 
 def _about(part: Partition, stats: Stats) -> dict[str, Any]:
-    domain, smooth = part.domain, dict[str, Any]()
-    if part.smoothing is not None:  # what was replaced, and how far outputs may be
-        replaced = [asdict(layer) for layer in part.smoothing.layers]
-        smooth = {"bound": part._bound.tolist(), "replaced": replaced}
-    return {
+    """Return what is known of a partition, for JSON."""
+    domain = part.domain
+    plane = {"input_shape": domain.input_shape, "corners": domain.corners.tolist()}
+    about = {
         "splinecam": __version__,
-        "domain": {
-            "input_shape": domain.input_shape,
-            "corners": domain.corners.tolist(),
-            "area": domain.area,
-            "diameter": domain.diameter,
-        },
+        "domain": {**plane, "area": domain.area, "diameter": domain.diameter},
         "layers": part.layers,
         "stripped": part.stripped,
-        "output": getattr(part.output, "name", part.output),  # of a function
+        "output": getattr(part.output, "name", part.output),  # functions have names
         "stats": stats.nested(),
         "classes": _class_areas(part),
         "unresolved": [place._asdict() for place in part.unresolved],
-        **smooth,
     }
+    if part.smoothing is not None:
+        replaced = [asdict(layer) for layer in part.smoothing.layers]
+        about |= {"bound": part._bound.tolist(), "replaced": replaced}
+    return about
 
 
 def _class_areas(part: Partition) -> dict[str, dict[str, float]]:
-    """The area and the share of each class that occurs; none if there is one output, unnamed."""
+    """Return the area and the share of each class that occurs; one unnamed output has none."""
     if part.values.shape[1] == 1 and part.names is None:
         return {}
     areas = part.class_regions().areas.tolist()
@@ -175,21 +151,15 @@ def _class_areas(part: Partition) -> dict[str, dict[str, float]]:
 
 
 def _printed(part: Partition, stats: Stats) -> str:
-    """The statistics, and the areas of the largest classes."""
+    """Return the statistics and the areas of the largest classes as text."""
     found = sorted(_class_areas(part).items(), key=lambda item: -item[1]["area"])
-    rows = [
-        (name, [number_text(each["area"]), f"{100 * each['share']:.3g} %"])
-        for name, each in found[:_CLASSES]
-    ]
-    if not rows:
+    if not found:
         return str(stats)
+    shown = {name: (number_text(x["area"]), f"{100 * x['share']:.3g} %") for name, x in found}
+    rows = [(name, list(texts)) for name, texts in shown.items()][:_CLASSES]
     more = f"\n  ... and {len(found) - _CLASSES:,} more" if len(found) > _CLASSES else ""
-    wide = 4 + max(len(name) for name, _ in rows)
     table = TextTable("Classes", ("area", "share"), rows)
-    return f"{stats}\n\n{table.text(wide)}{more}"
-
-
-# -- pictures -------------------------------------------------------------------------------------
+    return f"{stats}\n\n{table.text(4 + max(len(name) for name, _ in rows))}{more}"
 
 
 def _plot(options: Namespace) -> int:
@@ -197,74 +167,52 @@ def _plot(options: Namespace) -> int:
     out: Path = options.out or options.saved.with_suffix(".png")
     prepare_pictures()
     claim([out], force=options.force)
-    part = _loaded(options.saved, options)
+    part = models.saved_partition(options.saved, options)
     name_classes(part, None, options)
     anchors = None
     if options.points is not None:
-        shape = part.domain.input_shape
-        samples = read_samples(options.points, key=options.key, input_shape=shape)
-        anchors = picked(samples, options.pick, options.points)
-    require_outputs(options, int(part.values.shape[1]), kind=options.kind)
+        samples = models.read_samples(options.points, options.key, part.domain.input_shape)
+        anchors = models.picked(samples, options.pick, options.points)
+    require_outputs(options, int(part.values.shape[1]))
     with console.timed("picture"):
-        draw(part, [out], options, kind=options.kind, anchors=anchors)
+        draw(part, [out], options, anchors)
     console.out(f"{len(part):,} regions drawn to {out} in {console.took('picture')}")
     _note_boundary(part, options, console)
     return 0
 
 
 def _note_boundary(part: Partition, options: Namespace, console: Console) -> None:
-    """Say so if the requested boundary does not meet the domain."""
+    """Say that the requested boundary does not meet the domain, where that is so."""
     asked, level = options.boundary or options.level is not None, options.level or 0.0
     low, high = float(part.values.min()), float(part.values.max())
     if asked and part.values.shape[1] == 1 and not low <= level <= high:
         console.note("Boundary", f"none: the output is {low:.4g} to {high:.4g}, never {level:g}")
 
 
-def _loaded(path: Path, options: Namespace) -> Partition:
-    """Return a saved partition, with its model if that is given."""
-    model = None if options.model is None else model_of(options)[0]
-    part: Partition = load(path, model=model)
-    return part
-
-
-# -- files for other programs ----------------------------------------------------------------------
-
-
 def _export(options: Namespace) -> int:
-    """Write a saved partition to files, each in the format that its name ends with."""
     console = Console(options.quiet)
     for path in options.files:
         claim([path], force=options.force)
     part = load(options.saved)
     for path in options.files:
         make_folder(path.parent)
+        given: dict[str, Any] = {"columns": options.columns, "progress": not options.quiet}
+        if path.suffix.lower() == ".parquet":
+            given = {"columns": options.columns or "all"}
+        elif path.suffix.lower() in SURFACES:
+            given |= {"output": options.output, "space": options.space or "plane"}
         with console.timed("file"):
-            _write(part, path, options)
+            part.export(path, **given)
         size = path.stat().st_size / 1e6
         console.out(f"{len(part):,} regions in {path}, {size:.3g} MB, {console.took('file')}")
     return 0
 
 
-def _write(part: Partition, path: Path, options: Namespace) -> None:
-    """Write one file."""
-    given: dict[str, Any] = {"columns": options.columns, "progress": not options.quiet}
-    match path.suffix.lower():
-        case ".parquet":
-            given = {"columns": options.columns or "all"}
-        case ".ply" | ".vtp" | ".vtk":
-            given |= {"output": options.output, "space": options.space or "plane"}
-    part.export(path, **given)
-
-
-# -- statistics -----------------------------------------------------------------------------------
-
-
 def _stats(options: Namespace) -> int:
     console = Console()
-    paths: list[Path] = options.saved
     if options.table is not None:
         claim([options.table], force=options.force)
-    parts = {str(path): _loaded(path, options) for path in paths}
+    parts = {str(path): models.saved_partition(path, options) for path in options.saved}
     found = {name: part.stats(full=options.full) for name, part in parts.items()}
     if options.json:
         content = [{"file": name, **_about(parts[name], found[name])} for name in parts]
@@ -283,46 +231,37 @@ def _stats(options: Namespace) -> int:
 
 
 def _write_table(part: Partition, path: Path) -> None:
-    """Write one row per region: a Parquet file, or text that is the same without pandas."""
+    """Write one row per region to a Parquet file, or as text, which needs no pandas."""
     make_folder(path.parent)
     if path.suffix.lower() == ".parquet":
         part.export(path)
         return
-    rows = table_columns(part)
-    columns = [column.tolist() for column in rows.values()]
-    text = io.StringIO()
+    columns, text = table_columns(part), io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["region", *rows])
-    writer.writerows(zip(range(len(part)), *columns, strict=True))
+    writer.writerow(["region", *columns])
+    values = (column.tolist() for column in columns.values())
+    writer.writerows(zip(range(len(part)), *values, strict=True))
     write_text(path, text.getvalue())
 
 
-# -- two networks ----------------------------------------------------------------------------------
-
-
 def _difference(options: Namespace) -> int:
-    """Compare two networks: print the numbers, and draw a picture if one is asked for."""
     console = Console(options.quiet)
     if options.out is not None:
         prepare_pictures()
         claim([options.out], force=options.force)
     device_of(options.device)
-    domain, _ = required_domain(options)
-    models = []
+    domain, _ = models.domain_of(options)
+    assert domain is not None  # the parser sees to it
+    networks = []
     for word, weights in ((options.first, options.weights), (options.second, options.weights_b)):
         with console.timed(word):
-            model, shape = find_model(word, options.arg, weights)
-        domain = fitted(word, shape, domain, options)
+            model, shape = models.find_model(word, options.arg, weights)
+        domain = models.fitted(word, shape, domain, options)
         console.note("Model", f"{word}, {console.took(word)}")
-        models.append(model)
+        networks.append(model)
     console.note("Domain", inside(domain))
     with console.timed("difference"), console.progress():
-        diff = difference(
-            models[0],
-            models[1],
-            domain,
-            **shared_options(options),
-        )
+        diff = difference(networks[0], networks[1], domain, **models.shared_options(options))
     console.note("Regions", f"{inside(diff.partition)}, {console.took('difference')}")
     if options.out is not None:
         labels = (options.first, options.second)
@@ -335,48 +274,34 @@ def _difference(options: Namespace) -> int:
 
 
 def _difference_json(diff: Difference, options: Namespace) -> str:
-    """The numbers, the largest differences with their inputs, and the areas of pairs of classes."""
-    found = [diff.largest(norm) for norm in (1, 2, "inf")]
+    """Return the numbers, the largest differences, and the areas of pairs of classes as JSON."""
+
+    def largest(norm: Any) -> dict[str, Any]:
+        found = diff.largest(norm)
+        numbers = {"value": found.value, "error": found.error, "place": found.place}
+        outputs = [output.tolist() for output in found.outputs]
+        at = {"input": found.input.tolist(), "outputs": outputs}
+        return {"norm": f"{found.norm:g}", **numbers, **at}
+
     content: dict[str, Any] = {
         "models": [options.first, options.second],
         "stats": diff.stats(),
         "error": diff.error.tolist(),
-        "largest": [
-            {
-                "norm": f"{each.norm:g}",
-                "value": each.value,
-                "error": each.error,
-                "place": each.place,
-                "input": each.input.tolist(),
-                "outputs": [output.tolist() for output in each.outputs],
-            }
-            for each in found
-        ],
+        "largest": [largest(norm) for norm in (1, 2, "inf")],
         "areas": diff.disagreement.areas.tolist(),
         "unresolved": [place._asdict() for place in diff.unresolved],
     }
     return json_text(content)
 
 
-# -- models ---------------------------------------------------------------------------------------
-
-
-def _accuracy(options: Namespace) -> Smooth | None:
-    """How close the partition is to be to a network with smooth functions."""
-    if options.smooth is None:
-        return None
-    given = {"refine": options.refine, "undecided": options.undecided}
-    return Smooth(options.smooth, **{name: each for name, each in given.items() if each})
-
-
 def _check(options: Namespace) -> int:
     console = Console()
-    chosen = domain_of(options)
+    domain, _ = models.domain_of(options)
     try:
-        model, known = model_of(options)
+        model, known = models.model_of(options)
         shape = options.input_shape or known
-        if chosen is not None:
-            shape = fitted(options.model, known, chosen[0], options).input_shape
+        if domain is not None:
+            shape = models.fitted(options.model, known, domain, options).input_shape
         if shape is None:
             raise CaptureError(
                 f"Say which shape one input of {options.model} has: --input-shape 2, or 1,28,28."
@@ -390,7 +315,7 @@ def _check(options: Namespace) -> int:
 
 
 def _obstacles(model: str, error: UnsupportedOpError) -> str:
-    """List every unsupported operation with its place and the reason."""
+    """Return a list of the unsupported operations, with their places and the reasons."""
     count = len(error.ops)
     stand = "operation stands" if count == 1 else "operations stand"
     width = max(len(op.name) for op in error.ops)
@@ -415,7 +340,7 @@ def _obstacles(model: str, error: UnsupportedOpError) -> str:
 
 
 def _description(program: Program) -> str:
-    """Describe the input, the output, and the layers with their units."""
+    """Return a description of the input, the output, and the layers with their units."""
     layers = program.layers
     sizes = [prod(layer.shape) for layer in layers]
     rows = [("layer", "operation", "input shape", "units")]
@@ -436,8 +361,12 @@ def _ops(options: Namespace) -> int:
     if options.markdown:
         console.out(op_table_markdown().rstrip())
         return 0
-    word = _letters(options.search or "")
-    rows = [row for row in op_table() if word in _letters(f"{row.op} {row.notes}")]
+
+    def letters(text: str) -> str:
+        return text.lower().replace("_", "").replace("nn.", "")
+
+    word = letters(options.search or "")
+    rows = [row for row in op_table() if word in letters(f"{row.op} {row.notes}")]
     if not rows:
         raise SplineCamError(
             f"No operation with {options.search!r} is known. Unknown operations are rejected, "
@@ -452,12 +381,8 @@ def _ops(options: Namespace) -> int:
     return 0
 
 
-def _letters(text: str) -> str:
-    return text.lower().replace("_", "").replace("nn.", "")
-
-
 def _op_block(title: str, rows: Sequence[OpRow]) -> str:
-    """List operations of one kind; those that have the same notes stand together."""
+    """Return a list of operations of one kind; those with the same notes stand together."""
     page = min(100, max(40, shutil.get_terminal_size((100, 24)).columns))
     together: dict[str, list[str]] = {}
     for row in rows:
@@ -470,9 +395,6 @@ def _op_block(title: str, rows: Sequence[OpRow]) -> str:
     return "\n".join(lines)
 
 
-# -- the demo -------------------------------------------------------------------------------------
-
-
 def _demo(options: Namespace) -> int:
     claim([options.out / "demo.png"], force=True)
     with printing():
@@ -480,11 +402,7 @@ def _demo(options: Namespace) -> int:
     return 0
 
 
-# -- the paper -------------------------------------------------------------------------------------
-
-
 def _reproduce(options: Namespace) -> int:
-    """Run the named experiments one after the other, or list all of them."""
     paper = optional("splinecam_paper.experiment", "splinecam reproduce")
     console = Console(options.quiet)
     if options.list:
@@ -497,14 +415,9 @@ def _reproduce(options: Namespace) -> int:
         paper.experiment_of(name)  # raises an error before the first one starts
     prepare_pictures()
     device_of(options.device)
-    setup = paper.Setup(
-        out=options.out,
-        data=options.data,
-        device=options.device,
-        seed=options.seed,
-        quick=options.quick,
-        progress=not options.quiet,
-    )
+    names_of_options = ("out", "data", "device", "seed", "quick")
+    given = {name: getattr(options, name) for name in names_of_options}
+    setup = paper.Setup(**given, progress=not options.quiet)
     claim([options.out / f"{name}.json" for name in names], force=True)
     for name in names:
         try:
@@ -522,7 +435,7 @@ def _reproduce(options: Namespace) -> int:
 
 
 def _listing(paper: Any) -> str:
-    """The experiments, with the places in the paper and the data that they need."""
+    """Return a list of the experiments, with their places in the paper and the data they need."""
     wide = max(map(len, paper.NAMES))
     lines = []
     for experiment in map(paper.experiment_of, paper.NAMES):

@@ -1,4 +1,4 @@
-"""What a command writes to stdout, stderr and folders, and completion by the shell."""
+"""Output of the commands: results, messages, files, and scripts with which shells complete."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Any
 
 from splinecam._util.files import reason_of, replaced, writing
-from splinecam._util.text import harmless, how_to_install, optional
+from splinecam._util.text import harmless, optional
 from splinecam.errors import FileError
 
 _PAUSE = 5.0  # seconds between two lines of progress
@@ -24,7 +24,7 @@ _PAUSE = 5.0  # seconds between two lines of progress
 
 @dataclass
 class Console:
-    """Writes results and messages, and knows how long each step took."""
+    """Writes results and messages, and measures how long each step takes."""
 
     quiet: bool = False
     seconds: dict[str, float] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class _ProgressLines(logging.Handler):
 
 @contextmanager
 def printing() -> Iterator[None]:
-    """Turn errors of the system while results are printed into a ``FileError``."""
+    """Turn errors of the system in printing results into a ``FileError``."""
     if sys.stdout is None:
         raise FileError("The results cannot be printed: standard output is closed.")
     try:
@@ -95,9 +95,8 @@ def printing() -> Iterator[None]:
     except OSError as error:
         if error.filename is not None:  # it is about a file
             raise
-        raise FileError(
-            f"The results cannot be printed to standard output: {reason_of(error)}."
-        ) from error
+        reason = f"The results cannot be printed to standard output: {reason_of(error)}."
+        raise FileError(reason) from error
 
 
 def complain(text: str) -> None:
@@ -109,7 +108,7 @@ def complain(text: str) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file that appears when it is complete."""
+    """Write a file, which appears when it is complete."""
     with replaced(path) as file:
         file.write(text.encode())
 
@@ -121,19 +120,17 @@ def make_folder(folder: Path) -> None:
 
 
 def inside(thing: object) -> str:
-    """What stands between the parentheses of a repr: ``3 regions`` of ``Partition(3 regions)``."""
+    """Return the inside of the parentheses of a repr: ``3 regions`` of ``Partition(3 regions)``."""
     return repr(thing).partition("(")[2].removesuffix(")")
 
 
 def claim(paths: Sequence[Path], *, force: bool) -> None:
-    """Raise an error if files of one folder cannot be written or may not be overwritten."""
+    """Raise an error if files of one folder cannot be written, or must not be overwritten."""
     taken = [path for path in paths if path.exists()]
     if taken and not force:
         others = f" (and {len(taken) - 1} more)" if len(taken) > 1 else ""
-        raise FileError(
-            f"{taken[0]} exists already{others}. Say --force to overwrite it, or choose another "
-            "place."
-        )
+        instead = "Say --force to overwrite it, or choose another place."
+        raise FileError(f"{taken[0]} exists already{others}. {instead}")
     folders = [path for path in taken if path.is_dir()]
     if folders:
         raise FileError(f"{folders[0]} cannot be written: it is a folder.")
@@ -149,7 +146,7 @@ def claim(paths: Sequence[Path], *, force: bool) -> None:
 
 
 def json_text(content: Any) -> str:
-    """Return mappings, lists, texts and numbers as JSON; numbers that are not finite are null."""
+    """Return mappings, lists, texts and numbers as JSON, with null for nan and infinity."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -164,15 +161,6 @@ def json_text(content: Any) -> str:
 SHELLS = ("bash", "zsh", "fish")
 DEVICES = ("auto", "cpu", "cuda")
 
-HELP = f"""\
-Needs the package shtab:
-  {how_to_install("completion")}
-Put the script where the shell looks for it, and start a new shell:
-  splinecam completion bash > ~/.local/share/bash-completion/completions/splinecam
-  splinecam completion zsh > ~/.zfunc/_splinecam       with ~/.zfunc in $fpath before compinit
-  splinecam completion fish > ~/.config/fish/completions/splinecam.fish
-"""
-
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of ``splinecam completion``."""
@@ -180,10 +168,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def print_script(parser: ArgumentParser, shell: str) -> int:
-    """Print the script with which a shell completes the commands and options of a parser.
-
-    Raises an error that says what to install when shtab is missing.
-    """
+    """Print the script with which a shell completes the commands and options of a parser."""
     shtab = optional("shtab", "Shell completion", "completion")
     for action in _actions(parser):
         completed = _completed(action, shtab)
@@ -207,13 +192,11 @@ def _actions(parser: ArgumentParser) -> Iterator[Action]:
 
 
 def _completed(action: Action, shtab: Any) -> Any:
-    """Return how an argument is completed: by folders, by files of some kind, or not (None)."""
+    """Return how an argument is completed: by folders, by files, or not (None)."""
     if action.metavar == "DIR":
         return shtab.DIRECTORY
     if action.metavar == "SAVED.npz":
         return shtab.glob("*.npz")
-    if action.dest == "subjects":
-        return shtab.FILE
     if action.dest == "model":
         return shtab.glob("*.py", "*.pt2")
-    return shtab.FILE if action.type is Path else None
+    return shtab.FILE if action.type is Path or action.dest == "subjects" else None

@@ -57,7 +57,7 @@ def train(
 
 
 def pictures(part: Partition, x: Tensor, label: Tensor) -> dict[str, Any]:
-    """Draw the regions with the training points, the graph and the layers; return them by name."""
+    """Return pictures by name: the regions with the training points, the graph, and the layers."""
     return {
         "demo": plot(part, color="class", points=x, labels=label, axes="off", legend=False).figure,
         "demo-surface": plot_surface(part).figure,
@@ -66,7 +66,7 @@ def pictures(part: Partition, x: Tensor, label: Tensor) -> dict[str, Any]:
 
 
 def run(out: Path, *, device: str = "auto", dpi: int = 200, steps: int = 800) -> None:
-    """Train, compute the partition, check it, draw it; print what was found and where it is."""
+    """Train, compute the partition, check it and draw it; print what was found and where."""
     prepare_pictures()
     make_folder(out)
     seconds: dict[str, float] = {}
@@ -113,7 +113,7 @@ def _trained(x: Tensor, label: Tensor, steps: int) -> nn.Module:
 
 
 def _next_steps(out: Path) -> str:
-    """Say what was written, and what to try next."""
+    """Return what was written, and what to try next, as text."""
     rows = [
         ("demo.png", "all regions, the decision boundary and the training points"),
         ("demo.html", "the same to point at and to zoom into: open it in a browser"),

@@ -1,6 +1,8 @@
-"""What the help of each command ends with: examples, and what its arguments are."""
+"""The help of each command: how it is called, what it does, and examples."""
 
 from __future__ import annotations
+
+from splinecam._util.text import how_to_install
 
 _MODEL = """\
 MODEL is one of
@@ -9,17 +11,22 @@ MODEL is one of
   package.module:factory      a function or class that makes an nn.Module, or a module itself;
                               the current folder is importable
   path/to/file.py:factory     the same, in a file
-The model is used in eval mode. Code and exported programs are run, so use those that you trust;
-checkpoints (--weights) are opened with weights_only, and ONNX files are read, which runs no code.
+The model is used in eval mode. Code and exported programs are run: use only what you trust.
+Checkpoints (--weights) are opened with weights_only, and ONNX files are read: no code is run.
 """
 
-DEMO = """\
+# The help of each command: its arguments, a summary, and what it ends with.
+HELP: dict[str, str] = {
+    "demo": """\
+[options]
+train a small classifier and show its regions
 examples:
   splinecam demo
   splinecam demo --out pictures --device cpu
-"""
-
-PARTITION = f"""\
+""",
+    "partition": f"""\
+MODEL (--box|--vnnlib|--through|--around|--fit|--polygon) ... --out DIR [options]
+compute, check, draw and save a partition
 {_MODEL}
 writes to DIR: partition.npz (sc.load, splinecam plot and stats read it), stats.json, stats.txt,
 and the picture regions.png
@@ -33,9 +40,10 @@ examples:
   splinecam partition cnn.pt2 --around digits.npy --pick 7 --side 0.5 --out out
   splinecam partition net.py:build --slice 0 3 --box 0 1 --at 0.5,0.2,0.9,0.5,0.1 --out out
   splinecam partition net.pt2 --slice 0 1 --vnnlib prop_1.vnnlib.gz --out out
-"""
-
-PLOT = """\
+""",
+    "plot": """\
+SAVED.npz [--out FILE] [options]
+draw a saved partition
 examples:
   splinecam plot out/partition.npz
   splinecam plot out/partition.npz --color slope --out slope.pdf
@@ -43,18 +51,20 @@ examples:
   splinecam plot out/partition.npz --color output --output 2 --axes ticks --out two.svg
   splinecam plot out/partition.npz --points digits.npz --key x --pick 3 8 14 --out marked.png
   splinecam plot out/partition.npz --kind layers --model net.py:build --out layers.png
-"""
-
-STATS = """\
+""",
+    "stats": """\
+SAVED.npz ... [--json] [--table FILE] [options]
+show the statistics of saved partitions
 examples:
   splinecam stats out/partition.npz
   splinecam stats out/partition.npz --json | jq .stats.NR
   splinecam stats small.npz large.npz        side by side
   splinecam stats out/partition.npz --table regions.csv
   splinecam stats out/partition.npz --full --model net.py:build
-"""
-
-EXPORT = """\
+""",
+    "export": """\
+SAVED.npz FILE ... [options]
+write the regions of a saved partition for other programs
 The name of a file says its format: GeoJSON has polygons in plane coordinates, .ply and .vtp (or the
 older .vtk) polygons in space, .parquet one row per region, which needs the package pyarrow.
 
@@ -62,26 +72,28 @@ examples:
   splinecam export out/partition.npz regions.geojson
   splinecam export out/partition.npz surface.vtp surface.ply --output 0
   splinecam export out/partition.npz regions.parquet regions.geojson --columns area class output_0
-"""
-
-DIFFERENCE = f"""\
+""",
+    "difference": f"""\
+MODEL_A MODEL_B (--box|--vnnlib|--through|--around|--fit|--polygon) ... [options]
+say where and by how much two networks differ
 {_MODEL}
-Both networks take inputs and give outputs of the same shapes. Printed are the largest and the mean
-differences of the outputs, an input at which they differ most (--json), and the area on which they
-choose other classes. --weights is for the first network.
+Both networks must take inputs and give outputs of the same shapes. The command prints the largest
+and the mean differences of the outputs, an input at which they differ most (--json), and the area
+on which the classes differ. --weights is for the first network.
 
 examples:
   splinecam difference net.onnx net_int8.onnx --box -1 1
   splinecam difference net.pt2 pruned.pt2 --box -1 1 --out difference.png
   splinecam difference net.py:build net.py:build --weights a.pt --weights-b b.pt --box -1 1 --json
-"""
-
-VIEW = f"""\
+""",
+    "view": f"""\
+SUBJECT ... [--box|--vnnlib|--through|--around|--fit|--polygon ...] [options]
+look at regions in the browser: point, zoom, compare
 SUBJECT is a MODEL with a domain, a saved partition (.npz), or the folder of a training run.
 {_MODEL}
 The viewer opens in the browser, from a server that only this machine can reach. It computes the
-regions of a network wherever you zoom; those of a saved partition need --model for that. The
-command ends when you close the page, or with Ctrl-C.
+regions of a network wherever you zoom; for a saved partition, this needs --model. The command ends
+when you close the page, or with Ctrl-C.
 
 examples:
   splinecam view net.py:build --box -1 1
@@ -90,19 +102,21 @@ examples:
   splinecam view out/partition.npz --model net.py:build --color slope
   splinecam view runs/a                                            a run of sc.watch, as it grows
   splinecam view net.py:build --box -1 1 --html regions.html       one file, for a web page
-"""
-
-CHECK = f"""\
+""",
+    "check": f"""\
+MODEL [--input-shape 1,28,28] [options]
+say whether a model is supported, and what stands in the way
 {_MODEL}
-The exit code is 0 for a supported model and 1 for one that is not.
+The exit code is 0 if the model is supported, and 1 if not.
 
 examples:
   splinecam check net.py:build --input-shape 1,28,28
   splinecam check torchvision.models:resnet18 --input-shape 3,64,64
   splinecam check model.pt2
-"""
-
-CHECK_PROPERTY = f"""\
+""",
+    "check-property": f"""\
+MODEL PROPERTY [--slice I J] [--at X ...] [options]
+say whether a property holds on a slice, and where it fails
 {_MODEL}
 PROPERTY is a .vnnlib or .vnnlib.gz file: boxes of inputs, and the outputs that are unsafe there.
 The verdict is about a slice of each box: it holds if no input of the slice is unsafe. The exit code
@@ -113,25 +127,38 @@ examples:
   splinecam check-property net.onnx prop.vnnlib --slice 0 1
   splinecam check-property net.onnx prop.vnnlib --slice 0 1 --at 0.6,0,0,0.5,-0.5
   splinecam check-property net.onnx prop.vnnlib --slice 0 1 --out unsafe.png --witness unsafe.npy
-"""
-
-OPS = """\
-Names are those of ATen, to which a model is exported; --search also finds MaxPool2d or ReLU6.
+""",
+    "ops": """\
+[--search WORD | --markdown]
+list supported and unsupported operations
+Operations have the names of ATen, to which models are exported; --search also finds MaxPool2d.
 
 examples:
   splinecam ops
   splinecam ops --search pool
-"""
-
-REPRODUCE = """\
-Each experiment writes its figure (NAME.png, NAME.pdf), its numbers (NAME.json) and a table of what
-the paper says beside what was measured (NAME.md). A training that was interrupted goes on from its
-checkpoint. Data sets are looked for in --data, in the folder that SPLINECAM_DATA names and in the
-usual places; with --quick, small ones that come with other packages take the place of missing ones.
+""",
+    "reproduce": """\
+NAME ... [--quick] [--data DIR] [--out DIR] [options]
+reproduce the tables and figures of the paper
+Each experiment writes its figure (NAME.png, NAME.pdf), its numbers (NAME.json), and a table that
+compares them with the paper (NAME.md). An interrupted training continues from its checkpoint. Data
+sets are sought in --data, in the folder that SPLINECAM_DATA names, and in the usual places; with
+--quick, small data sets of other packages replace missing ones.
 
 examples:
   splinecam reproduce --list
   splinecam reproduce scaling
   splinecam reproduce table1 --quick
   splinecam reproduce cats --data ~/data --device cuda --out cats
-"""
+""",
+    "completion": f"""\
+SHELL
+print a completion script
+Needs the package shtab:
+  {how_to_install("completion")}
+Put the script where the shell looks for it, and start a new shell:
+  splinecam completion bash > ~/.local/share/bash-completion/completions/splinecam
+  splinecam completion zsh > ~/.zfunc/_splinecam       with ~/.zfunc in $fpath before compinit
+  splinecam completion fish > ~/.config/fish/completions/splinecam.fish
+""",
+}

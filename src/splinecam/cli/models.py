@@ -1,4 +1,4 @@
-"""From the arguments of a command to a module, samples and a domain."""
+"""Reads what the options of a command name: a model, samples, a domain, a saved partition."""
 
 from __future__ import annotations
 
@@ -21,25 +21,19 @@ from torch import Tensor, nn
 
 from splinecam._util.text import did_you_mean
 from splinecam.errors import DomainError, FileError, SplineCamError
-from splinecam.files.loading import (
-    EXPORT,
-    load_numpy,
-    load_safetensors,
-    load_torch,
-    load_weights,
-    read_program,
-    require_file,
-)
+from splinecam.files import loading
 from splinecam.files.onnx_module import read_onnx
+from splinecam.files.properties import Property
 from splinecam.files.vnnlib import read_vnnlib
 from splinecam.geometry.domain import Domain
 from splinecam.network.capture.tracing.diagnosis import first_line
 from splinecam.network.model_files import KINDS, SUFFIXES, TO_ONNX, kind_of_file
+from splinecam.partitions.partition import Partition, load
+from splinecam.partitions.request import Smooth
 
-_FRAMES = 3  # of the user's own code, shown when it raises
+_FRAMES = 3  # how many places in the user's own code are shown when it raises an error
 _FOREIGN = ("importlib", "/torch/", "\\torch\\", __file__)  # files that are not the user's
 _CHECKPOINTS = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".safetensors", ".npz")
-
 
 # A model in eval mode, and the shape of one input where the file tells it.
 Found = tuple[nn.Module, tuple[int, ...] | None]
@@ -48,10 +42,7 @@ Found = tuple[nn.Module, tuple[int, ...] | None]
 def find_model(
     word: str, arguments: Iterable[tuple[str, Any]] = (), weights: Path | None = None
 ) -> Found:
-    """Return the model that ``net.onnx``, ``net.pt2`` or ``package.module:factory`` names.
-
-    arguments: of the factory; weights: a file with a state dict for the module that it makes.
-    """
+    """Return the model that ``net.onnx``, ``net.pt2`` or ``package.module:factory`` names."""
     source, _, name = word.rpartition(":")
     if not source or Path(word).is_file() or Path(word).suffix in (".pt2", ".onnx"):
         if arguments or weights:
@@ -62,14 +53,13 @@ def find_model(
         return _from_file(Path(word))
     model = _built(_imported(source), source, name, dict(arguments))
     if weights is not None:
-        load_weights(model, weights)
+        loading.load_weights(model, weights)
     return model.eval(), None
 
 
 def _from_file(path: Path) -> Found:
-    suffix = path.suffix.lower()
-    kind = kind_of_file(path)
-    is_model = path.is_dir() and kind != "folder"  # that another framework has written
+    suffix, kind = path.suffix.lower(), kind_of_file(path)
+    is_model = path.is_dir() and kind != "folder"  # another framework has written it
     if (suffix == ".py" and path.is_file()) or (not is_model and _is_module(str(path))):
         raise SplineCamError(
             f"{path} is Python code: say which function or class makes the model, as in "
@@ -79,23 +69,23 @@ def _from_file(path: Path) -> Found:
         hint = "" if suffix else " A model in Python code is written package.module:factory."
         raise FileError(f"There is no file {path}.{hint}")
     if kind == "exported":
-        return read_program(path)
+        return loading.read_program(path)
     if kind == "onnx":
         network = read_onnx(path)
         return network.eval(), network.input_shape
     name = KINDS[kind][0].removeprefix("a file ") if kind == "unknown" else KINDS[kind][0]
-    raise SplineCamError(f"{path} is {name}, which is not opened as a model. {_instead(path)}")
+    reason = f"{path} is {name}, which is not opened as a model."
+    raise SplineCamError(f"{reason} {_instead(path, kind)}")
 
 
-def _instead(path: Path) -> str:
-    """Return what to do with a file that no model can be read from."""
-    kind = kind_of_file(path)
+def _instead(path: Path, kind: str) -> str:
+    """Return what to do with a file from which no model can be read."""
     if kind in ("keras", "tensorflow"):
         return f"{TO_ONNX}, and give that:\n      splinecam partition net.onnx ..."
     if kind == "transformers":
         code = KINDS[kind][1].format(path=str(path))
         return (
-            f"{code}\nDo that in a function of a Python file which returns the module, and give "
+            f"{code}\nDo that in a function that returns the module, in a Python file, and give "
             "this function:\n      splinecam partition net.py:build ..."
         )
     if kind == "partition":
@@ -106,22 +96,17 @@ def _instead(path: Path) -> str:
       splinecam partition package.module:factory --weights {weights} ...
     (a state dict is written by torch.save(model.state_dict(), "weights.pt")), or
   - export the network once, and give the file that this writes:
-{EXPORT}"""
-
-
-# -- code -------------------------------------------------------------------------------------
+{loading.EXPORT}"""
 
 
 def _imported(source: str) -> ModuleType:
-    """Import the module in a file, or of a name; its folder, or the current one, is importable."""
+    """Import a module by its file or its name, with its folder or the current one importable."""
     path = Path(source)
     if path.suffix != ".py":
         return _imported_by_name(source)
-    require_file(path)
+    loading.require_file(path)
     _make_importable(path.parent)
-    spec = importlib.util.spec_from_file_location(f"splinecam_model_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
+    spec: Any = importlib.util.spec_from_file_location(f"splinecam_model_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[module.__name__] = module  # as dataclasses and others expect
     with _users_code(f"Importing {source}"):
@@ -148,7 +133,7 @@ def _imported_by_name(source: str) -> ModuleType:
 
 
 def _is_module(word: str) -> bool:
-    """Return whether a word that is no file names a Python module."""
+    """Return whether a word names a Python module, and no file."""
     if Path(word).is_file() or Path(word).suffix.lower() in SUFFIXES:
         return False
     _make_importable(Path())
@@ -189,7 +174,7 @@ def _built(module: ModuleType, source: str, name: str, arguments: Mapping[str, A
 
 
 def _require_arguments(factory: Any, name: str, arguments: Mapping[str, Any]) -> None:
-    """Raise an error that names the arguments which a factory still needs."""
+    """Raise an error if a factory needs more arguments; it names them."""
     try:
         parameters = inspect.signature(factory).parameters.values()
     except (TypeError, ValueError):
@@ -207,7 +192,7 @@ def _require_arguments(factory: Any, name: str, arguments: Mapping[str, Any]) ->
 
 
 def _offers(module: ModuleType) -> str:
-    """List the names in a module that may be factories."""
+    """Return a sentence with the names in a module that may be factories."""
 
     def fits(item: Any) -> bool:
         own = getattr(item, "__module__", None) == module.__name__
@@ -219,7 +204,7 @@ def _offers(module: ModuleType) -> str:
 
 @contextmanager
 def _users_code(what: str) -> Iterator[None]:
-    """Turn an error of the user's code into a short one; send what it prints to stderr."""
+    """Turn an error of the user's code into a short one, and send what it prints to stderr."""
     try:
         with redirect_stdout(sys.stderr):
             yield
@@ -242,29 +227,37 @@ def model_of(options: Namespace) -> Found:
 
 def shared_options(options: Namespace) -> dict[str, Any]:
     """Return the options that all computations share, as ``partition`` takes them."""
-    names = ("device", "memory", "max_regions", "smooth")
-    shared = {name: getattr(options, name) for name in names}
-    return {"output": options.result, "progress": not options.quiet, **shared}
+    shared = {name: getattr(options, name) for name in ("device", "memory", "max_regions")}
+    smooth = options.smooth
+    given = {name: getattr(options, name, None) for name in ("refine", "undecided")}
+    if any(given.values()):
+        smooth = Smooth(smooth, **{name: each for name, each in given.items() if each})
+    return {"output": options.result, "progress": not options.quiet, "smooth": smooth, **shared}
 
 
-def required_domain(options: Namespace) -> tuple[Domain, Tensor | None]:
-    """Return the domain of a command that requires one, and the samples in it."""
-    found = domain_of(options)
-    assert found is not None  # the parser sees to it
-    return found
+def saved_partition(path: Path, options: Namespace) -> Partition:
+    """Return a saved partition, with its model if that is given."""
+    part: Partition = load(path, model=None if options.model is None else model_of(options)[0])
+    return part
 
 
-def domain_of(options: Namespace) -> tuple[Domain, Tensor | None] | None:
-    """Return the domain that the options describe, and the samples in it."""
+def domain_of(options: Namespace) -> tuple[Domain | None, Tensor | None]:
+    """Return the domain that the options describe, if any, and the samples in it."""
     shape = options.input_shape
-    if options.slice is not None or options.vnnlib is not None:
-        return _slice_of(options)
+    if options.vnnlib is not None:
+        prop = read_vnnlib(options.vnnlib)
+        (case,) = chosen_cases(prop, options.vnnlib, options.case, single=True)
+        return slice_of_box(options, *prop.cases[case].box, name=str(options.vnnlib))
+    if options.slice is not None:
+        lo, hi = (torch.tensor(each, dtype=torch.float64) for each in options.box)
+        single = len(lo) == 1  # for all features
+        return slice_of_box(options, *((lo[0], hi[0]) if single else (lo, hi)), name="--box")
     if options.box is not None:
         return Domain.box(*options.box, input_shape=shape), None
     path = options.through or options.around or options.fit or options.polygon
     if path is None:
-        return None
-    samples = read_samples(path, key=options.key, input_shape=shape)
+        return None, None
+    samples = read_samples(path, options.key, shape)
     how: dict[str, Any] = {} if options.margin is None else {"margin": options.margin}
     if options.fit is not None:
         return Domain.fit(picked(samples, options.pick, path), **how), None
@@ -279,26 +272,13 @@ def domain_of(options: Namespace) -> tuple[Domain, Tensor | None] | None:
     return Domain.polygon(picked(samples, options.pick, path)), None
 
 
-def _slice_of(options: Namespace) -> tuple[Domain, Tensor | None]:
-    """Return the slice of --box or of the box of --vnnlib, and the sample of --at."""
-    if options.vnnlib is not None:
-        return slice_of_box(options, *_property_box(options), name=str(options.vnnlib))
-    lo, hi = (torch.tensor(each, dtype=torch.float64) for each in options.box)
-    if len(lo) == 1:  # for all features
-        lo, hi = lo[0], hi[0]
-    return slice_of_box(options, lo, hi, name="--box")
-
-
 def slice_of_box(
     options: Namespace, lo: Tensor, hi: Tensor, *, name: str
 ) -> tuple[Domain, Tensor | None]:
-    """Return the slice of a box that --slice and --at describe, and the sample of --at.
-
-    name: what the box is called in messages.
-    """
+    """Return the slice of a box, which messages call by its name, and the sample of --at."""
     at, shape = None, options.input_shape
     if isinstance(options.at, Path):
-        samples = read_samples(options.at, key=options.key, input_shape=shape)
+        samples = read_samples(options.at, options.key, shape)
         (at,) = picked(samples, options.pick or (0,), options.at)
     elif options.at is not None:
         at = torch.tensor(options.at, dtype=torch.float64)
@@ -310,53 +290,43 @@ def slice_of_box(
         raise DomainError(
             f"{name} has {lo.numel():,} inputs: say which two of them to show, such as --slice 0 1."
         )
-    count = prod(shape or (lo if at is None else at).shape)
-    axes = [_axis(each, options, count) for each in options.slice or (0, 1)]
+    count, axes = prod(shape or (lo if at is None else at).shape), []
+    for axis in options.slice or (0, 1):
+        named = isinstance(axis, str)
+        if named and len(options.features) != count:
+            raise DomainError(
+                f"--slice has {axis!r}, and --features has {len(options.features):,} names for "
+                f"{count:,} features: name all of them, or give the number of the feature."
+            )
+        axes.append(options.features.index(axis) if named else axis)
     domain = Domain.slice((lo, hi), axes, at, input_shape=shape)
     return domain, None if at is None else at.reshape(1, *domain.input_shape)
 
 
-def _axis(axis: Any, options: Namespace, count: int) -> Any:
-    """Return the index of a feature of --slice, which may be a name of --features.
-
-    count: how many features there are.
-    """
-    if not isinstance(axis, str):
-        return axis
-    names = options.features
-    if len(names) != count:
-        raise DomainError(
-            f"--slice has {axis!r}, and --features has {len(names):,} names for {count:,} "
-            "features: name all of them, or give the number of the feature."
-        )
-    return names.index(axis)
-
-
 def _shape_in_file(options: Namespace) -> tuple[int, ...] | None:
-    """Return the shape of one input of the model, if it is an ONNX file, which says it."""
+    """Return the shape of one input if the model is an ONNX file, which says it."""
     path = Path(getattr(options, "model", None) or "")
     return read_onnx(path).input_shape if path.suffix.lower() == ".onnx" else None
 
 
-def _property_box(options: Namespace) -> tuple[Tensor, Tensor]:
-    """Return the box of inputs of --vnnlib, the one of --case if there are several."""
-    prop = read_vnnlib(options.vnnlib)
+def chosen_cases(
+    prop: Property, path: Path, case: int | None, *, single: bool = False
+) -> list[int]:
+    """Return the numbers of the boxes of a property: that of --case, or all."""
     count = len(prop.cases)
-    if options.case is None and count == 1:
-        return prop.box
-    if options.case is None or not 0 <= options.case < count:
-        raise DomainError(
-            f"{options.vnnlib} has {count:,} box{'es' * (count != 1)} of inputs"
-            + (f": choose one with --case 0 to {count - 1}." if count else ", and all are empty.")
-        )
-    return prop.cases[int(options.case)].box
+    boxes = f"{path} has {count:,} box{'es' * (count != 1)} of inputs"
+    if not count:
+        raise DomainError(f"{boxes}, and all are empty.")
+    chosen = list(range(count)) if case is None else [case]
+    if not 0 <= chosen[0] < count or (single and len(chosen) > 1):
+        raise DomainError(f"{boxes}: choose one with --case 0 to {count - 1}.")
+    return chosen
 
 
 def fitted(model: str, known: tuple[int, ...] | None, domain: Domain, options: Namespace) -> Domain:
-    """Return a domain with the input shape of a model; if it has another one, raise an error.
+    """Return a domain with the input shape of a model; raise an error if it has another one.
 
-    A slice has the shape of the model, unless --input-shape gives it one: what bounds a box on the
-    command line or in a file is often flat.
+    Slices take the shape of the model unless --input-shape is given: boxes are often flat.
     """
     if known is None or known == domain.input_shape:
         return domain
@@ -367,13 +337,13 @@ def fitted(model: str, known: tuple[int, ...] | None, domain: Domain, options: N
             return replace(domain, input_shape=known)
         hint = f"Say --input-shape {','.join(map(str, known))}."
     raise DomainError(
-        f"{model} takes inputs of shape {known}, but those of the domain have shape "
+        f"{model} takes inputs of shape {known}, but inputs of the domain have shape "
         f"{domain.input_shape}. {hint}"
     )
 
 
 def picked(samples: Tensor, pick: Sequence[int] | None, path: Path) -> Tensor:
-    """Return the samples with the given numbers, by default all; they must be finite."""
+    """Return the samples with the given numbers, by default all, which must be finite."""
     pick = range(len(samples)) if pick is None else pick
     beyond = [i for i in pick if not -len(samples) <= i < len(samples)]
     if beyond:
@@ -395,12 +365,9 @@ def picked(samples: Tensor, pick: Sequence[int] | None, path: Path) -> Tensor:
 
 
 def read_samples(
-    path: Path, *, key: str | None = None, input_shape: Sequence[int] | None = None
+    path: Path, key: str | None = None, input_shape: Sequence[int] | None = None
 ) -> Tensor:
-    """Return the samples ``(N, *input_shape)`` in a file of NumPy, torch or safetensors.
-
-    key: which array, if the file holds several; input_shape: the shape to give to each sample.
-    """
+    """Return the samples ``(N, *input_shape)`` in an array of a file; key: the array's name."""
     samples = _array(path, key, "--key")
     if samples.is_complex():
         raise DomainError(f"The samples in {path} are complex; a domain needs real numbers.")
@@ -420,7 +387,7 @@ def read_samples(
 
 
 def read_labels(path: Path, count: int, *, key: str | None = None) -> Tensor:
-    """Return the classes (N,) of samples in a file; key: which array, if there are several."""
+    """Return the classes (N,) of samples in an array of a file; key: the array's name."""
     labels = _array(path, key, "--labels-key")
     if labels.numel() != count:
         raise FileError(
@@ -431,7 +398,7 @@ def read_labels(path: Path, count: int, *, key: str | None = None) -> Tensor:
 
 
 def _array(path: Path, key: str | None, flag: str) -> Tensor:
-    """Return the array of a name in a file, or its only one; flag: the option of the name."""
+    """Return the array of a name in a file, or its only one; flag: the option with the name."""
     arrays = _arrays(path, key)
     names = ", ".join(f"{name!r} {tuple(array.shape)}" for name, array in arrays.items())
     if key is None and len(arrays) > 1:
@@ -444,20 +411,17 @@ def _array(path: Path, key: str | None, flag: str) -> Tensor:
 
 
 def _arrays(path: Path, key: str | None) -> dict[str, Tensor]:
-    """Return every tensor in a file by its name; a file of one tensor has it under no name.
-
-    key: the only one that is needed, if the file has it.
-    """
+    """Return the tensors of a file by name ("" for an unnamed one); key: the needed one."""
     suffix = path.suffix.lower()
     if suffix in (".npy", ".npz"):
-        return load_numpy(path, key)
+        return loading.load_numpy(path, key)
     if suffix == ".safetensors":
-        return load_safetensors(path)
+        return loading.load_safetensors(path)
     if suffix not in (".pt", ".pth"):
         raise FileError(
             f"{path} cannot be read as samples: give an .npy, .npz, .pt, .pth or .safetensors file."
         )
-    found = load_torch(path)
+    found = loading.load_torch(path)
     if isinstance(found, Tensor):
         return {"": found}
     if isinstance(found, (list, tuple)) and found and all(isinstance(x, Tensor) for x in found):

@@ -20,11 +20,8 @@ from typing import Any, NoReturn
 from splinecam import __version__
 from splinecam._util.text import amount_of, bytes_of, did_you_mean
 from splinecam.cli import console as completion
-from splinecam.cli import help_texts
+from splinecam.cli.help_texts import HELP
 
-_LEAST_MEMORY = 10**6
-_SMALLEST, _LARGEST = 0.5, 100.0  # inches
-_FINEST = 2400  # dots per inch
 _NEGATIVE = re.compile(r"-(\d+\.?\d*|\.\d+)(e[-+]?\d{1,3})?(,.*)?", re.IGNORECASE)
 
 
@@ -48,7 +45,7 @@ def _require(valid: bool, message: str) -> None:
 
 
 def number(word: str) -> float:
-    """A finite number."""
+    """Read a finite number."""
     try:
         found = float(word)
     except ValueError:
@@ -58,7 +55,7 @@ def number(word: str) -> float:
 
 
 def numbers(word: str) -> list[float]:
-    """One number, or several with commas between them."""
+    """Read one number, or several with commas between them."""
     try:
         return [number(part) for part in word.split(",")]
     except ArgumentTypeError as error:
@@ -66,7 +63,7 @@ def numbers(word: str) -> list[float]:
 
 
 def numbers_or_file(word: str) -> list[float] | Path:
-    """One number or several with commas between them, or else the name of a file."""
+    """Read one number or several with commas between them, or else the name of a file."""
     try:
         return [number(part) for part in word.split(",")]
     except ArgumentTypeError:
@@ -74,17 +71,21 @@ def numbers_or_file(word: str) -> list[float] | Path:
 
 
 def axis(word: str) -> int | tuple[int, ...] | str:
-    """A feature: its number, numbers with commas, one for each dimension, or else its name."""
+    """Read a feature: its index, with commas in several dimensions, or else its name."""
     if not re.fullmatch(r"-?\d+(,-?\d+)*", word):
         return word
     index = tuple(map(int, word.split(",")))
     return index if len(index) > 1 else index[0]
 
 
+def _whole(word: str) -> int:
+    return int(word) if word.isdecimal() else -1
+
+
 def _checked(
     read: Callable[[str], Any], valid: Callable[[Any], object], otherwise: str
 ) -> Callable[[str], Any]:
-    """A type: what ``read`` makes of a word, if it is valid; else an error says ``otherwise``."""
+    """Return a type: what ``read`` makes of a word; if that is invalid, ``otherwise`` says why."""
 
     def kind(word: str) -> Any:
         found = read(word)
@@ -97,38 +98,22 @@ def _checked(
 positive = _checked(number, lambda x: x > 0, "is not a number above 0")
 not_negative = _checked(number, lambda x: x >= 0, "is below 0")
 share = _checked(number, lambda x: 0 < x < 1, "is not a number between 0 and 1, such as 1e-3")
-inches = _checked(
-    number,
-    lambda x: _SMALLEST <= x <= _LARGEST,
-    f"is not a width of {_SMALLEST} to {_LARGEST:g} inches",
-)
-count = _checked(
-    lambda word: int(word) if word.isdecimal() else 0,
-    lambda n: n > 0,
-    "is not a whole number above 0",
-)
-port = _checked(  # 0 for one that is free
-    lambda word: int(word) if word.isdecimal() else -1,
-    lambda n: 0 <= n < 1 << 16,
-    "is not a port, 0 to 65535",
-)
-resolution = _checked(
-    count, lambda n: n <= _FINEST, f"is too fine: at most {_FINEST} dots per inch"
-)
-amount = _checked(  # which may be written 1e6, 2k or 2M
+inches = _checked(number, lambda x: 0.5 <= x <= 100, "is not a width of 0.5 to 100 inches")
+count = _checked(_whole, lambda n: n > 0, "is not a whole number above 0")
+port = _checked(_whole, lambda n: 0 <= n < 1 << 16, "is not a port, 0 to 65535")
+resolution = _checked(count, lambda n: n <= 2400, "is too fine: at most 2400 dots per inch")
+amount = _checked(  # also written 1e6, 2k or 2M
     amount_of, lambda n: n and n > 0, "is not a whole number above 0, such as 500000 or 1e6"
 )
-bytes_of_memory = _checked(  # which may be written 2e9, 2G, 2GB or 2GiB
-    bytes_of,
-    lambda n: n and n >= _LEAST_MEMORY,
-    "is not an amount of memory, such as 500MB or 2GB",
+bytes_of_memory = _checked(  # also written 2e9, 2G, 2GB or 2GiB
+    bytes_of, lambda n: n and n >= 10**6, "is not an amount of memory, such as 500MB or 2GB"
 )
 # The name of a device, whether it is there or not.
 device = _checked(str, re.compile(r"auto|cpu|cuda(:\d+)?").fullmatch, "is not auto, cpu or cuda")
 
 
 def error_bound(word: str) -> float | str:
-    """An error that outputs may have: a number above 0, or text such as ``1%``.
+    """Read an error that outputs may have: a number above 0, or text such as ``1%``.
 
     >>> error_bound("1e-3"), error_bound("0.5%")
     (0.001, '0.5%')
@@ -139,7 +124,7 @@ def error_bound(word: str) -> float | str:
 
 
 def shape(word: str) -> tuple[int, ...]:
-    """Numbers with commas, or with ``x`` between them."""
+    """Read numbers with commas, or with ``x`` between them."""
     sizes = word.strip("()").replace("x", ",").replace(" ", "").rstrip(",").split(",")
     whole = all(size.isdecimal() and int(size) for size in sizes)
     _require(whole, f"{word!r} is not a shape such as 2 or 1,28,28")
@@ -147,7 +132,7 @@ def shape(word: str) -> tuple[int, ...]:
 
 
 def argument(word: str) -> tuple[str, Any]:
-    """``width=64``: a name, and a Python literal or else a plain word."""
+    """Read ``width=64``: a name, and a Python literal or else a plain word."""
     name, equals, value = word.partition("=")
     _require(bool(equals) and name.isidentifier(), f"{word!r} is not NAME=VALUE")
     try:
@@ -157,7 +142,7 @@ def argument(word: str) -> tuple[str, Any]:
 
 
 def index_or_name(word: str) -> int | str:
-    """The index of an output, or its name."""
+    """Read the index of an output, or its name."""
     return int(word) if re.fullmatch(r"-?\d+", word) else word
 
 
@@ -186,7 +171,7 @@ class _Command(_Parser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Read the options; what is left over is an error."""
         known = [name for action in self._actions for name in action.option_strings]
-        # First, as otherwise the message would be that a required option is missing.
+        # This comes first: otherwise the message is that a required option is missing.
         for word in takewhile(lambda word: word != "--", args):
             name = word.partition("=")[0]
             if word.startswith("--") and not any(each.startswith(name) for each in known):
@@ -209,13 +194,14 @@ def make_parser() -> ArgumentParser:
     commands = parser.add_subparsers(
         dest="command", metavar="COMMAND", title="commands", parser_class=_Command
     )
-    for name, (arguments, summary, text, add_options) in _COMMANDS.items():
+    for name, add_options in _COMMANDS.items():
+        arguments, summary, text = HELP[name].split("\n", 2)
         command = commands.add_parser(
             name,
             usage=f"splinecam {name} {arguments}",
             help=summary,
             description=summary[0].upper() + summary[1:] + ".",
-            epilog=text,
+            epilog=text.lstrip(),
             formatter_class=_wide,
         )
         _flag(command, "--debug", "show the traceback of an error")
@@ -225,7 +211,7 @@ def make_parser() -> ArgumentParser:
 
 
 def _wide(prog: str) -> RawDescriptionHelpFormatter:
-    """Help with room for the options' names."""
+    """Return a formatter of help with room for the names of options."""
     return RawDescriptionHelpFormatter(prog, max_help_position=30)
 
 
@@ -249,59 +235,92 @@ def _flag(parser: Any, name: str, text: str) -> None:
     parser.add_argument(name, action="store_true", help=text)
 
 
+def _add(parser: Any, *names: str) -> None:
+    """Add options that several commands have."""
+    for name in names:
+        parser.add_argument(name, **_SHARED[name])
+
+
+_FLAG = {"action": "store_true"}
+_FACTORY = ("--arg", "--weights")
+_NAMES = ("--classes", "--features")
+_SHARED: dict[str, dict[str, Any]] = {
+    "model": {"metavar": "MODEL", "help": "the network: see below"},
+    "saved": {"type": Path, "metavar": "SAVED.npz", "help": "a saved partition"},
+    "--arg": {"type": argument, "metavar": "NAME=VALUE", "action": "append", "default": []}
+    | {"help": "argument of the factory; may be repeated"},
+    "--weights": {"type": Path, "metavar": "FILE"}
+    | {"help": "state dict for what the factory makes: .pt, .pth, .npz or .safetensors"},
+    "--result": {"type": index_or_name, "metavar": "KEY"}
+    | {"help": "which of several results: a name or index"},
+    "--classes": {"metavar": "NAME", "nargs": "+"}
+    | {"help": "names of the classes, in the order of the outputs (the names in the file)"},
+    "--features": {"metavar": "NAME", "nargs": "+"}
+    | {"help": "names of all features, or of the two that are shown, for the axes"},
+    "--points": {"type": Path, "metavar": "FILE"}
+    | {"help": "mark samples: .npy, .npz or .pt of a batch"},
+    "--json": _FLAG | {"help": "print JSON"},
+    "--force": _FLAG | {"help": "overwrite files that exist"},
+    "--quiet": _FLAG | {"help": "print errors only"},
+    "--device": {"type": device, "metavar": "D", "default": "auto"}
+    | {"help": "auto, cpu or cuda (auto: a GPU if there is one)"},
+    "--memory": {"type": bytes_of_memory, "metavar": "BYTES"}
+    | {"help": "memory to use, such as 500MB or 2GB"},
+}
+
+
 # -- commands -----------------------------------------------------------------------------------
 
 
 def _demo(parser: ArgumentParser) -> None:
     _option(parser, "--out", Path, "DIR", "folder to write to (out)", default=Path("out"))
-    _add_device(parser)
+    _add(parser, "--device")
     dots = f"dots per inch of the pictures ({DPI})"
     _option(parser, "--dpi", resolution, "N", dots, default=DPI)
     _option(parser, "--steps", count, "N", "training steps (800)", default=800)
 
 
 def _partition(parser: ArgumentParser) -> None:
-    _add_model(parser)
+    _add(parser, "model", *_FACTORY, "--result")
     _add_domain(parser, required=True)
     outputs = parser.add_argument_group("results")
     _option(outputs, "--out", Path, "DIR", "folder to write to; made if needed", required=True)
-    _add_force(outputs)
+    _add(outputs, "--force")
     formats = "format of the picture: png, pdf, svg, or several of them (png)"
     _choice(outputs, "--format", FORMATS, formats, nargs="+", metavar="KIND")
     _flag(outputs, "--no-plot", "draw no picture")
     _add_picture(outputs)
-    _add_smooth(parser, refine=True)
-    how = _add_computation(parser)
+    how = _add_computation(parser, refine=True)
     check = "check the result against the model (yes)"
     how.add_argument("--validate", action=BooleanOptionalAction, default=True, help=check)
     _flag(how, "--thorough", "check every region, not a sample")
-    _add_quiet(how)
+    _add(how, "--quiet")
 
 
 def _plot(parser: ArgumentParser) -> None:
-    _option(parser, "saved", Path, "SAVED.npz", "a saved partition")
+    _add(parser, "saved")
     _option(parser, "--out", Path, "FILE", "picture to write, .png, .pdf or .svg (SAVED.png)")
-    _add_force(parser)
+    _add(parser, "--force")
     kinds = f"what to draw: {', '.join(KINDS)} (regions)"
     _choice(parser, "--kind", KINDS, kinds, default=KINDS[0], metavar="KIND")
     _add_picture(parser)
-    _option(parser, "--points", Path, "FILE", "mark samples: .npy, .npz or .pt of a batch")
+    _add(parser, "--points")
     _add_pick(parser, "all")
-    _add_model_option(parser, "the network, which --kind layers needs to show units")
-    _add_quiet(parser)
+    _add_model(parser, "the network, which --kind layers needs to show units")
+    _add(parser, "--quiet")
 
 
 def _stats(parser: ArgumentParser) -> None:
     _option(parser, "saved", Path, "SAVED.npz", "saved partitions, one or several", nargs="+")
-    _flag(parser, "--json", "print JSON")
+    _add(parser, "--json")
     _option(parser, "--table", Path, "FILE", "write one row per region to a .csv or .parquet file")
-    _add_force(parser)
+    _add(parser, "--force")
     _flag(parser, "--full", "also the slopes in input space, which need --model")
-    _add_model_option(parser, "the network, for --full")
+    _add_model(parser, "the network, for --full")
 
 
 def _export(parser: ArgumentParser) -> None:
-    _option(parser, "saved", Path, "SAVED.npz", "a saved partition")
+    _add(parser, "saved")
     text = f"files to write, which end in {', '.join(EXPORTS)}"
     _option(parser, "files", Path, "FILE", text, nargs="+")
     _option(parser, "--output", int, "K", "the output that is the height of a surface (none)")
@@ -309,31 +328,29 @@ def _export(parser: ArgumentParser) -> None:
     _choice(parser, "--space", ("plane", "input"), text, metavar="SPACE")
     text = "numbers of each region, by their names in the table (class area layer)"
     _option(parser, "--columns", str, "NAME", text, nargs="+")
-    _add_force(parser)
-    _add_quiet(parser)
+    _add(parser, "--force", "--quiet")
 
 
 def _difference(parser: ArgumentParser) -> None:
     _option(parser, "first", str, "MODEL_A", "the first network: see below")
     _option(parser, "second", str, "MODEL_B", "the second network")
-    _add_factory(parser)
+    _add(parser, *_FACTORY)
     _option(parser, "--weights-b", Path, "FILE", "the same for the second network")
-    _add_result(parser)
+    _add(parser, "--result")
     _add_domain(parser, required=True)
     outputs = parser.add_argument_group("results")
-    _flag(outputs, "--json", "print JSON")
+    _add(outputs, "--json")
     _option(outputs, "--out", Path, "FILE", "picture to write, .png, .pdf or .svg")
     _option(outputs, "--output", int, "K", "the output that the picture shows (all)")
-    _add_force(outputs)
-    _add_smooth(parser, refine=False)
-    _add_quiet(_add_computation(parser))
+    _add(outputs, "--force")
+    _add(_add_computation(parser), "--quiet")
 
 
 def _view(parser: ArgumentParser) -> None:
     text = "what to look at, one or several: see below"
     _option(parser, "subjects", str, "SUBJECT", text, nargs="+")
-    _add_model_option(parser, "the network of a saved partition")
-    _add_result(parser)
+    _add_model(parser, "the network of a saved partition")
+    _add(parser, "--result")
     _add_domain(parser, required=False)
     look = parser.add_argument_group("look")
     text = f"colour by {', '.join(COLORS)}, or a column of the table of regions"
@@ -341,49 +358,47 @@ def _view(parser: ArgumentParser) -> None:
     _option(look, "--output", int, "K", "which output colours and level sets mean")
     text = "the level of the boundary of a network with one output (0)"
     _option(look, "--level", number, "X", text)
-    _option(look, "--points", Path, "FILE", "mark samples: .npy, .npz or .pt of a batch")
+    _add(look, "--points")
     _option(look, "--labels", Path, "FILE", "their classes: .npy, .npz or .pt, numbered from 0")
     _option(look, "--labels-key", str, "NAME", "which array, if --labels holds several")
     _option(look, "--title", str, "TEXT", "the heading of the page")
     how = parser.add_argument_group("opening and computation")
     _option(how, "--html", Path, "FILE", "write one file that needs no Python, and open nothing")
-    _add_force(how)
+    _add(how, "--force")
     _flag(how, "--no-browser", "open no browser; open the address that is printed")
-    _option(how, "--port", port, "N", "of the server (one that is free)")
-    _add_device(how)
-    _add_limits(how, "regions that are computed for one picture (200k)")
-    _add_quiet(how)
+    _option(how, "--port", port, "N", "port of the server (any free one)")
+    _add(how, "--device", "--memory")
+    text = "regions that are computed for one picture (200k)"
+    _option(how, "--max-regions", amount, "N", text)
+    _add(how, "--quiet")
 
 
 def _check(parser: ArgumentParser) -> None:
-    _add_model(parser)
+    _add(parser, "model", *_FACTORY, "--result")
     _add_domain(parser, required=False)
 
 
 def _check_property(parser: ArgumentParser) -> None:
-    _option(parser, "model", str, "MODEL", "the network: see below")
+    _add(parser, "model")
     _option(parser, "property", Path, "PROPERTY", "the property: a .vnnlib or .vnnlib.gz file")
-    _add_factory(parser)
-    _add_result(parser)
+    _add(parser, *_FACTORY, "--result")
     which = parser.add_argument_group("slice")
     _add_slice(which, "which of the property's boxes, counted from 0 (all)")
     _add_pick(which, "the first one")
     text = "the shape of one input, if that of the property is another one"
     _option(which, "--input-shape", shape, "1,28,28", text)
     results = parser.add_argument_group("results")
-    _flag(results, "--json", "print JSON")
-    _add_names(results)
+    _add(results, "--json", *_NAMES)
     _option(results, "--out", Path, "FILE", "draw the unsafe part: a .png, .pdf or .svg file")
     _option(results, "--witness", Path, "FILE", "write an unsafe input to an .npy file")
-    _add_force(results)
-    _add_smooth(parser, refine=False)
-    _add_quiet(_add_computation(parser))
+    _add(results, "--force")
+    _add(_add_computation(parser), "--quiet")
     parser.set_defaults(error_code=2)  # 1 says that the property is violated
 
 
 def _ops(parser: ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
-    _option(which, "--search", str, "WORD", "only those with this word")
+    _option(which, "--search", str, "WORD", "list only operations with this word")
     _flag(which, "--markdown", "print a page in Markdown")
 
 
@@ -396,97 +411,32 @@ def _reproduce(parser: ArgumentParser) -> None:
         parser, "--out", Path, "DIR", "folder to write to (out/paper)", default=Path("out/paper")
     )
     _option(parser, "--seed", int, "N", "seed of the first network (0)", default=0)
-    _add_device(parser)
-    _add_quiet(parser)
+    _add(parser, "--device", "--quiet")
 
 
-# Each command: its arguments, a summary, what its help ends with, and the function of its options.
-_COMMANDS: dict[str, tuple[str, str, str, Callable[[ArgumentParser], None]]] = {
-    "demo": ("[options]", "train a small classifier and show its regions", help_texts.DEMO, _demo),
-    "partition": (
-        "MODEL (--box|--vnnlib|--through|--around|--fit|--polygon) ... --out DIR [options]",
-        "compute, check, draw and save a partition",
-        help_texts.PARTITION,
-        _partition,
-    ),
-    "plot": ("SAVED.npz [--out FILE] [options]", "draw a saved partition", help_texts.PLOT, _plot),
-    "stats": (
-        "SAVED.npz ... [--json] [--table FILE] [options]",
-        "show the statistics of saved partitions",
-        help_texts.STATS,
-        _stats,
-    ),
-    "export": (
-        "SAVED.npz FILE ... [options]",
-        "write the regions of a saved partition for other programs",
-        help_texts.EXPORT,
-        _export,
-    ),
-    "difference": (
-        "MODEL_A MODEL_B (--box|--vnnlib|--through|--around|--fit|--polygon) ... [options]",
-        "say where and by how much two networks differ",
-        help_texts.DIFFERENCE,
-        _difference,
-    ),
-    "view": (
-        "SUBJECT ... [--box|--vnnlib|--through|--around|--fit|--polygon ...] [options]",
-        "look at regions in the browser: point, zoom, compare",
-        help_texts.VIEW,
-        _view,
-    ),
-    "check": (
-        "MODEL [--input-shape 1,28,28] [options]",
-        "say whether a model is supported, and what stands in the way",
-        help_texts.CHECK,
-        _check,
-    ),
-    "check-property": (
-        "MODEL PROPERTY [--slice I J] [--at X ...] [options]",
-        "say whether a property holds on a slice, and where it fails",
-        help_texts.CHECK_PROPERTY,
-        _check_property,
-    ),
-    "ops": (
-        "[--search WORD | --markdown]",
-        "list the operations that are supported, and those that are not",
-        help_texts.OPS,
-        _ops,
-    ),
-    "reproduce": (
-        "NAME ... [--quick] [--data DIR] [--out DIR] [options]",
-        "reproduce the tables and figures of the paper",
-        help_texts.REPRODUCE,
-        _reproduce,
-    ),
-    "completion": ("SHELL", "print a completion script", completion.HELP, completion.add_options),
+# What adds the options of each command.
+_COMMANDS: dict[str, Callable[[ArgumentParser], None]] = {
+    "demo": _demo,
+    "partition": _partition,
+    "plot": _plot,
+    "stats": _stats,
+    "export": _export,
+    "difference": _difference,
+    "view": _view,
+    "check": _check,
+    "check-property": _check_property,
+    "ops": _ops,
+    "reproduce": _reproduce,
+    "completion": completion.add_options,
 }
 
 
 # -- options of several commands ------------------------------------------------------------------
 
 
-def _add_model(parser: ArgumentParser) -> None:
-    _option(parser, "model", str, "MODEL", "the network: see below")
-    _add_factory(parser)
-    _add_result(parser)
-
-
-def _add_result(parser: ArgumentParser) -> None:
-    which = "which of several results: a name or index"
-    _option(parser, "--result", index_or_name, "KEY", which)
-
-
-def _add_model_option(parser: ArgumentParser, summary: str) -> None:
+def _add_model(parser: ArgumentParser, summary: str) -> None:
     _option(parser, "--model", str, "MODEL", f"{summary}; written as for splinecam partition")
-    _add_factory(parser)
-
-
-def _add_factory(parser: ArgumentParser) -> None:
-    repeated: dict[str, Any] = {"action": "append", "default": []}
-    text = "argument of the factory; may be repeated"
-    _option(parser, "--arg", argument, "NAME=VALUE", text, **repeated)
-    text = "state dict for what the factory makes: .pt, .pth, .npz or .safetensors"
-    _option(parser, "--weights", Path, "FILE", text)
+    _add(parser, *_FACTORY)
 
 
 def _add_domain(parser: ArgumentParser, *, required: bool) -> None:
@@ -532,7 +482,7 @@ def _add_pick(parser: Any, default: str) -> None:
 
 
 def _add_picture(parser: Any) -> None:
-    _add_names(parser)
+    _add(parser, *_NAMES)
     _choice(parser, "--color", COLORS, f"colour by {', '.join(COLORS)}", metavar="BY")
     text = "which output: of --color slope or output, or of a surface"
     _option(parser, "--output", int, "K", text)
@@ -546,14 +496,7 @@ def _add_picture(parser: Any) -> None:
     _option(parser, "--dpi", resolution, "N", f"dots per inch ({DPI})")
 
 
-def _add_names(parser: Any) -> None:
-    text = "names of the classes, in the order of the outputs (those of the file, if it has some)"
-    _option(parser, "--classes", str, "NAME", text, nargs="+")
-    text = "names of all features, or of the two that are shown, for the axes"
-    _option(parser, "--features", str, "NAME", text, nargs="+")
-
-
-def _add_smooth(parser: ArgumentParser, *, refine: bool) -> None:
+def _add_computation(parser: ArgumentParser, *, refine: bool = False) -> Any:
     group = parser.add_argument_group("smooth functions, such as GELU, SiLU and tanh")
     text = "replace them by pieces; outputs may be off by X, or by X%% of their range"
     _option(group, "--smooth", error_bound, "X", text)
@@ -562,29 +505,7 @@ def _add_smooth(parser: ArgumentParser, *, refine: bool) -> None:
         _choice(group, "--refine", ("boundary",), text, metavar="WHERE")
         text = "with --refine: on which share of the domain the class may be uncertain (1e-3)"
         _option(group, "--undecided", share, "X", text)
-
-
-def _add_computation(parser: ArgumentParser) -> Any:
     how = parser.add_argument_group("computation")
-    _add_device(how)
-    _add_limits(how, "stop if there are more")
+    _add(how, "--device", "--memory")
+    _option(how, "--max-regions", amount, "N", "stop if there are more")
     return how
-
-
-def _add_limits(parser: Any, regions: str) -> None:
-    memory = "memory to use, such as 500MB or 2GB"
-    _option(parser, "--memory", bytes_of_memory, "BYTES", memory)
-    _option(parser, "--max-regions", amount, "N", regions)
-
-
-def _add_device(parser: Any) -> None:
-    text = "auto, cpu or cuda (auto: a GPU if there is one)"
-    _option(parser, "--device", device, "D", text, default="auto")
-
-
-def _add_force(parser: Any) -> None:
-    _flag(parser, "--force", "overwrite files that exist")
-
-
-def _add_quiet(parser: Any) -> None:
-    _flag(parser, "--quiet", "print errors only")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -15,12 +15,9 @@ from splinecam.cli.console import make_folder
 from splinecam.cli.parser import DPI
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
+from splinecam.partitions.partition import Partition
 from splinecam.plot import plot, plot_histograms, plot_layers, plot_surface, require_matplotlib
 from splinecam.plot.figures import is_input_plane, sliced_features, written
-
-if TYPE_CHECKING:
-    from splinecam.partitions.partition import Partition
-
 
 _KINDS: dict[str, Callable[..., Any]] = {
     "regions": plot,
@@ -32,10 +29,7 @@ _THUMBNAILS = 16  # samples up to which images are shown beside their points
 
 
 def prepare_pictures(*, otherwise: str = "") -> None:
-    """Raise an error unless matplotlib is there, and let it draw without a screen.
-
-    otherwise: what the error proposes instead.
-    """
+    """Let matplotlib draw without a screen; an error proposes ``otherwise`` if it is missing."""
     try:
         require_matplotlib()
     except SplineCamError as error:
@@ -45,8 +39,9 @@ def prepare_pictures(*, otherwise: str = "") -> None:
     matplotlib.use("Agg")
 
 
-def require_outputs(options: Namespace, outputs: int, *, kind: str = "regions") -> None:
+def require_outputs(options: Namespace, outputs: int) -> None:
     """Raise an error if the options do not fit a model with so many outputs."""
+    kind = getattr(options, "kind", "regions")
     several = f"The model has {outputs} output{'s' * (outputs != 1)}"
     if options.output is not None and not -outputs <= options.output < outputs:
         raise SplineCamError(
@@ -61,17 +56,12 @@ def require_outputs(options: Namespace, outputs: int, *, kind: str = "regions") 
 
 
 def draw(
-    part: Partition,
-    paths: Sequence[Path],
-    options: Namespace,
-    *,
-    kind: str = "regions",
-    anchors: Tensor | None = None,
+    part: Partition, paths: Sequence[Path], options: Namespace, anchors: Tensor | None
 ) -> None:
     """Draw one picture to each of the files; anchors: samples (N, ...) to mark in it."""
     if not paths:
         return
-    style = _style(options)
+    kind, style = getattr(options, "kind", "regions"), _style(options)
     if anchors is not None:
         style |= {"points": anchors, "images": are_images(anchors)}
     if options.features and kind == "regions":
@@ -87,7 +77,7 @@ def draw(
 
 
 def write_figure(figure: Any, paths: Sequence[Path], *, dpi: int = DPI) -> None:
-    """Write a figure to each of the files, in the format that its name ends with, and close it."""
+    """Write a figure to each of the files in the format of its ending, and close the figure."""
     import matplotlib.pyplot as plt
 
     for path in paths:
@@ -98,7 +88,7 @@ def write_figure(figure: Any, paths: Sequence[Path], *, dpi: int = DPI) -> None:
 
 
 def name_classes(part: Partition, model: Any, options: Namespace) -> None:
-    """Give a partition the names of --classes, or those in the file of its model, if they fit."""
+    """Give a partition the names of --classes, or those of its model if they fit."""
     count = max(2, int(part.values.shape[1]))
     named = options.classes or getattr(model, "class_names", None)
     if options.classes and len(options.classes) != count:
@@ -112,7 +102,7 @@ def name_classes(part: Partition, model: Any, options: Namespace) -> None:
 
 
 def axis_words(domain: Domain, features: Sequence[str] | None) -> Sequence[str] | None:
-    """Return those two of --features that the axes of a picture show."""
+    """Return the two names of --features for the axes of a picture."""
     if not features or len(features) == 2:
         return features
     shown = ((0,), (1,)) if is_input_plane(domain) else sliced_features(domain)

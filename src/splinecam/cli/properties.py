@@ -11,7 +11,7 @@ import numpy as np
 from splinecam._util.files import replaced, writing
 from splinecam._util.options import device_of
 from splinecam.cli.console import Console, claim, json_text
-from splinecam.cli.models import Found, fitted, model_of, shared_options, slice_of_box
+from splinecam.cli.models import Found, chosen_cases, fitted, model_of, shared_options, slice_of_box
 from splinecam.cli.pictures import (
     axis_words,
     name_axes,
@@ -19,7 +19,6 @@ from splinecam.cli.pictures import (
     prepare_pictures,
     write_figure,
 )
-from splinecam.errors import DomainError
 from splinecam.files.properties import Property
 from splinecam.files.vnnlib import read_vnnlib
 from splinecam.jobs.partitioning import partition
@@ -27,7 +26,7 @@ from splinecam.questions.property_check import PropertyCheck
 
 # An error is 2, as argparse has it for wrong usage.
 _CODES = {"holds": 0, "violated": 1, "unresolved": 3}
-_PRINTED = 32  # numbers of an input or output; more of them are left to files
+_PRINTED = 32  # how many numbers of an input or output are printed
 
 
 def check_property_command(options: Namespace) -> int:
@@ -40,7 +39,7 @@ def check_property_command(options: Namespace) -> int:
     for path in files:  # which may be in different folders
         claim([path], force=options.force)
     prop = read_vnnlib(options.property)
-    cases = _chosen(prop, options)
+    cases = chosen_cases(prop, options.property, options.case)
     found = model_of(options)
     checks = []
     for case in cases:
@@ -48,7 +47,7 @@ def check_property_command(options: Namespace) -> int:
             console.note("Box", f"{case} of {len(prop.cases):,}, counted from 0")
         checks.append(_checked(prop, case, found, options, console))
     codes = [_CODES[each.status] for each in checks]
-    # A counterexample settles the whole question, and a doubt leaves it open.
+    # A counterexample settles the whole question; otherwise an open case leaves it open.
     code = 1 if 1 in codes else max(codes)
     if options.json:
         content = [_about(each, case) for each, case in zip(checks, cases, strict=True)]
@@ -60,28 +59,12 @@ def check_property_command(options: Namespace) -> int:
     return code
 
 
-def _chosen(prop: Property, options: Namespace) -> list[int]:
-    """The numbers of the boxes to check: all, or that of --case."""
-    count = len(prop.cases)
-    if not count:
-        raise DomainError(f"All boxes of {options.property} are empty: there is nothing to check.")
-    if options.case is None:
-        return list(range(count))
-    if not 0 <= options.case < count:
-        raise DomainError(
-            f"{options.property} has {count:,} box{'es' * (count != 1)} of inputs, counted from 0, "
-            f"and --case is {options.case}."
-        )
-    return [options.case]
-
-
 def _checked(
     prop: Property, number: int, found: Found, options: Namespace, console: Console
 ) -> PropertyCheck:
-    """The verdict on the slice of one box, which is printed."""
-    case = prop.cases[number]
+    """Print and return the verdict on the slice of one box."""
+    (model, shape), case = found, prop.cases[number]
     domain, _ = slice_of_box(options, *case.box, name=str(options.property))
-    model, shape = found
     domain = fitted(options.model, shape, domain, options)
     axis_words(domain, options.features)  # an error before anything is computed
     with console.timed("check"), console.progress():
@@ -96,13 +79,11 @@ def _checked(
 
 
 def _about(check: PropertyCheck, case: int) -> dict[str, Any]:
-    """The verdict on one box, for JSON."""
-    witness = check.witness
-    shown = witness and {
-        "input": witness.input.tolist(),
-        "output": witness.outputs.tolist(),
-        "confirmed": witness.confirmed,
-    }
+    """Return the verdict on one box, for JSON."""
+    witness, shown = check.witness, dict[str, Any]()
+    if witness is not None:
+        shown = {"input": witness.input.tolist(), "output": witness.outputs.tolist()}
+        shown["confirmed"] = witness.confirmed
     return {
         "case": case,
         "status": check.status,
@@ -111,12 +92,12 @@ def _about(check: PropertyCheck, case: int) -> dict[str, Any]:
         "share": check.share,
         "undecided_area": check.undecided_area,
         "tied_area": check.preimage.tied_area,
-        "witness": shown,
+        "witness": shown or None,
     }
 
 
 def _report(check: PropertyCheck) -> str:
-    """The verdict, with the input that shows it."""
+    """Return the verdict as text, with the input that shows it."""
     found, tied, undecided = check.preimage, check.preimage.tied_area, check.undecided_area
     why = "rounding cannot tell" if not undecided else "the bounds of --smooth do not tell"
     head = {
@@ -125,8 +106,7 @@ def _report(check: PropertyCheck) -> str:
         "unresolved": f"unresolved: {why} whether the limits are met, "
         + (f"on an area of {undecided or tied:.6g}" if undecided or tied else "without an area"),
     }[check.status]
-    lines = [head]
-    witness = check.witness
+    lines, witness = [head], check.witness
     if witness is not None:
         judged = "unsafe by the model itself" if witness.confirmed else "the model says it is safe"
         lines.append(f"input    {_numbers(witness.input.flatten().tolist())}")
@@ -153,7 +133,7 @@ def _write(check: PropertyCheck, options: Namespace, console: Console) -> None:
     if options.witness is None:
         return
     if check.witness is None:
-        console.note("Input", "none is unsafe, so that none is written")
+        console.note("Input", "none is unsafe, so none is written")
         return
     x = check.witness.input
     with writing(options.witness), replaced(options.witness) as file:

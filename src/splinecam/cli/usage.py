@@ -1,4 +1,4 @@
-"""Which options go together: what is wrong whatever the model and the files hold."""
+"""Which options go together: what is wrong before any model or file is read."""
 
 from __future__ import annotations
 
@@ -35,9 +35,16 @@ _NEEDS = {
 _PICTURE = ("color", "output", "level", "axes", "no_edges", "boundary")
 NOT_FOR = {"surface": ("axes", "points"), "histograms": (*_PICTURE, "points")}
 _SAMPLES = {"through": 3, "around": 1}
-_WIDE = 6.0  # inches, about what pictures are wide by default
+_WIDE = 6.0  # the usual width of a picture in inches, about
 _PICTURES = [f".{kind}" for kind in FORMATS]
-_PIXELS = 25_000  # that a picture may be wide
+_PIXELS = 25_000  # the largest width of a picture
+# The files that a command writes if it is asked for them, with the endings of their names.
+_WRITTEN = {
+    "view": {"html": [".html", ".htm"]},
+    "difference": {"out": _PICTURES},
+    "stats": {"table": [".csv", ".parquet"]},
+    "check-property": {"out": _PICTURES, "witness": [".npy"]},
+}
 
 
 def parse(argv: Sequence[str] | None = None) -> Namespace:
@@ -62,9 +69,16 @@ def _problems(options: Namespace) -> Iterator[str]:
     if "box" in given:
         yield from _box(options)
     if "slice" in given:
-        yield from _axes(options)
+        names = getattr(options, "features", None) or []
+        for word in options.slice:
+            if isinstance(word, str) and word not in names:
+                nor = f", nor a name of --features.{did_you_mean(word, names)}" if names else ""
+                yield f"{word!r} is not the index of a feature, such as 0 or 0,3,5{nor}"
     if "at" in given:
-        yield from _slice(options)
+        files = [each for each in options.at if not isinstance(each, list)]
+        if files and len(options.at) > 1:
+            yield f"--at takes numbers or one file, and {str(files[0])!r} is no number"
+        options.at = files[0] if files else list(chain.from_iterable(options.at))
     for name, samples in _SAMPLES.items():
         if name in given and len(options.pick or range(samples)) != samples:
             yield f"--pick takes {samples} number{'s' * (samples > 1)} with --{name}"
@@ -72,6 +86,11 @@ def _problems(options: Namespace) -> Iterator[str]:
         yield "--thorough is for the check, and --no-validate makes none"
     if "axes" in vars(options):
         yield from _picture(options, given)
+    written = _WRITTEN.get(options.command, {})
+    for name, endings in written.items():
+        yield from _ending(_option(name), getattr(options, name), endings)
+    if written and "force" in given and not any(name in given for name in written):
+        yield f"--force goes with {_either([_option(name) for name in written])}"
     if options.command in _COMMANDS:
         yield from _COMMANDS[options.command](options, given)
 
@@ -89,7 +108,7 @@ def _either(words: Sequence[str]) -> str:
 
 
 def _ending(option: str, path: Path | None, endings: Sequence[str]) -> Iterator[str]:
-    """What is wrong with the name of a file, which is to have one of a few endings."""
+    """Yield what is wrong with the name of a file that must have one of a few endings."""
     if path is not None and path.suffix.lower() not in endings:
         yield f"{option} {path} must end in {_either(endings)}".lstrip()
 
@@ -110,21 +129,6 @@ def _box(options: Namespace) -> Iterator[str]:
     if options.input_shape is not None and prod(options.input_shape) != 2 and not sliced:
         others = "--slice, --through, --around, --fit or --polygon"
         yield f"--box is for inputs of two numbers; use {others}"
-
-
-def _axes(options: Namespace) -> Iterator[str]:
-    names = getattr(options, "features", None) or []
-    for word in options.slice:
-        if isinstance(word, str) and word not in names:
-            known = f", nor a name of --features.{did_you_mean(word, names)}" if names else ""
-            yield f"{word!r} is not the index of a feature, such as 0 or 0,3,5{known}"
-
-
-def _slice(options: Namespace) -> Iterator[str]:
-    files = [each for each in options.at if not isinstance(each, list)]
-    if files and len(options.at) > 1:
-        yield f"--at takes numbers or one file, and {str(files[0])!r} is no number"
-    options.at = files[0] if files else list(chain.from_iterable(options.at))
 
 
 def _picture(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
@@ -149,39 +153,21 @@ def _picture(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
 
 
 def _view(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
-    if "html" not in given:
-        if "force" in given:
-            yield "--force goes with --html"
-        return
-    if options.html.suffix.lower() != ".htm":
-        yield from _ending("--html", options.html, [".html"])
     for name in ("port", "no_browser"):
-        if name in given:
+        if name in given and "html" in given:
             yield f"{_option(name)} is for the browser, and --html opens none"
 
 
 def _difference(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
-    yield from _ending("--out", options.out, _PICTURES)
-    for name in ("output", "force"):
-        if name in given and "out" not in given:
-            yield f"{_option(name)} goes with --out"
+    if "output" in given and "out" not in given:
+        yield "--output goes with --out"
 
 
 def _stats(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
-    yield from _ending("--table", options.table, [".csv", ".parquet"])
     if options.table is not None and len(options.saved) > 1:
         yield "--table is for one saved partition at a time"
-    if options.force and options.table is None:
-        yield "--force goes with --table"
     if options.model is not None and not options.full:
         yield "--model goes with --full"
-
-
-def _check_property(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
-    yield from _ending("--out", options.out, _PICTURES)
-    yield from _ending("--witness", options.witness, [".npy"])
-    if "force" in given and "out" not in given and "witness" not in given:
-        yield "--force goes with --out or --witness"
 
 
 def _export(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
@@ -193,10 +179,4 @@ def _export(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
             yield f"{_option(name)} is for a file that ends in {_either(SURFACES)}"
 
 
-_COMMANDS = {
-    "view": _view,
-    "difference": _difference,
-    "stats": _stats,
-    "check-property": _check_property,
-    "export": _export,
-}
+_COMMANDS = {"view": _view, "difference": _difference, "stats": _stats, "export": _export}

@@ -1,4 +1,4 @@
-"""The command ``splinecam view``: networks, saved partitions and runs in the browser."""
+"""``splinecam view``: networks, saved partitions and runs in the browser."""
 
 from __future__ import annotations
 
@@ -9,34 +9,26 @@ from typing import Any
 from torch import Tensor
 
 from splinecam._util.options import device_of
+from splinecam.cli import models
 from splinecam.cli.console import Console, claim, make_folder
-from splinecam.cli.models import (
-    domain_of,
-    find_model,
-    fitted,
-    model_of,
-    picked,
-    read_labels,
-    read_samples,
-)
 from splinecam.cli.pictures import are_images
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.network.model_files import kind_of_file
 from splinecam.partitions.captured import capture
-from splinecam.partitions.partition import load
 
 
 def view_command(options: Namespace) -> int:
     """Open a viewer and wait until it is closed, or write it to a file."""
     from splinecam.viewer import viewer as viewing
+    from splinecam.viewer.page import to_html
     from splinecam.viewer.subjects import session_of
 
     console = Console(options.quiet)
     if options.html is not None:
         claim([options.html], force=options.force)
     device_of(options.device)
-    domain, anchors = domain_of(options) or (None, None)
+    domain, anchors = models.domain_of(options)
     subjects: list[Any] = []
     for word in options.subjects:
         with console.timed(word):
@@ -48,44 +40,39 @@ def view_command(options: Namespace) -> int:
         )
     look = _look(options, _input_shape(subjects), anchors)
     try:
-        if options.html is not None:
-            _write(tuple(subjects), options.html, look, console)
-            return 0
-        session = session_of(subjects, **look)
+        if options.html is None:
+            session = session_of(subjects, **look)
+        else:
+            make_folder(options.html.parent)
+            with console.timed("page"):
+                to_html(tuple(subjects), options.html, **look)
     except ValueError as error:  # a colour or an output that is not there
         raise SplineCamError(f"{error}.") from error
+    if options.html is not None:
+        size = options.html.stat().st_size / 1e6
+        console.out(f"Written to {options.html} in {console.took('page')}: {size:.1f} MB")
+        return 0
     shown, port = not options.no_browser, options.port or 0
     viewing.opened(session, door="browser", browser=shown, port=port, block=True)
     return 0
 
 
-def _write(subjects: tuple[Any, ...], path: Path, look: dict[str, Any], console: Console) -> None:
-    """Write what is shown to one file."""
-    from splinecam.viewer.page import to_html
-
-    make_folder(path.parent)
-    with console.timed("page"):
-        to_html(subjects, path, **look)
-    size = path.stat().st_size / 1e6
-    console.out(f"Written to {path} in {console.took('page')}: {size:.1f} MB")
-
-
 def _subject(word: str, options: Namespace, domain: Domain | None) -> list[Any]:
-    """What a word names, as ``view`` takes it: a network with its domain, a partition, a run."""
+    """Return what a word names: a network with its domain, a partition, or a run."""
     path = Path(word)
     kind = kind_of_file(path) if path.exists() else ""
     if kind == "folder":
         return [path]
     if kind == "partition":
-        return [load(path, model=None if options.model is None else model_of(options)[0])]
-    model, shape = find_model(word, options.arg, options.weights)
+        return [models.saved_partition(path, options)]
+    model, shape = models.find_model(word, options.arg, options.weights)
     if domain is None:
         raise SplineCamError(
             f"Say which of its inputs to show for {word}: --box -1 1 for inputs of two numbers, "
             "--slice 0 1 --box -1 1 for more, or samples with --fit, --through, --around or "
             "--polygon."
         )
-    domain = fitted(word, shape, domain, options)
+    domain = models.fitted(word, shape, domain, options)
     network = capture(model, domain.input_shape, output=options.result, device=options.device)
     return [network, domain]
 
@@ -93,7 +80,7 @@ def _subject(word: str, options: Namespace, domain: Domain | None) -> list[Any]:
 def _look(
     options: Namespace, shape: tuple[int, ...] | None, anchors: Tensor | None
 ) -> dict[str, Any]:
-    """The options of ``view``."""
+    """Return the options of ``view``."""
     names = ("color", "output", "level", "title", "max_regions", "memory")
     look = {name: getattr(options, name) for name in names}
     if options.through is not None:
@@ -102,22 +89,18 @@ def _look(
     if anchors is not None and options.at is not None and shape is not None:
         points = anchors.reshape(-1, *shape)
     if options.points is not None:
-        points = read_samples(options.points, key=options.key, input_shape=shape)
+        points = models.read_samples(options.points, options.key, shape)
         if anchors is None:
-            points = picked(points, options.pick, options.points)
+            points = models.picked(points, options.pick, options.points)
     if points is not None:
         look |= {"points": points, "images": True if are_images(points) else None}
     if options.labels is not None:
         assert points is not None  # the parser sees to it
-        look["labels"] = read_labels(options.labels, len(points), key=options.labels_key)
+        look["labels"] = models.read_labels(options.labels, len(points), key=options.labels_key)
     return {name: value for name, value in look.items() if value is not None}
 
 
 def _input_shape(subjects: list[Any]) -> tuple[int, ...] | None:
-    """The shape of one input of what is shown, where it is known."""
-    shapes = [
-        getattr(each, "domain", each).input_shape
-        for each in subjects
-        if hasattr(getattr(each, "domain", each), "input_shape")
-    ]
-    return shapes[0] if shapes else None
+    """Return the shape of one input of what is shown, where it is known."""
+    domains = (getattr(each, "domain", each) for each in subjects)
+    return next((each.input_shape for each in domains if isinstance(each, Domain)), None)

@@ -20,19 +20,26 @@ from splinecam.training.runs import Run, Snapshot
 from splinecam.training.store import INDEX, open_run
 
 Label = int | float | str
-Named = Iterator[tuple[Label, Any]]
 
 _SUFFIXES = tuple(suffix for suffix in WEIGHTS if suffix != ".npz")
 
 
 def networks_of(model: Any, checkpoints: Any) -> Iterator[tuple[Label, nn.Module]]:
-    """Yield the networks of a grid with their labels; each is used before the next one is taken.
+    """Yield the networks of a grid with their labels; each must be used before the next is taken.
 
-    model, checkpoints: as for ``grid``. With checkpoints, a copy of the model gets their weights
-    one after the other, in eval mode.
+    model, checkpoints: as for ``grid``.
     """
     if checkpoints is None:
-        yield from _modules(model)
+        if isinstance(model, nn.Module | Captured) or _is_path(model):
+            model = {"model": model}
+        for label, each in _labelled(model, "model"):
+            network = loaded(each.model if isinstance(each, Captured) else each)
+            if not isinstance(network, nn.Module):
+                raise TypeError(
+                    f"model[{label!r}] must be an nn.Module, not {instead_of(each)}. For several "
+                    "state dicts of one model: sc.grid(model, domains, checkpoints=...)"
+                )
+            yield label, network
         return
     network = loaded(model.model if isinstance(model, Captured) else model)
     if not isinstance(network, nn.Module):
@@ -47,7 +54,7 @@ def networks_of(model: Any, checkpoints: Any) -> Iterator[tuple[Label, nn.Module
 
 
 def count_of(model: Any, checkpoints: Any) -> int | None:
-    """How many networks there are, if that is known before they are taken."""
+    """Return how many networks there are, if that is known before they are taken."""
     several = model if checkpoints is None else checkpoints
     if isinstance(several, nn.Module | Captured) or (checkpoints is None and _is_path(model)):
         return 1
@@ -56,22 +63,8 @@ def count_of(model: Any, checkpoints: Any) -> int | None:
     return len(several) if isinstance(several, Sized) else None
 
 
-def _modules(model: Any) -> Iterator[tuple[Label, nn.Module]]:
-    """The given models with their labels."""
-    if isinstance(model, nn.Module | Captured) or _is_path(model):
-        model = {"model": model}
-    for label, each in _labelled(model, "model"):
-        network = loaded(each.model if isinstance(each, Captured) else each)
-        if not isinstance(network, nn.Module):
-            raise TypeError(
-                f"model[{label!r}] must be an nn.Module, not {instead_of(each)}. For several "
-                "state dicts of one model: sc.grid(model, domains, checkpoints=...)"
-            )
-        yield label, network
-
-
-def _labelled(several: Any, name: str) -> Named:
-    """What was given, with labels: keys, numbers of steps, or places in order."""
+def _labelled(several: Any, name: str) -> Iterator[tuple[Label, Any]]:
+    """Yield what was given with labels: keys, numbers of steps, or places in order."""
     if _is_path(several):
         place = Path(several)
         several = open_run(place) if (place / INDEX).is_file() else _files(place)
@@ -92,7 +85,7 @@ def _labelled(several: Any, name: str) -> Named:
 
 
 def _weights(label: Label, each: Any) -> tuple[Mapping[str, Tensor], str]:
-    """The state dict of a checkpoint, and where it is from, in words."""
+    """Return the state dict of a checkpoint, and where it is from, in words."""
     if isinstance(each, Snapshot):
         if each.weights is None:
             raise SplineCamError(
@@ -113,15 +106,14 @@ def _weights(label: Label, each: Any) -> tuple[Mapping[str, Tensor], str]:
 
 
 def _files(folder: Path) -> dict[Label, Path]:
-    """The files of weights in a folder in the order of the numbers in their names.
+    """Return the files of weights in a folder, in the order of the numbers in their names.
 
-    They are labelled by the first number that differs, if the names differ in numbers only, and
-    else by their names.
+    If names differ in numbers only, the first different number is the label, and else the name.
     """
     if not folder.is_dir():
         raise FileError(f"There is no folder {folder}.")
-    found = [path for path in folder.iterdir() if path.suffix.lower() in _SUFFIXES]
-    found = [path for path in found if not path.name.startswith(".")]
+    visible = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    found = [path for path in visible if path.suffix.lower() in _SUFFIXES]
     if not found:
         raise FileError(f"{folder} has no checkpoints: no file ends in {', '.join(_SUFFIXES)}.")
     words = {path: re.split(r"(\d+)", path.stem) for path in found}
@@ -136,7 +128,7 @@ def _files(folder: Path) -> dict[Label, Path]:
 
 
 def _label(key: Any) -> Label:
-    """The label of a checkpoint as a plain number or text."""
+    """Return the label of a checkpoint as a plain number or text."""
     plain = key.item() if hasattr(key, "item") else key
     return plain if isinstance(plain, int | float | str) else str(plain)
 
@@ -146,5 +138,5 @@ def _is_path(value: Any) -> bool:
 
 
 def _is_state(value: Any) -> bool:
-    """Whether a value is a dict of tensors by the names of parameters and buffers."""
+    """Return whether a value is a dict of tensors by the names of parameters and buffers."""
     return isinstance(value, Mapping) and any(isinstance(item, Tensor) for item in value.values())

@@ -32,11 +32,10 @@ _COLOR_OPTIONS = ("output", "cmap", "limits", "level", "seed", "names")
 
 @dataclass(frozen=True)
 class FrameRenderer:
-    """What all frames have in common.
+    """Draws frames that have colours, legend and axes in common.
 
-    first: the partition of the first frame. plot: options of ``part.plot``, with the limits,
-    legend and colour bar of all frames; color: what regions are coloured by; size: of a frame in
-    inches; dpi: pixels per inch.
+    first: the partition of the first frame. plot: options of ``part.plot`` for all frames; size: of
+    a frame in inches; dpi: pixels per inch.
     """
 
     first: PartitionData
@@ -49,7 +48,7 @@ class FrameRenderer:
     def of(
         cls, parts: Iterable[PartitionData], plot: Mapping[str, Any], *, width: float, dpi: float
     ) -> FrameRenderer:
-        """The renderer that makes the pictures of some partitions comparable."""
+        """Return a renderer for comparable pictures of partitions."""
         color, colorings, first = plot.get("color"), [], None
         options = ColorOptions(**{name: plot[name] for name in _COLOR_OPTIONS if name in plot})
         for k, part in enumerate(parts):
@@ -76,18 +75,18 @@ class FrameRenderer:
         return wide, high
 
     def draw(self, part: PartitionData, title: str) -> Pixels:
-        """A frame (h, w, 3)."""
+        """Return a frame (h, w, 3)."""
         return self._drawing(part, title)
 
     @cached_property
     def _drawing(self) -> Callable[[PartitionData, str], Pixels]:
-        """Draws a frame over what surrounds it, which is the same in all, and is drawn once."""
+        """A function that draws a frame over its surroundings, which are drawn once."""
         figure, ax = self._blank()
         self._plot(self.first, ax)
         for artist in _content(ax):
             artist.set_visible(isinstance(artist, SideLegend))
         canvas: Any = FigureCanvasAgg(figure)
-        canvas.draw()  # which finds the place of the picture beside its legend
+        canvas.draw()  # this finds the place of the picture beside its legend
         background = np.asarray(canvas.buffer_rgba()).copy()
         size = figure.get_figwidth(), figure.get_figheight()
         bare = Figure(figsize=size, dpi=self.dpi, frameon=False)
@@ -95,7 +94,7 @@ class FrameRenderer:
         place.set_axes_locator(lambda ax, renderer: ax.get_position(original=True))
         ink = text_color(bare)
         top = 1 - 0.5 * (_TITLE + _MARGIN) / bare.get_figheight()
-        left = _MARGIN / bare.get_figwidth()  # so that changing numbers do not move the title
+        left = _MARGIN / bare.get_figwidth()  # at the left, changing numbers do not move the title
         style: Any = {"ha": "left", "va": "center", "fontsize": _LETTERS, "color": ink}
         words = bare.text(left, top, "", **style)
         axes = "off" if self.plot.get("axes") == "ticks" else self.plot.get("axes", "scale")
@@ -128,16 +127,13 @@ class FrameRenderer:
 
 
 def _content(ax: Axes) -> list[Any]:
-    """What has been drawn in axes, and the legends beside them."""
+    """Return what has been drawn in axes, and the legends beside them."""
     return [*ax.images, *ax.collections, *ax.patches, *ax.lines, *ax.texts, *ax.artists]
 
 
 @dataclass(frozen=True)
 class _Scale:
-    """The scale and the legend of a coloring, without its cells.
-
-    level: between the two colours of outputs, if there are two.
-    """
+    """The scale and the legend of a coloring; level: between two colours of outputs, or None."""
 
     limits: tuple[float, float] | None
     extremes: tuple[float, float] | None
@@ -153,7 +149,7 @@ class _Scale:
 
 
 def _shared_options(color: Any, plot: Mapping[str, Any], scales: list[_Scale]) -> dict[str, Any]:
-    """Options of ``part.plot`` for all frames: limits, ends of the colour bar, legend."""
+    """Return options of ``part.plot`` for all frames: limits, ends of the colour bar, legend."""
     found: dict[str, Any] = {}
     limits = plot.get("limits") or _shared_limits(color, scales)
     if limits is not None:
@@ -170,7 +166,7 @@ def _shared_options(color: Any, plot: Mapping[str, Any], scales: list[_Scale]) -
 
 
 def _shared_limits(color: Any, scales: list[_Scale]) -> tuple[float, float] | None:
-    """The widest limits; of classes the median of the typical leads."""
+    """Return the widest limits; for classes, the median of the typical leads."""
     limits = [scale.limits for scale in scales if scale.limits is not None]
     if not limits:
         return None
@@ -186,6 +182,6 @@ def _shared_limits(color: Any, scales: list[_Scale]) -> tuple[float, float] | No
 
 
 def _same_domain(a: Domain, b: Domain) -> bool:
-    """Whether two domains are one polygon in one plane."""
+    """Return whether two domains are the same polygon in the same plane."""
     pairs = ((getattr(a, k), getattr(b, k)) for k in ("origin", "basis", "corners"))
     return a.input_shape == b.input_shape and all(torch.equal(x, y) for x, y in pairs)

@@ -30,14 +30,7 @@ from splinecam.partitions.request import Smooth
 from splinecam.plot.figures import given_axes, new_figure, written
 from splinecam.plot.histograms import plot_bands
 from splinecam.questions.stats import BATCHED, BOUNDS, batch_stats
-from splinecam.stores.manifest import (
-    RESULTS,
-    domain_digest,
-    function_name,
-    model_facts,
-    output_name,
-    read_manifest,
-)
+from splinecam.stores import manifest
 from splinecam.stores.result_store import MANIFEST, ResultStore, Taken, fill, results_in
 from splinecam.stores.untrusted import check_entries, damaged, inside
 from splinecam.training.checkpoints import Label, count_of, networks_of
@@ -47,14 +40,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Row = dict[str, float]
+Report = Callable[[int], Any]
 
 
 @dataclass(frozen=True)
 class Measures:
     """Measures a partition; ``many`` measures several at once, which is much faster.
 
-    names: of statistics, as in ``part.stats()``, or ``"density"``; ``"bound"`` is the largest one
-    of all outputs. reduce: gives more numbers.
+    names: of statistics, as for ``grid``. reduce: returns more numbers.
     """
 
     names: tuple[str, ...]
@@ -64,7 +57,7 @@ class Measures:
         return self.many([part])[0]
 
     def many(self, parts: Sequence[Partition]) -> list[Row]:
-        """The numbers of each partition by name.
+        """Return the numbers of each partition by name.
 
         >>> import splinecam as sc, torch
         >>> part = sc.partition(torch.nn.ReLU(), sc.Domain.box(-1, 1), progress=False)
@@ -77,46 +70,36 @@ class Measures:
         rows = []
         for k, part in enumerate(parts):
             stats = part.stats() if slow else {}
-            numbers = {
-                name: quick[name][k] if name in quick else stats[name] for name in self.names
-            }
-            rows.append({**_flat(numbers), **_reduced(self.reduce, part)})
+            row = _flat(
+                {name: (quick[name][k] if name in quick else stats[name]) for name in self.names}
+            )
+            if self.reduce is not None:
+                found = self.reduce(part)
+                name = getattr(self.reduce, "__name__", "value")
+                single = name if name.isidentifier() else "value"  # the name of a single number
+                row |= _flat(found if isinstance(found, Mapping) else {single: found})
+            rows.append(row)
         return rows
 
 
-def _reduced(reduce: Callable[[Partition], Any] | None, part: Partition) -> Row:
-    """The numbers that the function gives; a single number is called after the function."""
-    if reduce is None:
-        return {}
-    found = reduce(part)
-    if isinstance(found, Mapping):
-        return _flat(found)
-    name = getattr(reduce, "__name__", "value")
-    return _flat({name if name.isidentifier() else "value": found})
-
-
 def _flat(numbers: Mapping[str, Any]) -> Row:
-    """Numbers by name; those of an inner dict or tuple by both names with a dot between."""
+    """Return numbers by name; in an inner dict or tuple, the names have a dot between them."""
     row: Row = {}
     for name, value in numbers.items():
+        if isinstance(value, tuple):
+            value = dict(enumerate(value))
         if isinstance(value, Mapping):
             row |= _flat({f"{name}.{inner}": number for inner, number in value.items()})
-        elif isinstance(value, tuple):
-            row |= _flat({f"{name}.{k}": number for k, number in enumerate(value)})
-        else:
-            row[str(name)] = _number(name, value)
+            continue
+        single = not isinstance(value, Tensor) or value.numel() == 1
+        number = value.item() if single and hasattr(value, "item") else value
+        if not isinstance(number, Real):
+            raise TypeError(
+                f"reduce must return numbers by name, but {name} is {type(value).__name__}. To "
+                "keep other results of each domain, use sc.sweep(..., reduce=...)."
+            )
+        row[str(name)] = int(number) if isinstance(number, int) else float(number)
     return row
-
-
-def _number(name: str, value: Any) -> float:
-    number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
-    number = number.item() if hasattr(number, "item") and not isinstance(number, Tensor) else number
-    if isinstance(number, Real):
-        return int(number) if isinstance(number, int) else float(number)
-    raise TypeError(
-        f"reduce must return numbers by name, but {name} is {type(value).__name__}. To keep other "
-        "results of each domain, use sc.sweep(..., reduce=...)."
-    )
 
 
 Rows = Sequence[Mapping[str, float]]
@@ -135,9 +118,9 @@ _WIDE, _HIGH, _ACROSS = 3.6, 2.5, 2  # of a panel, in inches; panels side by sid
 class Grid:
     """Numbers of D domains for each of C checkpoints; made by ``sc.grid`` and ``sc.open_grid``.
 
-    checkpoints: their labels, in order, (C,); groups: the number of domains of each group, in
-    order; numbers: by name, (C, D) each, in which the domains are group after group, and nan where
-    there is no number; folder: the store, if there is one.
+    checkpoints: the labels (C,) in order; groups: the number of domains of each group; numbers: by
+    name, arrays (C, D) with the domains group after group, and nan for missing numbers; folder: the
+    store, if there is one.
     """
 
     checkpoints: tuple[Label, ...]
@@ -149,7 +132,7 @@ class Grid:
     def of(
         cls, rows: Mapping[Label, Rows], groups: Mapping[str, int], folder: Path | None = None
     ) -> Grid:
-        """From the numbers of each domain for each checkpoint."""
+        """Return a grid of the numbers of each domain for each checkpoint."""
         every = [row for some in rows.values() for row in some]
         shape = len(rows), sum(groups.values())
         numbers = {
@@ -164,7 +147,7 @@ class Grid:
         return tuple(self.numbers)
 
     def values(self, statistic: str, group: str | None = None) -> NDArray[Any]:
-        """One of the numbers for each checkpoint and each domain, or those of a group, (C, D)."""
+        """Return a statistic for each checkpoint and each domain, of all or of a group, (C, D)."""
         found = self.numbers[self._known(statistic)]
         if group is None:
             return found
@@ -173,26 +156,25 @@ class Grid:
         return found[:, self._slices()[group]]
 
     def table(self) -> Any:
-        """One row per checkpoint and domain: a pandas DataFrame, or without pandas a dict of lists.
+        """Return a row per checkpoint and domain: a DataFrame, or without pandas a dict of lists.
 
         Columns: ``checkpoint``, ``group``, ``domain`` (the number within its group), and the
         statistics.
         """
-        count, names = len(self.checkpoints), list(self.groups)
-        sizes = [self.groups[name] for name in names]
+        count, sizes = len(self.checkpoints), list(self.groups.values())
         columns: dict[str, Any] = {
             "checkpoint": [label for label in self.checkpoints for _ in range(sum(sizes))],
-            "group": np.repeat(names, sizes).tolist() * count,
+            "group": np.repeat(list(self.groups), sizes).tolist() * count,
             "domain": [k for size in sizes for k in range(size)] * count,
         }
         return _frame(columns | {k: v.reshape(-1) for k, v in self.numbers.items()})
 
     def summary(self) -> Any:
-        """The mean and the standard deviation of every statistic, by checkpoint and group.
+        """Return the mean and the standard deviation of every statistic, by checkpoint and group.
 
         A pandas DataFrame, or without pandas a dict of lists, with the columns ``checkpoint``,
         ``group``, ``domains`` (how many), and ``NR_mean``, ``NR_std``, ... The standard deviation
-        is that of a sample, with D - 1 in the denominator; it is nan for a single domain.
+        has D - 1 in the denominator; it is nan for a single domain.
         """
         places = [(label, group) for label in self.checkpoints for group in self.groups]
         columns: dict[str, Any] = {
@@ -206,16 +188,16 @@ class Grid:
         return _frame(columns)
 
     def to_markdown(self, statistics: Sequence[str] | None = None) -> str:
-        """The table of papers in Markdown: mean and standard deviation by checkpoint and group.
+        """Return a table in Markdown: mean and standard deviation by checkpoint and group.
 
-        statistics: those that get a column, by default all.
+        statistics: the columns, by default all.
         """
         return self._text(statistics).markdown()
 
     def to_latex(self, statistics: Sequence[str] | None = None) -> str:
-        """The same as ``to_markdown`` as a ``tabular``, with the rules of the package booktabs.
+        """Return the table of ``to_markdown`` as a ``tabular`` for the package booktabs.
 
-        statistics: those that get a column, by default all.
+        statistics: the columns, by default all.
         """
         return self._text(statistics).latex().replace("±", r"$\pm$")
 
@@ -230,11 +212,10 @@ class Grid:
     ) -> Figure:
         """Draw statistics over the checkpoints: the mean of each group of domains with a band.
 
-        statistics: those that get a panel each, by default all. band: ``"mean"`` for a 95 %
-        confidence interval of the mean, or ``"points"`` for the middle 80 % of the domains. log:
-        whether the axes of values are logarithmic, by default where the means span more than a
-        decade or so. xlabel: what the checkpoints are. axes: one for each panel, instead of a new
-        figure.
+        statistics: the panels, by default all. band: ``"mean"`` for a 95 % confidence interval of
+        the mean, or ``"points"`` for the middle 80 % of the domains. log: whether the axes of
+        values are logarithmic, by default where the means span more than a decade or so. xlabel:
+        what the checkpoints are. axes: one for each panel, instead of a new figure.
         """
         wanted = [statistics] if isinstance(statistics, str) else list(statistics or self.numbers)
         if not wanted or not self.checkpoints:
@@ -270,13 +251,13 @@ class Grid:
         return statistic
 
     def _slices(self) -> dict[str, slice]:
-        """The places of each group among the domains."""
+        """Return the places of each group among the domains."""
         ends = np.cumsum(list(self.groups.values())).tolist()
         sizes = self.groups.items()
         return {name: slice(end - n, end) for (name, n), end in zip(sizes, ends, strict=True)}
 
     def _moments(self, name: str) -> Iterator[tuple[float, float]]:
-        """The mean and the standard deviation, checkpoint by checkpoint and group by group."""
+        """Yield the mean and the standard deviation by checkpoint, and within it by group."""
         for row in self.numbers[name]:
             for places in self._slices().values():
                 some = row[places]
@@ -287,18 +268,13 @@ class Grid:
     def _text(self, statistics: Sequence[str] | None) -> TextTable:
         names = [statistics] if isinstance(statistics, str) else list(statistics or self.numbers)
         columns = [list(self._moments(self._known(name))) for name in names]
-        labels = [
-            f"{label} {group}".rstrip() for label in self.checkpoints for group in self.groups
-        ]
-        rows = [
-            (label, [_plus_minus(*column[k]) for column in columns])
-            for k, label in enumerate(labels)
-        ]
-        return TextTable("", tuple(names), rows)
+        labels = [f"{label} {each}".rstrip() for label in self.checkpoints for each in self.groups]
+        cells = [[_plus_minus(*column[k]) for column in columns] for k in range(len(labels))]
+        return TextTable("", tuple(names), list(zip(labels, cells, strict=True)))
 
 
 def _plus_minus(mean: float, deviation: float) -> str:
-    """A mean with its standard deviation, as text.
+    """Return a mean with its standard deviation as text.
 
     >>> _plus_minus(12.345, 0.678), _plus_minus(43.9, 210.5)
     ('12.35 ± 0.68', '43.9 ± 210')
@@ -310,7 +286,7 @@ def _plus_minus(mean: float, deviation: float) -> str:
 
 
 def _panels(count: int) -> list[Axes]:
-    """The axes of a new figure, two side by side."""
+    """Return the axes of a new figure, two side by side."""
     across = min(count, _ACROSS)
     down = -(-count // across)
     figure = new_figure(figsize=(_WIDE * across, _HIGH * down), layout="constrained")
@@ -318,16 +294,16 @@ def _panels(count: int) -> list[Axes]:
 
 
 def _frame(columns: Mapping[str, Any]) -> Any:
-    """A pandas DataFrame, or without pandas a dict of lists."""
+    """Return a pandas DataFrame, or without pandas a dict of lists."""
     pandas = pandas_if_installed()
     if pandas is None:
         return {name: list(column) for name, column in columns.items()}
     return pandas.DataFrame(columns)
 
 
-_ANEW = "Remove the folder, and compute the grid again."  # what to do about damage
+_REMEDY = "Remove the folder, and compute the grid again."  # of damage
 _MOST = 1 << 24  # domains of a grid
-_SECONDS, _ROUNDS = 1.0, 2  # that a chunk takes at most, and chunks of a worker at least
+_SECONDS, _ROUNDS = 1.0, 2  # a chunk takes at most 1 s, and a worker gets at least 2 chunks
 
 
 def grid(
@@ -341,38 +317,36 @@ def grid(
     progress: bool = True,
     **options: Any,
 ) -> Grid:
-    """Measure the partitions of many domains by many networks, or checkpoints of one.
+    """Measure the partitions of many domains by many networks, or checkpoints of one network.
 
-    The result has the table that papers show: the mean and the standard deviation of the number of
+    The result has the usual table of papers: the mean and the standard deviation of the number of
     regions, their average area, and so on, by checkpoint and group of domains. Partitions are
-    measured as they are computed, and not kept.
+    measured and not kept.
 
-    model: one network with ``checkpoints``; or several networks in a dict by name, or another
-    iterable of networks, or of pairs of a label and a network, each of which is used before the
-    next one is taken.
+    model: one network with ``checkpoints``; or several networks, in a dict by name or in another
+    iterable, also of pairs of a label and a network. Networks are taken one after the other.
 
     domains: lists of domains by the name of their group, such as ``{"train": [...], "test":
     [...]}``, or one list.
 
-    checkpoints: weights of the model: state dicts, or paths of them, in a dict by epoch or in
-    another iterable, also of pairs of a label and a state dict; the path of a folder of ``.pt`` or
-    ``.safetensors`` files, which are ordered and labelled by the numbers in their names; or a run
-    that ``sc.watch(..., weights=True)`` has recorded, or its folder. A copy of the model takes the
-    weights one after the other, in eval mode; the model itself stays as it is.
+    checkpoints: weights of the model: state dicts or their paths, in a dict by epoch or in another
+    iterable, also of pairs of a label and a state dict; the path of a folder of ``.pt`` or
+    ``.safetensors`` files, ordered and labelled by the numbers in their names; or a run of
+    ``sc.watch(..., weights=True)``, or its folder. A copy of the model takes the weights one after
+    the other, in eval mode; the model itself stays as it is.
 
     statistics: names of what is measured, as in ``part.stats()``, or ``"density"``, the number of
-    regions per area. The default ones are computed for a hundred partitions at once; other ones
-    take longer than the partition itself if it is small. With ``smooth=``, the default ones also
-    have ``"bound"``, how far any output of the network may be from the maps, and
-    ``"undecided_area"``, on which no class is certain. reduce: a function of a partition that
-    gives more numbers, in a dict by name.
+    regions per area. The default is computed for a hundred partitions at once; other statistics
+    take longer than a small partition itself. With ``smooth=``, the default also has ``"bound"``,
+    the largest distance of outputs from the maps, and ``"undecided_area"``, the area without a
+    certain class. reduce: a function from a partition to more numbers, in a dict by name.
 
-    store: a folder in which every result is kept as soon as it is computed. The same call computes
-    only what is missing, whatever has interrupted the last one; more checkpoints may be added.
-    Several processes can work on one store. ``sc.open_grid`` opens it.
+    store: a folder in which every result is kept as soon as it is computed. After an interruption,
+    the same call computes only what is missing; more checkpoints may be added. Several processes
+    can work on one store. ``sc.open_grid`` opens it.
 
-    progress: show a progress bar in interactive use. options: those of ``sc.sweep``, such as
-    n_jobs, device, memory, max_regions, output, or smooth for networks with GELU and the like.
+    progress: show a progress bar in interactive use. options: of ``sc.sweep``, such as n_jobs,
+    device, memory, max_regions, output, or smooth for networks with functions such as GELU.
 
     >>> import splinecam as sc, torch
     >>> model = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 1))
@@ -395,7 +369,9 @@ total_edge_length)
     sizes = {name: len(some) for name, some in groups.items()}
     folder = None if store is None else folder_of(store)
     if folder is not None:
-        work.open(folder, sizes)
+        about = {"kind": "grid", "groups": list(sizes.items()), **work.facts}
+        with ResultStore(folder, about):
+            pass  # a store of another grid is refused
     count = count_of(model, checkpoints)
     total = None if count is None else count * len(work.domains)
     rows: dict[Label, Rows] = {}
@@ -412,48 +388,46 @@ total_edge_length)
 
 
 def open_grid(folder: str | os.PathLike[str]) -> Grid:
-    """The grid that ``sc.grid(..., store=folder)`` has computed so far.
+    """Return the grid that ``sc.grid(..., store=folder)`` has computed so far.
 
-    It can be opened while the computation goes on, from any process and without the networks;
-    numbers that are missing yet are nan. Open it again to see later ones.
+    It can be opened while the computation goes on, from any process and without the networks.
+    Missing numbers are nan; open it again to see later ones.
 
     folder: where the grid is stored.
     """
     path = Path(folder)
     about = _identity(path)
-    if about is None or about.get("kind") != "grid":
+    if about.get("kind") != "grid":
         what = "has no grid in it" if path.is_dir() else "is not there"
         raise FileError(f"{path} {what}. A grid is made by sc.grid(..., store=folder).")
-    check_entries(about, {"groups": list[tuple[str, int]]}, path, _ANEW, others=True)
+    check_entries(about, {"groups": list[tuple[str, int]]}, path, _REMEDY, others=True)
     sizes: dict[str, int] = dict(about["groups"])
-    if sum(sizes.values()) > _MOST:
-        raise damaged(path, f"a grid of {sum(sizes.values()):,} domains", _ANEW)
+    count = sum(sizes.values())
+    if count > _MOST:
+        raise damaged(path, f"a grid of {count:,} domains", _REMEDY)
     places = [inside(path, each.name) for each in sorted(path.iterdir())]
-    parts = [(each, _identity(each)) for each in places if each.is_dir()]
-    found = [(facts, each) for each, facts in parts if facts and facts.get("kind") == "checkpoint"]
+    parts = [(_identity(each), each) for each in places if each.is_dir()]
+    found = [(facts, each) for facts, each in parts if facts.get("kind") == "checkpoint"]
     for facts, each in found:
-        check_entries(facts, {"label": float | str, "position": int}, each, _ANEW, others=True)
+        check_entries(facts, {"label": float | str, "position": int}, each, _REMEDY, others=True)
     numeric = all(isinstance(facts["label"], int | float) for facts, _ in found)
     found.sort(key=lambda pair: pair[0]["label" if numeric else "position"])
     rows: dict[Label, Rows] = {}
     for facts, each in found:
         done = results_in(each)
-        if not all(
-            isinstance(row, dict) and all(map(_is_number, row.values())) for row in done.values()
-        ):
-            raise damaged(each, "it holds something else than numbers by their names", _ANEW)
-        rows[facts["label"]] = [done.get(k, {}) for k in range(sum(sizes.values()))]
+        for row in done.values():
+            if not isinstance(row, dict) or not all(
+                value is None or isinstance(value, int | float | str) for value in row.values()
+            ):
+                raise damaged(each, "it holds something else than numbers by their names", _REMEDY)
+        rows[facts["label"]] = [done.get(k, {}) for k in range(count)]
     return Grid.of(rows, sizes, path)
 
 
-def _identity(folder: Path) -> dict[str, Any] | None:
-    """What the results in a folder are, with their position; None if there are none."""
-    found = read_manifest(folder / MANIFEST, RESULTS)
-    return found and {**found.pop("identity"), **found}
-
-
-def _is_number(value: Any) -> bool:
-    return value is None or isinstance(value, int | float | str)
+def _identity(folder: Path) -> dict[str, Any]:
+    """Return what the results in a folder are, with their position; empty if there are none."""
+    found = manifest.read_manifest(folder / MANIFEST, manifest.RESULTS)
+    return {**found.pop("identity"), **found} if found else {}
 
 
 @dataclass
@@ -463,13 +437,13 @@ class _Work:
     domains: list[Domain]
     measures: Measures
     options: Mapping[str, Any]
-    accuracy: Smooth | None  # which is among the options
-    chunk: int | None = None  # domains that a worker gets at a time
+    accuracy: Smooth | None  # it is among the options, too
+    chunk: int | None = None  # how many domains a worker gets at a time
 
     def measured(
-        self, network: nn.Module, report: Callable[[int], Any], domains: Iterable[Domain]
+        self, network: nn.Module, report: Report, domains: Iterable[Domain]
     ) -> Iterator[tuple[int, Mapping[str, float]]]:
-        """Yield the place of each domain and its numbers, as they are done."""
+        """Yield the place of each domain and its numbers, in any order."""
         options: Any = {"chunk": self.chunk, **self.options}
         options |= {"progress": False, "reduce": self.measures}
         begin, count = time.monotonic(), 0
@@ -479,29 +453,18 @@ class _Work:
             yield place, row
         engine = engine_for(self.options.get("n_jobs"))
         if engine is not None and count >= engine.workers:
-            # The next network is likely to take as long: then chunks need not begin small.
+            # The next network is likely to take as long, so chunks need not begin small.
             rounds = max(_ROUNDS, math.ceil((time.monotonic() - begin) / _SECONDS))
             self.chunk = math.ceil(count / (engine.workers * rounds))
 
-    def open(self, folder: Path, sizes: Mapping[str, int]) -> None:
-        """Make the store of a grid, or check that it is the same grid."""
-        about = {"kind": "grid", "groups": list(sizes.items()), **self._facts()}
-        with ResultStore(folder, about):
-            pass
-
     def stored(
-        self,
-        network: nn.Module,
-        folder: Path,
-        label: Label,
-        position: int,
-        report: Callable[[int], Any],
+        self, network: nn.Module, folder: Path, label: Label, position: int, report: Report
     ) -> Rows:
-        """The numbers of all domains; those that the store lacks are computed."""
+        """Return the numbers of all domains, and compute those that the store lacks."""
         smooth, output = self.accuracy is not None, self.options.get("output")
-        facts = model_facts(network, self.domains[0], output, smooth=smooth)
-        about = {"kind": "checkpoint", "label": label, **self._facts(), **facts}
-        digests = dict(enumerate(map(domain_digest, self.domains)))
+        facts = manifest.model_facts(network, self.domains[0], output, smooth=smooth)
+        about = {"kind": "checkpoint", "label": label, **self.facts, **facts}
+        digests = dict(enumerate(map(manifest.domain_digest, self.domains)))
         with ResultStore(inside(folder, _name(label)), about, {"position": position}) as store:
             report(len(digests) - len(store.missing(digests)))
 
@@ -513,18 +476,19 @@ class _Work:
             fill(store, digests, compute)
             return list(store.read(digests))
 
-    def _facts(self) -> dict[str, Any]:
+    @property
+    def facts(self) -> dict[str, Any]:
         """What is measured, for a manifest."""
         return {
             "smooth": None if self.accuracy is None else self.accuracy.facts,
             "statistics": self.measures.names,
-            "reduce": function_name(self.measures.reduce),
-            "output": output_name(self.options.get("output")),
+            "reduce": manifest.function_name(self.measures.reduce),
+            "output": manifest.output_name(self.options.get("output")),
         }
 
 
 def _groups(domains: Any) -> dict[str, list[Domain]]:
-    """The domains by group; those of a single list have a group without a name."""
+    """Return the domains by group; the group of a single list has no name."""
     if isinstance(domains, Domain) or not isinstance(domains, Mapping | Iterable):
         raise TypeError(
             "domains must be lists of domains by the name of their group, such as {'train': [...], "
@@ -543,7 +507,7 @@ def _groups(domains: Any) -> dict[str, list[Domain]]:
 
 
 def _name(label: Label) -> str:
-    """The name of the folder of a checkpoint.
+    """Return the name of the folder of a checkpoint.
 
     >>> _name(12), _name("last"), _name("a/b")
     ('checkpoint-00000012', 'checkpoint-last', 'checkpoint-a_b-82badf67')

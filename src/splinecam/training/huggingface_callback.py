@@ -16,16 +16,15 @@ except ImportError as error:
 class HuggingFaceWatch(TrainerCallback):  # type: ignore[misc]
     """Counts the steps of ``Trainer.train`` for a watch, with the scalars loss and epoch.
 
-    A step is counted when the next one begins: the trainer has logged its loss by then, and the
-    weights are still those of the step. step, finish: methods of the watch that count a step and
-    record the last one.
+    A step is counted when the next one begins: the trainer has logged its loss by then, and has not
+    changed the weights yet. step, finish: of the watch; they count a step and record the last one.
     """
 
     def __init__(self, step: Callable[..., Any], finish: Callable[..., Any]) -> None:
         self.step, self.finish = step, finish
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Count the step that has been completed, at first 0 or that of a checkpoint."""
+        """Count the completed step, at first 0 or the step of a checkpoint."""
         self.step(state.global_step, **_scalars(state))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
@@ -34,8 +33,7 @@ class HuggingFaceWatch(TrainerCallback):  # type: ignore[misc]
 
 
 def _scalars(state: Any) -> dict[str, float]:
-    """The loss that was logged last, if any, and the epoch."""
-    logged = (entry["loss"] for entry in reversed(state.log_history) if "loss" in entry)
-    loss = next(logged, None)
+    """Return the last logged loss, if any, and the epoch."""
+    loss = next((x["loss"] for x in reversed(state.log_history) if "loss" in x), None)
     found = {} if loss is None else {"loss": float(loss)}
     return found if state.epoch is None else {**found, "epoch": float(state.epoch)}

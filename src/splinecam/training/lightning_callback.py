@@ -19,7 +19,7 @@ except ImportError:
 class LightningWatch(Callback):  # type: ignore[misc]
     """Counts the steps of ``Trainer.fit`` for a watch, with the scalars loss and epoch.
 
-    step, finish: methods of the watch that count a step and record the last one.
+    step, finish: of the watch; they count a step and record the last one.
     """
 
     def __init__(self, step: Callable[..., Any], finish: Callable[..., Any]) -> None:
@@ -28,14 +28,14 @@ class LightningWatch(Callback):  # type: ignore[misc]
         self._scalars: dict[str, Any] = {}
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Count the step that training begins with, 0 or that of a checkpoint."""
+        """Count the first step: 0, or the step of a checkpoint."""
         self._last, self._scalars = trainer.global_step, {"epoch": float(trainer.current_epoch)}
         self.step(self._last, **self._scalars)
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Count an optimizer step; batches whose gradients are only accumulated are none."""
+        """Count an optimizer step; a batch that only accumulates gradients is none."""
         if trainer.global_step != self._last:
             epoch = trainer.current_epoch + (batch_idx + 1) / trainer.num_training_batches
             self._last, self._scalars = trainer.global_step, {**_loss(outputs), "epoch": epoch}
@@ -47,6 +47,6 @@ class LightningWatch(Callback):  # type: ignore[misc]
 
 
 def _loss(outputs: Any) -> dict[str, Any]:
-    """The loss of a batch, which ``training_step`` returns by itself or by name, or not at all."""
+    """Return the loss of a batch, if ``training_step`` returns it, by itself or by name."""
     loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
     return {} if loss is None else {"loss": loss}

@@ -9,7 +9,6 @@ import secrets
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, repeat
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from splinecam._util.files import writing
 from splinecam._util.options import kind_of
 from splinecam._util.progress import progress_bar
 from splinecam._util.text import how_to_install
@@ -31,42 +31,30 @@ from splinecam.training.store import open_run
 from splinecam.training.watching import Watch
 
 _COLORS = 256  # of a GIF
-_STRIDE = 16  # of the rows of frames from which the colours of a GIF are chosen
+_STRIDE = 16  # the colours of a GIF are chosen from every 16th row
 
 
-def encode(frames: Iterator[Pixels], path: Path, fps: float, hold: int) -> None:
-    """Write frames (h, w, 3) to a file in the format of its suffix, which appears when complete.
-
-    fps: frames per second; hold: for how many frames the last one stays.
-    """
-    with _temporary(path) as file:
-        FORMATS[path.suffix.lower()](frames, file, fps, hold)
-
-
-@contextmanager
-def _temporary(path: Path) -> Iterator[Path]:
-    """A file in the same folder, which is renamed to the path at the end."""
-    if not path.parent.is_dir():
-        raise FileError(f"There is no folder {path.parent}; make it first.")
+def _encode(frames: Iterator[Pixels], path: Path, fps: float, hold: int) -> None:
+    """Write frames (h, w, 3) to a file that appears when complete; hold: frames of the last."""
     file = path.with_name(f".{secrets.token_hex(4)}.{path.name}")
-    try:
-        yield file
-        file.replace(path)
-    except OSError as error:
-        if isinstance(error, FileError):
-            raise
-        raise FileError(f"{path} cannot be written: {error.strerror}.") from error
-    finally:
-        file.unlink(missing_ok=True)
+    with writing(path):
+        try:
+            _FORMATS[path.suffix.lower()](frames, file, fps, hold)
+            file.replace(path)
+        finally:
+            file.unlink(missing_ok=True)
 
 
 def _gif(frames: Iterator[Pixels], path: Path, fps: float, hold: int) -> None:
-    """Write a GIF with one table of colours, so that a colour is the same in all frames."""
+    """Write a GIF; it has one table of colours, and white is among them."""
     from PIL import Image
 
     pixels = list(frames)
     some = [frame[k % _STRIDE :: _STRIDE] for k, frame in enumerate(pixels)]
-    table = _color_table(np.concatenate([*some, pixels[-1]]))
+    sheet = Image.fromarray(np.concatenate([*some, pixels[-1]]))
+    chosen = sheet.quantize(_COLORS, method=Image.Quantize.MEDIANCUT)
+    table = np.array(chosen.getpalette()).reshape(-1, 3)
+    table[table.sum(1).argmax()] = 255  # the lightest one
     images = [Image.fromarray(each) for each in map(_nearest_colors(table), pixels)]
     for image in images:
         image.putpalette(table.astype(np.uint8).tobytes())
@@ -75,21 +63,8 @@ def _gif(frames: Iterator[Pixels], path: Path, fps: float, hold: int) -> None:
     images[0].save(path, "GIF", duration=durations, **options)
 
 
-def _color_table(sheet: Pixels) -> Ints:
-    """Up to 256 colours for a picture, (n, 3); the lightest one is replaced by white."""
-    from PIL import Image
-
-    chosen = Image.fromarray(sheet).quantize(_COLORS, method=Image.Quantize.MEDIANCUT)
-    table = np.array(chosen.getpalette()).reshape(-1, 3)
-    table[table.sum(1).argmax()] = 255
-    return table
-
-
 def _nearest_colors(table: Ints) -> Callable[[Pixels], Pixels]:
-    """A function that finds the nearest colour of a table (n, 3) for each pixel of a frame.
-
-    It gives indices (h, w) for a frame (h, w, 3), and remembers what it has found.
-    """
+    """Return a function from a frame (h, w, 3) to the nearest colours (h, w) of a table (n, 3)."""
     squares = (table**2).sum(1, keepdims=True)
     terms = np.concatenate([-2 * table, squares], 1).T.astype(np.float32)
     known = np.zeros(1 << 24, np.uint16)  # by colour: the place in the table plus 1
@@ -103,8 +78,7 @@ def _nearest_colors(table: Ints) -> Callable[[Pixels], Pixels]:
         if len(new):
             factors = new.view(np.uint8).reshape(-1, 4).astype(np.float32)
             factors[:, 3] = 1
-            # Whole numbers of this size are exact.
-            known[new] = (factors @ terms).argmin(1) + 1
+            known[new] = (factors @ terms).argmin(1) + 1  # exact: these are small whole numbers
         found = (np.take(known, colors) - 1).astype(np.uint8)
         return np.repeat(found, np.diff(start, append=len(packed))).reshape(frame.shape[:2])
 
@@ -113,8 +87,7 @@ def _nearest_colors(table: Ints) -> Callable[[Pixels], Pixels]:
 
 def _mp4(frames: Iterator[Pixels], path: Path, fps: float, hold: int) -> None:
     """Write an MP4 by passing raw frames to ffmpeg."""
-    program = _ffmpeg()
-    first = next(frames)
+    program, first = _ffmpeg(), next(frames)
     high, wide = first.shape[:2]
     raw = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{wide}x{high}", "-r", str(fps)]
     video = ["-c:v", "libx264", "-crf", "16", "-pix_fmt", "yuv420p", "-movflags", "+faststart"]
@@ -142,9 +115,8 @@ def _mp4(frames: Iterator[Pixels], path: Path, fps: float, hold: int) -> None:
 
 
 def _ffmpeg() -> str:
-    """The path of ffmpeg: that of the system, or of the package imageio-ffmpeg."""
-    found = shutil.which("ffmpeg")
-    if found is not None:
+    """Return the path of ffmpeg, of the system or of the package imageio-ffmpeg."""
+    if found := shutil.which("ffmpeg"):
         return found
     try:
         import imageio_ffmpeg
@@ -157,15 +129,10 @@ def _ffmpeg() -> str:
         ) from None
 
 
-FORMATS: dict[str, Callable[[Iterator[Pixels], Path, float, int], Any]] = {
-    ".gif": _gif,
-    ".mp4": _mp4,
-}
-
+_FORMATS: dict[str, Callable[..., None]] = {".gif": _gif, ".mp4": _mp4}
+_PAGE = (960, 640)  # pixels of a page in a notebook
 
 Title = Callable[[Snapshot], str]
-
-_PAGE = (960, 640)  # pixels of a page in a notebook
 
 
 def movie(
@@ -183,20 +150,20 @@ def movie(
     """Make a movie of partitions of one domain: a .gif, an .mp4 or an .html file.
 
     Colours mean the same in all frames: their scale spans what all partitions need, the legend
-    has every class of any of them, and the axes stay where they are.
+    has every class, and the axes stay where they are.
 
-    parts: what ``sc.open_run`` gives, a watch, the folder of a store, or partitions, in a list, or
-    by name, which is then the title. All must be partitions of the same domain.
+    parts: a run of ``sc.open_run``, a watch, the folder of a store, or partitions of one domain, in
+    a list or by their titles.
 
     path: the file. A GIF loops. An MP4 needs ffmpeg, which ``splinecam[movie]`` brings. An HTML
-    page is the one that ``sc.to_html`` writes, with a slider and a button to play.
+    page is written by ``sc.to_html``, with a slider and a button to play.
 
     fps: frames per second; a page has a pace and a size of its own.
 
     hold: for how many seconds the last frame stays.
 
-    title: a function that gives the title of a ``Snapshot``; by default this is its step, and in
-    pictures the number of regions, and the loss if it is known.
+    title: a function from a ``Snapshot`` to its title, by default the step; in pictures also the
+    number of regions, and the loss if it is known.
 
     width: of the picture, in inches.
 
@@ -204,9 +171,9 @@ def movie(
 
     progress: show a bar, in interactive use only.
 
-    plot: options of ``part.plot``, such as color, points, labels, names or linewidth; of a page
-    those of ``sc.view``. The colour may also be a function of the partition that gives what
-    ``part.plot`` takes.
+    plot: options of ``part.plot``, such as color, points, labels, names or linewidth; for a page,
+    options of ``sc.view``. The colour may also be a function from a partition to a colour of
+    ``part.plot``.
 
     >>> import splinecam as sc, tempfile
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
@@ -221,20 +188,33 @@ def movie(
     from splinecam.training.frame_renderer import FrameRenderer
 
     target = Path(path)
-    if target.suffix.lower() not in (*FORMATS, ".html"):
-        raise ValueError(f"{target.name} must end in {', '.join(FORMATS)}, .html")
+    if target.suffix.lower() not in (*_FORMATS, ".html"):
+        raise ValueError(f"{target.name} must end in {', '.join(_FORMATS)}, .html")
     if not (fps > 0 and hold >= 0 and width > 0 and dpi > 0):
         raise ValueError("fps, width and dpi must be positive, and hold must not be negative")
     if "ax" in plot:
         raise ValueError("a movie has its own figure: give width= and dpi= instead of ax=")
     shown = _titled(parts, title)
+    if not target.parent.is_dir():
+        raise FileError(f"There is no folder {target.parent}; make it first.")
     if target.suffix.lower() == ".html":
-        return _page(parts, shown, target, titled=title is not None, options=plot)
-    titles, snapshots = [name for name, _ in shown], [each for _, each in shown]
+        from splinecam.viewer.page import to_html
+
+        recorded = isinstance(parts, Run | Watch | str | os.PathLike)
+        named = title is not None or isinstance(parts, Mapping)
+        subject = parts if recorded and not named else [each.partition for _, each in shown]
+        to_html(subject, target, frames=[name for name, _ in shown] if named else None, **plot)
+        return Movie(target, len(shown), _PAGE)
     with progress_bar(2 * len(shown), "frame", progress) as bar, torch.no_grad():
-        renderer = FrameRenderer.of(_loaded(snapshots, bar.update), plot, width=width, dpi=dpi)
-        frames = map(renderer.draw, _loaded(snapshots, bar.update), titles)
-        encode(frames, target, fps, max(1, round(hold * fps)))
+
+        def loaded() -> Iterator[Partition]:
+            for _, snapshot in shown:
+                yield snapshot.partition
+                bar.update()
+
+        renderer = FrameRenderer.of(loaded(), plot, width=width, dpi=dpi)
+        frames = map(renderer.draw, loaded(), [name for name, _ in shown])
+        _encode(frames, target, fps, max(1, round(hold * fps)))
     return Movie(target, len(shown), renderer.pixels)
 
 
@@ -242,9 +222,8 @@ def movie(
 class Movie:
     """A movie in a file: its path, the number of frames, and their size in pixels.
 
-    A page fits itself to any size; its own is that in a notebook.
-
-    It is a path for everything that takes one, and plays in a notebook.
+    It can be given wherever a path is expected, and plays in a notebook. The size of a page is its
+    size in a notebook.
     """
 
     path: Path
@@ -274,28 +253,8 @@ class Movie:
         return f"<video controls loop muted {size}>{source}</video>"
 
 
-def _page(
-    parts: Any,
-    shown: list[tuple[str, Snapshot]],
-    path: Path,
-    *,
-    titled: bool,
-    options: Mapping[str, Any],
-) -> Movie:
-    """The page that ``sc.to_html`` writes. titled: whether frames have titles of the caller's."""
-    from splinecam.viewer.page import to_html
-
-    if not path.parent.is_dir():
-        raise FileError(f"There is no folder {path.parent}; make it first.")
-    recorded = isinstance(parts, Run | Watch | str | os.PathLike)
-    named = titled or isinstance(parts, Mapping)
-    subject = parts if recorded and not named else [each.partition for _, each in shown]
-    to_html(subject, path, frames=[name for name, _ in shown] if named else None, **options)
-    return Movie(path, len(shown), _PAGE)
-
-
 def _titled(parts: Any, title: Title | None) -> list[tuple[str, Snapshot]]:
-    """The titles and the snapshots of all frames, in order."""
+    """Return the titles and the snapshots of all frames, in order."""
     if isinstance(parts, str | os.PathLike):
         parts = open_run(parts)
     if isinstance(parts, Watch):
@@ -320,7 +279,7 @@ def _titled(parts: Any, title: Title | None) -> list[tuple[str, Snapshot]]:
 
 
 def _title(snapshot: Snapshot) -> str:
-    """The step, the number of regions, and the loss, as far as they are known."""
+    """Return the step, the number of regions, and the loss, as far as they are known."""
     regions = snapshot.scalars.get("num_regions")
     if regions is None and isinstance(snapshot.source, Partition):
         regions = len(snapshot.source)
@@ -328,10 +287,3 @@ def _title(snapshot: Snapshot) -> str:
     if "loss" in snapshot.scalars:
         words.append(f"loss {snapshot.scalars['loss']:.3g}")
     return f"step {snapshot.step:,}{': ' * bool(words)}{', '.join(words)}"
-
-
-def _loaded(snapshots: list[Snapshot], done: Callable[[], Any]) -> Iterator[Partition]:
-    """The partitions of snapshots, read one by one."""
-    for snapshot in snapshots:
-        yield snapshot.partition
-        done()

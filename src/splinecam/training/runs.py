@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from splinecam._util.options import as_float64, kind_of
 from splinecam._util.text import pandas_if_installed
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
-from splinecam.jobs.sweep import sweep
 from splinecam.partitions.partition import Partition, load
 from splinecam.plot.arrays import Floats
 from splinecam.plot.figures import given_axes, require_matplotlib, written
@@ -28,17 +28,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST = 100  # points of a group
-_SHARE = 1 / 20  # of the domain's diameter: the default radius
+_SHARE = 1 / 20  # the default radius by the domain's diameter
 
 
 def squares_around(
     domain: Domain, points: Mapping[str, Any] | None, radius: float | None
 ) -> tuple[dict[str, list[Domain]], float | None]:
-    """Squares around the points of each group, by name, and their side; None without points.
+    """Return squares around the points of each group, by name, and their side; None without points.
 
-    points: by name, inputs (N, ...), of which at most 100 are taken, evenly spaced; or a number of
-    random points. These are uniform in the domain for inputs of two numbers, otherwise between the
-    least and the largest values of each entry of the given inputs.
+    points: as for ``sc.watch``.
     """
     if points is None:
         if radius is not None:
@@ -57,30 +55,17 @@ def squares_around(
         for name, x in points.items()
         if not isinstance(x, int | np.integer)
     }
-    generator = torch.Generator().manual_seed(0)
+    generator, seeds = torch.Generator().manual_seed(0), count()
     groups: dict[str, list[Domain]] = {}
-    seed = 0
     for key, x in points.items():
-        name = str(key)
+        name, side = str(key), 2 * radius
         chosen = given[name] if name in given else _random(domain, given, int(x), generator)
-        groups[name] = [
-            Domain.around(point, side=2 * radius, seed=seed + k) for k, point in enumerate(chosen)
-        ]
-        seed += len(chosen)
+        groups[name] = [Domain.around(each, side=side, seed=next(seeds)) for each in chosen]
     return groups, 2 * radius
 
 
-def count_regions(
-    model: nn.Module, groups: Mapping[str, Sequence[Domain]], **options: Any
-) -> dict[str, tuple[int, ...]]:
-    """For each group of domains, the number of regions of each of them."""
-    every = [domain for group in groups.values() for domain in group]
-    found = iter(sweep(model, every, reduce=len, **options))
-    return {name: tuple(next(found) for _ in group) for name, group in groups.items()}
-
-
 def _inputs(domain: Domain, name: str, x: Any) -> Tensor:
-    """At most 100 of the inputs x as (n, *input_shape) in float64 on the CPU."""
+    """Return at most 100 of the inputs x as (n, *input_shape) in float64 on the CPU."""
     points = as_float64(x, name).cpu()
     shape = tuple(points.shape)
     if shape[1:] not in (domain.input_shape, (domain.dim,)) or not shape[0]:
@@ -93,32 +78,26 @@ def _inputs(domain: Domain, name: str, x: Any) -> Tensor:
 
 
 def _random(
-    domain: Domain, given: Mapping[str, Tensor], count: int, generator: torch.Generator
+    domain: Domain, given: Mapping[str, Tensor], number: int, generator: torch.Generator
 ) -> Tensor:
-    """Random inputs (count, *input_shape)."""
-    if count < 1:
-        raise ValueError(f"give at least 1 random point, not {count}")
-    if domain.dim == 2 or not given:
-        return domain.embed(_uniform(domain.corners.cpu(), count, generator))
-    known = torch.cat(list(given.values()))
-    low, high = known.amin(0), known.amax(0)
-    share = torch.rand(count, *domain.input_shape, dtype=torch.float64, generator=generator)
-    return low + share * (high - low)
-
-
-def _uniform(corners: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Points (count, 2) uniform in a convex polygon, by the triangles from its first corner."""
+    """Return random inputs (number, *input_shape), in the domain or the box of given inputs."""
+    if number < 1:
+        raise ValueError(f"give at least 1 random point, not {number}")
+    if domain.dim > 2 and given:
+        known = torch.cat(list(given.values()))
+        low, high = known.amin(0), known.amax(0)
+        share = torch.rand(number, *domain.input_shape, dtype=torch.float64, generator=generator)
+        return low + share * (high - low)
+    corners = domain.corners.cpu()  # the triangles from the first one fill the polygon
     p, q = corners[1:-1] - corners[0], corners[2:] - corners[0]
     area = p[:, 0] * q[:, 1] - p[:, 1] * q[:, 0]
-    triangle = torch.multinomial(area, count, replacement=True, generator=generator)
-    a, b = torch.rand(2, count, 1, dtype=torch.float64, generator=generator)
+    triangle = torch.multinomial(area, number, replacement=True, generator=generator)
+    a, b = torch.rand(2, number, 1, dtype=torch.float64, generator=generator)
     a, b = torch.where(a + b > 1, 1 - a, a), torch.where(a + b > 1, 1 - b, b)
-    return corners[0] + a * p[triangle] + b * q[triangle]
+    return domain.embed(corners[0] + a * p[triangle] + b * q[triangle])
 
 
-Measure = Literal["regions", "area"]
-
-_TALL, _LOW, _WIDE = 2.7, 1.25, 5.6  # inches: of the first panel, of the others, of all
+_TALL, _LOW, _WIDE = 2.7, 1.25, 5.6  # inches: heights of the first and other panels, the width
 
 
 def plot_run(
@@ -132,22 +111,22 @@ def plot_run(
 ) -> Figure:
     """Draw regions around points over the steps of a training run, and scalars below.
 
-    For each group of points there is a line, the mean over its points, with a band. A run without
-    points shows the number of regions of the domain.
+    A line shows the mean over each group of points, with a band. A run without points shows the
+    number of regions of the domain.
 
-    run: what ``watch.run`` or ``sc.open_run`` give; ``watch.plot()`` and ``run.plot()`` call this.
+    run: from ``watch.run`` or ``sc.open_run``; ``watch.plot()`` and ``run.plot()`` call this.
 
     x: the abscissa, ``"step"`` or the name of a scalar such as ``"epoch"``.
 
-    measure: ``"regions"`` in the square around each point, or their average ``"area"``, which is
-    the area of the square divided by their number.
+    measure: ``"regions"`` in the square around each point, or their average ``"area"``: the area of
+    the square divided by their number.
 
     band: ``"mean"`` for a 95 % confidence interval of the mean (1.96 standard errors), or
     ``"points"`` for the middle 80 % of the points.
 
-    scalars: those that get a panel each, as far as the run has them.
+    scalars: the names of the scalars below, each in a panel of its own, if the run has them.
 
-    axes: one for the regions and one for each scalar that is drawn, instead of a new figure.
+    axes: one for the regions and one for each drawn scalar, instead of a new figure.
 
     >>> import splinecam as sc, torch
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
@@ -161,7 +140,7 @@ def plot_run(
     require_matplotlib()
     if not len(run):
         raise ValueError("there is nothing to draw: no step has been recorded")
-    if measure not in get_args(Measure):
+    if measure not in ("regions", "area"):
         raise ValueError(f'measure is {measure!r}; choose "regions" or "area"')
     if band not in get_args(Band):
         raise ValueError(f'band is {band!r}; choose "mean" or "points"')
@@ -189,10 +168,10 @@ def plot_run(
 class Snapshot:
     """One recorded step of a training run.
 
-    step: its number; scalars: numbers by name, those that were given and statistics of the
-    partition; around: for each group of points, the number of regions around each of them.
-    source: the partition itself, the file that holds it, or None if it was not kept; weights: the
-    file of the weights, which ``sc.grid`` and ``torch.load`` read, or None if they were not kept.
+    step: its number; scalars: numbers by name, given ones and statistics of the partition; around:
+    for each group of points, the number of regions around each point. source: the partition, its
+    file, or None if it was not kept; weights: the file of the weights for ``sc.grid`` and
+    ``torch.load``, or None if they were not kept.
     """
 
     step: int
@@ -203,10 +182,10 @@ class Snapshot:
 
     @property
     def partition(self) -> Partition:
-        """The partition, without its model; from a store it is read anew each time."""
+        """The partition, without its model; in a store, it is read from its file each time."""
         if self.source is None:
             raise SplineCamError(
-                f"The partition of step {self.step} was not kept, as memory for partitions was "
+                f"The partition of step {self.step} was not kept: the memory for partitions was "
                 "full. Keep them in files: sc.watch(..., store='runs/a')."
             )
         return load(self.source) if isinstance(self.source, Path) else self.source
@@ -220,10 +199,10 @@ class Snapshot:
 class Run(Sequence[Snapshot]):
     """The recorded steps of a training run, in order.
 
-    snapshots: one per recorded step; side: of the squares around points, if there are any;
-    folder: where the run is kept, if it is in a store.
+    snapshots: one per recorded step; side: the side of the squares around points, if there are any;
+    folder: the store, if there is one.
 
-    Slices are runs again, so that ``run[::10].plot()`` and ``sc.movie(run[50:], ...)`` work.
+    A slice is a run again: ``run[::10].plot()`` and ``sc.movie(run[50:], ...)`` work.
     """
 
     snapshots: tuple[Snapshot, ...]
@@ -242,19 +221,16 @@ class Run(Sequence[Snapshot]):
     def __len__(self) -> int:
         return len(self.snapshots)
 
-    def __iter__(self) -> Iterator[Snapshot]:
-        return iter(self.snapshots)
-
     @property
     def steps(self) -> list[int]:
         """The numbers of the recorded steps."""
         return [snapshot.step for snapshot in self.snapshots]
 
     def table(self) -> Any:
-        """One row per recorded step: a pandas DataFrame, or without pandas a dict of lists.
+        """Return a row per recorded step: a pandas DataFrame, or without pandas a dict of lists.
 
-        Columns are the scalars, and for each group of points the mean number of regions around
-        them (``around_train``, ...); nan where a step has no such number. Rows are indexed by step.
+        The columns are the scalars, and for each group of points the mean number of regions around
+        them (``around_train``, ...); missing numbers are nan. Rows are indexed by step.
         """
         rows = [{**each.scalars, **around_means(each)} for each in self.snapshots]
         names = dict.fromkeys(name for row in rows for name in row)
@@ -276,11 +252,11 @@ class Run(Sequence[Snapshot]):
 
 
 def around_means(snapshot: Snapshot) -> dict[str, float]:
-    """The mean number of regions around the points of each group, by ``around_<group>``."""
+    """Return the mean number of regions around the points of each group, as ``around_<group>``."""
     return {f"around_{group}": sum(n) / len(n) for group, n in snapshot.around.items()}
 
 
-def _draw_regions(ax: Axes, run: Run, at: Floats, measure: Measure, band: Band) -> None:
+def _draw_regions(ax: Axes, run: Run, at: Floats, measure: str, band: Band) -> None:
     """Draw a line and a band for each group of points, or the number of regions of the domain."""
     groups = list(dict.fromkeys(group for each in run for group in each.around))
     if not groups:
@@ -297,16 +273,16 @@ def _draw_regions(ax: Axes, run: Run, at: Floats, measure: Measure, band: Band) 
 
 
 def _counts(run: Run, group: str) -> Floats:
-    """The number of regions around each point of a group, (steps, points); nan where unknown."""
+    """Return the number of regions around each point of a group, (steps, points), or nan."""
     found = [each.around.get(group, ()) for each in run]
     counts = np.full((len(found), max(map(len, found))), np.nan)
-    for row, count in zip(counts, found, strict=True):
-        row[: len(count)] = count
+    for row, known in zip(counts, found, strict=True):
+        row[: len(known)] = known
     return counts
 
 
 def _column(run: Run, name: str) -> Floats:
-    """The number or a scalar of each step; nan where there is none."""
+    """Return the number or a scalar of each step; nan where there is none."""
     if name == "step":
         return np.array(run.steps, np.float64)
     if not any(name in each.scalars for each in run):
@@ -316,7 +292,7 @@ def _column(run: Run, name: str) -> Floats:
 
 
 def _panels(axes: Sequence[Axes] | None, count: int) -> list[Axes]:
-    """The given axes, or those of a new figure, one above the other."""
+    """Return the given axes, or those of a new figure, one above the other."""
     import matplotlib.pyplot as plt
 
     if axes is not None:

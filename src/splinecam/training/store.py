@@ -1,14 +1,13 @@
 """Stores of snapshots: in memory, or in a folder that others read while training goes on.
 
-The folder has a file per partition (``part.save``, which writes atomically), with the weights in
-another one if they are wanted, and ``run.jsonl``, to which a line is appended when a partition is
-complete. The first line describes the run; each other one is a JSON object with the keys ``step``,
-``file``, ``scalars``, ``around``, ``weights`` for the file of the weights, and a checksum. A last
-line without a newline was cut off: it is ignored, and the next line replaces it. A line supersedes
-earlier lines of the same or a later step, so that a training run resumed from a checkpoint replaces
-what came after the checkpoint.
+The folder has a file per partition (``part.save`` writes it atomically), files of weights if they
+are wanted, and ``run.jsonl``, to which a line is appended when a partition is complete. The first
+line describes the run; each other line is a JSON object with the keys ``step``, ``file``,
+``scalars``, ``around``, ``weights`` for the file of the weights, and a checksum. A last line
+without a newline was cut off: it is ignored, and the next line replaces it. A line supersedes
+earlier lines of the same or a later step: a run resumed from a checkpoint replaces its own end.
 
-One process at a time records, and whoever finds that another one has recorded since is refused.
+One process records at a time. A process is refused if another one has recorded in between.
 """
 
 from __future__ import annotations
@@ -33,18 +32,14 @@ from splinecam.stores.untrusted import check_entries, inside, open_plain, seal, 
 from splinecam.training.runs import Run, Snapshot
 
 INDEX = "run.jsonl"
-_IDENTITY: dict[str, Any] = {
-    **{"domain": str, "side": float | None, "smooth": dict[str, Any] | None},
-}
-_LINE: dict[str, Any] = {
-    **{"step": int, "file": str, "weights": str | None},
-    **{"scalars": dict[str, float | bool | None], "around": dict[str, list[int]]},
-}
+_IDENTITY: dict[str, Any] = {"domain": str, "side": float | None, "smooth": dict[str, Any] | None}
+_LINE: dict[str, Any] = {"step": int, "file": str, "weights": str | None}
+_LINE |= {"scalars": dict[str, float | bool | None], "around": dict[str, list[int]]}
 _MEMORY = 2 << 30  # bytes of partitions that are kept in memory
 
 Scalars = Mapping[str, float]
 Around = Mapping[str, tuple[int, ...]]
-State = Callable[[], Mapping[str, Any]]  # gives the weights
+State = Callable[[], Mapping[str, Any]]  # returns the weights
 
 
 class MemoryStore:
@@ -70,7 +65,7 @@ class MemoryStore:
             else:
                 self.left = None
                 warnings.warn(
-                    f"The partitions in memory take too much: from step {step:,} on only scalars "
+                    f"The partitions take too much memory: from step {step:,} on only scalars "
                     "are kept. Keep partitions in files: sc.watch(..., store='runs/a').",
                     stacklevel=4,
                 )
@@ -82,17 +77,11 @@ class MemoryStore:
 class FolderStore:
     """Keeps snapshots in a folder, which is created, or continued if it has a run.
 
-    side: of squares around points; smooth: what tells the accuracy of partitions from another one.
+    side: the side of squares around points; smooth: the accuracy of the partitions.
     """
 
     def __init__(
-        self,
-        folder: Path,
-        domain: Domain,
-        side: float | None,
-        *,
-        weights: bool = False,
-        smooth: Mapping[str, Any] | None = None,
+        self, folder: Path, domain: Domain, side: float | None, *, weights: bool, smooth: Any
     ) -> None:
         self.folder, self.weights = folder, weights
         self.identity = {"domain": domain_digest(domain).hex(), "side": side, "smooth": smooth}
@@ -123,7 +112,7 @@ class FolderStore:
         return snapshot
 
     def _begin(self) -> None:
-        """Create the folder and its index, unless they exist, and claim them for this process."""
+        """Create the folder and its index if they are missing, and claim them for this process."""
         made_folder(self.folder)
         if self._claims is None:
             self._claims = Claims(self.folder)
@@ -138,7 +127,7 @@ class FolderStore:
             self._append(with_head(RUN, {"identity": self.identity}))
 
     def _append(self, line: Mapping[str, Any]) -> None:
-        """Append a line in one write, in place of one that was cut off."""
+        """Append a line in one write; it replaces a line that was cut off."""
         index = inside(self.folder, INDEX)
         with writing(index), index.open("ab") as file:
             if self._size > self._complete:
@@ -149,10 +138,10 @@ class FolderStore:
 
 
 def open_run(folder: str | os.PathLike[str]) -> Run:
-    """The run that ``sc.watch(..., store=folder)`` has recorded so far.
+    """Return the run that ``sc.watch(..., store=folder)`` has recorded so far.
 
     It can be opened while training goes on, from any process. Partitions are read when they are
-    asked for; open the run again to see later steps.
+    used; open the run again to see later steps.
 
     folder: where the run is stored.
 
@@ -178,10 +167,7 @@ def open_run(folder: str | os.PathLike[str]) -> Run:
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], list[Snapshot], int, int]:
-    """The identity of a run, its snapshots, and how many bytes are complete lines, and in all.
-
-    A last line that was cut off is left out.
-    """
+    """Return the identity of a run, its snapshots, and its bytes, in complete lines and in all."""
     index = folder / INDEX
     with open_plain(index) as file:
         content = file.read()
@@ -205,7 +191,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], list[Snapshot], int, int]:
 
 
 def _supersede(snapshots: list[Snapshot], newest: Snapshot) -> None:
-    """Append a snapshot in place of those of the same and of later steps."""
+    """Append a snapshot; it replaces snapshots of the same and of later steps."""
     while snapshots and snapshots[-1].step >= newest.step:
         snapshots.pop()
     snapshots.append(newest)

@@ -19,27 +19,24 @@ from splinecam._util.options import kind_of
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.jobs.partitioning import partition
+from splinecam.jobs.sweep import sweep
 from splinecam.network.capture.models import unwrap
 from splinecam.partitions.partition import Partition
 from splinecam.partitions.request import Request
 from splinecam.questions.stats import BOUNDS, batch_stats
-from splinecam.training.runs import Run, Snapshot, around_means, count_regions, squares_around
+from splinecam.training.runs import Run, Snapshot, around_means, squares_around
 from splinecam.training.store import FolderStore, MemoryStore
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Every = int | str | Iterable[int] | Callable[[int], bool]
-"""The recorded steps: every n-th, ``"log"``, given ones, or a function of the step's number."""
 
-_PER_DECADE = 20  # of "log"
+_PER_DECADE = 20  # steps of "log" per power of ten
 
 
 def step_filter(every: Every) -> Callable[[int], bool]:
-    """A function that says whether a step is recorded.
-
-    every: a number n for the steps 0, n, 2n, ...; ``"log"`` for 0, 1, 2, ... and later about 20
-    steps per power of ten; the steps themselves; or a function of the step's number.
+    """Return a function that says whether a step is recorded; every: as for ``watch``.
 
     >>> [step for step in range(1000) if step_filter(250)(step)]
     [0, 250, 500, 750]
@@ -67,18 +64,18 @@ def step_filter(every: Every) -> Callable[[int], bool]:
 
 
 def _is_log_step(step: int) -> bool:
-    """Whether a power of 10 ** (1 / 20) lies in (step, step + 1]; it depends on nothing else."""
+    """Return whether a power of 10 ** (1 / 20) lies in (step, step + 1], or the step is 0."""
     if step == 0:
         return True
-    low, high = np.log10([step, step + 1]) * _PER_DECADE
-    return bool(np.floor(high) > np.floor(low))
+    low, high = np.floor(np.log10([step, step + 1]) * _PER_DECADE)
+    return bool(high > low)
 
 
 def log_steps(last: int, count: int) -> list[int]:
-    """About ``count`` steps from 0 to ``last``, each once, spaced nearly logarithmically.
+    """Return about ``count`` different steps from 0 to ``last``, spaced nearly logarithmically.
 
-    Training is fast at first and slow later: between two such steps the network changes by about
-    as much as between any other two.
+    A network changes fast at first and slowly later, so it changes by about as much between any two
+    of these steps.
 
     last: the number of the last step. count: how many steps, at most.
 
@@ -92,16 +89,20 @@ def log_steps(last: int, count: int) -> list[int]:
 
 @contextmanager
 def temporary_eval_mode(model: nn.Module) -> Iterator[None]:
-    """Put a model into eval mode, and restore its modes and all random states at the end.
+    """Put a model into eval mode without gradients; restore its modes and all random states.
 
     The flags ``training`` are set one by one: ``train`` and ``eval`` of a module may do more, such
-    as merging weights. Gradients and autocast are off inside.
+    as merging weights. Autocast is off inside.
     """
     modes = [(module, module.training) for module in unwrap(model).modules()]
+    cuda = torch.cuda.is_available()
+    used = cuda and bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+    devices = list(range(torch.cuda.device_count())) if used else []
+    python, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002
     with ExitStack() as stack:
-        stack.enter_context(_same_random_state())
+        stack.enter_context(torch.random.fork_rng(devices=devices))
         stack.enter_context(torch.no_grad())
-        for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
+        for device in ("cpu", "cuda") if cuda else ("cpu",):
             stack.enter_context(torch.autocast(device, enabled=False))
         try:
             for module, _ in modes:
@@ -110,54 +111,35 @@ def temporary_eval_mode(model: nn.Module) -> Iterator[None]:
         finally:
             for module, mode in modes:
                 module.training = mode
+            random.setstate(python)
+            np.random.set_state(legacy)  # noqa: NPY002
 
 
-@contextmanager
-def _same_random_state() -> Iterator[None]:
-    """Restore the random states of torch on all devices in use, of numpy and of Python."""
-    used = torch.cuda.is_available() and bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
-    devices = list(range(torch.cuda.device_count())) if used else []
-    python, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002
-    try:
-        with torch.random.fork_rng(devices=devices):
-            yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(legacy)  # noqa: NPY002
-
-
-_METHODS = ("add_scalar", "log_metrics", "log")
-
-
-def check_writer(writer: Any) -> None:
-    """Raise a ``TypeError`` for an object that does not take scalars."""
-    if writer is not None and not any(callable(getattr(writer, k, None)) for k in _METHODS):
+def _writing_to(writer: Any) -> Callable[[int, Mapping[str, float]], None]:
+    """Return a function that passes the scalars of a step to a writer, or to nobody."""
+    if writer is None:
+        return lambda step, scalars: None
+    methods = ("add_scalar", "log_metrics", "log")
+    method = next((name for name in methods if callable(getattr(writer, name, None))), None)
+    if method is None:
         raise TypeError(
             "writer must be a SummaryWriter of TensorBoard (add_scalar), a run of Weights & Biases "
             f"(log) or a logger of Lightning (log_metrics), not {kind_of(writer)}"
         )
 
-
-def write_scalars(writer: Any, step: int, scalars: Mapping[str, float]) -> None:
-    """Pass the scalars of a step to a writer, with names that begin with ``splinecam/``."""
-    named = {f"splinecam/{name}": value for name, value in scalars.items()}
-    if callable(getattr(writer, "add_scalar", None)):
+    def write(step: int, scalars: Mapping[str, float]) -> None:
+        named = {f"splinecam/{name}": value for name, value in scalars.items()}
+        if method != "add_scalar":
+            getattr(writer, method)(named, step=step)
+            return
         for name, value in named.items():
             writer.add_scalar(name, value, step)
-    elif callable(getattr(writer, "log_metrics", None)):
-        writer.log_metrics(named, step=step)
-    elif writer is not None:
-        writer.log(named, step=step)
+
+    return write
 
 
-_STATISTICS = (
-    "num_regions",
-    "mean_area",
-    "mean_vertices",
-    "mean_eccentricity",
-    "lipschitz_plane",
-    "boundary_length",
-)
+_STATISTICS: tuple[str, ...] = ("num_regions", "mean_area", "mean_vertices", "mean_eccentricity")
+_STATISTICS += ("lipschitz_plane", "boundary_length")
 
 
 def watch(
@@ -175,9 +157,8 @@ def watch(
 ) -> Watch:
     """Watch a network while it trains; call ``watch.step(loss=loss)`` once for each training step.
 
-    At chosen steps the partition of the domain is computed as the network is in eval mode. Weights,
-    gradients, modes and random states stay as they are, bit for bit: training goes on as it would
-    have done alone.
+    At chosen steps the partition of the domain is computed for the network in eval mode. Weights,
+    gradients, modes and random states stay as they are, bit for bit: training is not disturbed.
 
     model: the network that is trained, also wrapped by ``torch.compile`` or data parallelism.
 
@@ -188,30 +169,28 @@ def watch(
     gives a list for a run of known length.
 
     points: inputs by name, such as ``{"train": x_train, "test": x_test, "random": 100}``. Regions
-    are counted in a square around each of them, in a random plane through it if inputs have more
-    than two numbers. Of a group at most 100 points are taken, evenly spaced. A number means so many
-    random points, in the domain for inputs of two numbers, otherwise in the box that holds the
-    given inputs.
+    are counted in a square around each point, in a random plane if inputs have more than two
+    numbers. At most 100 points of a group are taken, evenly spaced. A number means so many random
+    points: in the domain for inputs of two numbers, otherwise in the box around the given inputs.
 
     radius: half the side of these squares, by default a twentieth of the domain's diameter.
 
-    store: a folder for the run, which ``sc.open_run`` opens also while training goes on. Without a
-    store everything is kept in memory: partitions until they take 2 GiB, later ones only as
-    scalars.
+    store: a folder for the run; ``sc.open_run`` opens it even while training goes on. Without a
+    store everything is kept in memory: partitions up to 2 GiB, and then only scalars.
 
-    weights: keep the weights of each recorded step in the store, too, so that ``sc.grid`` can look
-    at other domains later.
+    weights: also keep the weights of each recorded step in the store: ``sc.grid`` can then look at
+    other domains later.
 
-    writer: where scalars go as well: a ``SummaryWriter`` of TensorBoard, a run of Weights & Biases,
-    or a logger of Lightning.
+    writer: also gets the scalars: a ``SummaryWriter`` of TensorBoard, a run of Weights & Biases, or
+    a logger of Lightning.
 
     statistics: names of numbers of ``part.stats()`` that become scalars; a dot leads into a
-    summary, as in ``"area.median"``. With ``smooth=``, the default ones also have ``"bound"``, how
-    far any output of the network may be from the maps, and ``"undecided_area"``, on which no class
-    is certain.
+    summary, as in ``"area.median"``. With ``smooth=``, the default also has ``"bound"``, the
+    largest distance of outputs from the maps, and ``"undecided_area"``, the area without a certain
+    class.
 
     options: for ``sc.partition``, such as device, memory, max_regions, or smooth for networks with
-    GELU and the like.
+    functions such as GELU.
 
     >>> import splinecam as sc
     >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Dropout(0.1), nn.Linear(8, 1))
@@ -230,7 +209,7 @@ def watch(
     request = Request.of("watch", model, {"progress": False, **options})
     if not isinstance(domain, Domain):
         raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")
-    check_writer(writer)
+    write = _writing_to(writer)
     groups, side = squares_around(domain, points, radius)
     if statistics is None:
         statistics = _STATISTICS if request.smooth is None else (*_STATISTICS, *BOUNDS)
@@ -250,11 +229,13 @@ def watch(
             part = partition(model, domain, **everywhere)
             scalars = {name: _number(name, value) for name, value in given.items()}
             scalars |= _numbers(part, names)
-            around = count_regions(model, groups, **everywhere) if groups else {}
+            squares = [square for group in groups.values() for square in group]
+            counts = iter(sweep(model, squares, reduce=len, **everywhere) if squares else ())
+            around = {name: tuple(next(counts) for _ in group) for name, group in groups.items()}
             part._maps  # noqa: B018 (they are saved, and need the network as it is now)
         return part, scalars, around
 
-    return Watch(model, domain, observe, step_filter(every), kept, side, writer)
+    return Watch(model, domain, observe, step_filter(every), kept, side, write)
 
 
 Observed = tuple[Partition, dict[str, float], dict[str, tuple[int, ...]]]
@@ -277,13 +258,12 @@ class Watch:
         chosen: Callable[[int], bool],
         store: MemoryStore | FolderStore,
         side: float | None,
-        writer: Any,
+        write: Callable[[int, Mapping[str, float]], None],
     ) -> None:
         self.model, self.domain, self._observe = model, domain, observe
-        self._chosen, self._store, self._side, self._writer = chosen, store, side, writer
-        self._next = 0
-        self._unnumbered = bool(store.snapshots)  # a run that is continued, from an unknown step
-        self._recorded = False
+        self._chosen, self._store, self._side, self._write = chosen, store, side, write
+        self._next, self._recorded = 0, False
+        self._unnumbered = bool(store.snapshots)  # a continued run begins at an unknown step
 
     @property
     def run(self) -> Run:
@@ -294,11 +274,11 @@ class Watch:
         """Count a training step; return what is recorded if it is a chosen one, else None.
 
         step: its number, by default the number of earlier calls; it must be given when a run in a
-        store is continued. scalars: numbers, tensors of one number, or functions that give one;
-        functions are called at chosen steps only, with the model in eval mode.
+        store is continued. scalars: numbers, tensors of one number, or functions that return one,
+        which are called at chosen steps only, with the model in eval mode.
 
-        An error at the first recorded step is raised. Later ones become warnings, and the step is
-        left out: training goes on.
+        An error at the first recorded step is raised. Later errors become warnings, and training
+        goes on without a record of the step.
         """
         number = self._count(step)
         return self._record(number, scalars) if self._chosen(number) else None
@@ -306,9 +286,8 @@ class Watch:
     def snapshot(self, step: int | None = None, **scalars: Any) -> Snapshot | None:
         """Record the network as it is now, whether or not the step is a chosen one.
 
-        step: its number, by default the number of calls of ``step`` so far: after a loop of n calls
-        this is n, the number of updates. It is not counted. scalars: numbers by name, as for
-        ``step``.
+        step: its number, by default the number of calls of ``step`` so far, which is the number of
+        updates after a loop. The step is not counted. scalars: numbers by name, as for ``step``.
         """
         following = self._next
         number = self._count(step)
@@ -320,20 +299,20 @@ class Watch:
         return self.run.plot(**options)
 
     def lightning(self) -> Any:
-        """A callback for the ``Trainer`` of Lightning, which counts its steps here.
+        """Return a callback for the ``Trainer`` of Lightning, which counts its steps here.
 
-        The network is recorded when training begins, after the chosen optimizer steps with the loss
-        of the batch, and when training ends. Needs ``splinecam[lightning]``.
+        The network is recorded when training begins, after chosen optimizer steps with the loss of
+        the batch, and when training ends. This needs ``splinecam[lightning]``.
         """
         from splinecam.training.lightning_callback import LightningWatch
 
         return LightningWatch(self.step, self._finish)
 
     def huggingface(self) -> Any:
-        """A ``TrainerCallback`` for the ``Trainer`` of Hugging Face, which counts its steps here.
+        """Return a callback for the ``Trainer`` of Hugging Face, which counts its steps here.
 
-        The network is recorded when training begins, after the chosen optimizer steps with the loss
-        that was logged last, and when training ends. Needs ``splinecam[huggingface]``.
+        The network is recorded when training begins, after chosen optimizer steps with the last
+        logged loss, and when training ends. This needs ``splinecam[huggingface]``.
         """
         from splinecam.training.huggingface_callback import HuggingFaceWatch
 
@@ -348,7 +327,7 @@ class Watch:
             self.snapshot(step, **scalars)
 
     def _count(self, step: int | None) -> int:
-        """The number of a step; the next one follows it."""
+        """Return the number of a step, and expect the following one next."""
         if step is None and self._unnumbered:
             raise ValueError(
                 f"{self._store.folder} already holds a run, up to step "
@@ -362,8 +341,9 @@ class Watch:
         return number
 
     def _record(self, step: int, given: Mapping[str, Any]) -> Snapshot | None:
-        if not _is_first_process():
-            return None
+        distributed = torch.distributed
+        if distributed.is_available() and distributed.is_initialized() and distributed.get_rank():
+            return None  # only the first process records
         try:
             state = unwrap(self.model).state_dict
             snapshot = self._store.keep(step, *self._observe(given), state)
@@ -374,20 +354,12 @@ class Watch:
             warnings.warn(message, RuntimeWarning, stacklevel=3)
             return None
         self._recorded = True
-        write_scalars(self._writer, step, {**snapshot.scalars, **around_means(snapshot)})
+        self._write(step, {**snapshot.scalars, **around_means(snapshot)})
         return snapshot
 
 
-def _is_first_process() -> bool:
-    """Whether this process records in distributed training."""
-    distributed = torch.distributed
-    return not (
-        distributed.is_available() and distributed.is_initialized() and distributed.get_rank()
-    )
-
-
 def _numbers(part: Partition, names: tuple[str, ...]) -> dict[str, float]:
-    """The named statistics of a partition."""
+    """Return the named statistics of a partition."""
     if set(names) <= {"num_regions", "NR"}:
         return dict.fromkeys(names, len(part))
     stats, found = part.stats(), {}
@@ -401,7 +373,7 @@ def _numbers(part: Partition, names: tuple[str, ...]) -> dict[str, float]:
 
 
 def _number(name: str, value: Any) -> float:
-    """A scalar as a number; functions are called."""
+    """Return a scalar as a number; functions are called."""
     value = value() if callable(value) else value
     try:
         number = value.item() if hasattr(value, "item") else value

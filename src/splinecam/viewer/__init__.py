@@ -1,1 +1,1 @@
-"""The live microscope: a partition in the browser or the notebook, with which one can interact."""
+"""The live microscope: partitions in the browser or the notebook, to point at and zoom into."""

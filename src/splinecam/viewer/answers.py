@@ -1,9 +1,9 @@
-"""Requests of the viewer: what they may hold, and the thread that answers them."""
+"""Requests of the viewer: what they may hold, and the threads that answer them."""
 
 from __future__ import annotations
 
 import logging
-import math
+import sys
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,11 +17,11 @@ Request = Mapping[str, Any]
 
 
 class RequestError(SplineCamError):
-    """A request that cannot be answered, and why."""
+    """A request cannot be answered; the message says why."""
 
 
 def integer(request: Request, name: str, count: int, *, what: str = "") -> int:
-    """A whole number from 0 to below a count; an error that names what is counted."""
+    """Return an entry that must be a whole number from 0 to below a count of ``what``."""
     value = request.get(name)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
@@ -34,39 +34,24 @@ def integer(request: Request, name: str, count: int, *, what: str = "") -> int:
 
 
 def number(value: Any, name: str) -> float:
-    """A finite number."""
+    """Return a value that must be a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise RequestError(f"{name} must be a number, not {_shown(value)}.")
-    try:
-        found = float(value)
-    except OverflowError:
-        found = math.inf
-    if not math.isfinite(found):
+    if not abs(value) <= sys.float_info.max:
         raise RequestError(f"{name} must be a finite number, not {_shown(value)}.")
-    return found
+    return float(value)
 
 
 def text(request: Request, name: str) -> str:
-    """A text."""
+    """Return an entry that must be a text."""
     value = request.get(name)
     if not isinstance(value, str):
         raise RequestError(f"{name} must be a text, not {_shown(value)}.")
     return value
 
 
-def box_of(request: Request, name: str) -> tuple[float, float, float, float]:
-    """A rectangle: u0, v0, u1, v1, the lower corner first."""
-    value = request.get(name)
-    if not isinstance(value, list | tuple) or len(value) != 4:
-        raise RequestError(f"{name} must be four numbers: u0, v0, u1, v1; not {_shown(value)}.")
-    u0, v0, u1, v1 = (number(each, name) for each in value)
-    if not (u0 < u1 and v0 < v1):
-        raise RequestError(f"{name} must be u0 < u1 and v0 < v1, not {_shown(value)}.")
-    return u0, v0, u1, v1
-
-
 def _shown(value: Any) -> str:
-    """A value in a message, shortened."""
+    """Return a value as text for a message, shortened."""
     shown = str(value) if isinstance(value, int | float) else repr(value)
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
@@ -74,25 +59,22 @@ def _shown(value: Any) -> str:
 _LOG = logging.getLogger("splinecam")
 # A newer request of one of these kinds for the same pane makes an older one outdated.
 _REPLACED = ("mesh", "window", "plane", "band")
-# These only tell Python something, so that they need not wait for what is being computed.
+# These only tell Python something, so they need not wait for a computation.
 TELLING = ("select", "state")
-_MOST = 256  # requests that one client may have waiting
+_MOST = 256  # requests of one client that may wait
 _PATIENCE = 2.0  # seconds that a computation has to end when the viewer closes
 
 Reply = Callable[[bytes], None]
-
-
-# The function ``Session.answer``, and the like.
-Answerer = Callable[..., bytes]
+Answerer = Callable[..., bytes]  # a function such as ``Session.answer``
 
 
 def failure(message: str, request_id: int | None = None) -> bytes:
-    """The answer that something went wrong."""
+    """Return the answer that something went wrong."""
     return pack({"kind": "error", "message": message}, request_id=request_id)
 
 
 def parsed(content: Any) -> tuple[int, Request] | None:
-    """The number of a request and the request of a message, or None if it is something else.
+    """Return the number and the request of a message, or None if it is something else.
 
     >>> parsed({"id": 7, "request": {"ask": "scene"}})
     (7, {'ask': 'scene'})
@@ -116,7 +98,7 @@ class _Job:
     outdated: Event = field(default_factory=Event)
 
     def replaces(self, other: _Job) -> bool:
-        """Whether only this request counts, and another one does not any more."""
+        """Return whether this request makes another one outdated."""
         return (
             self.client is other.client
             and self.request.get("ask") in _REPLACED
@@ -140,32 +122,33 @@ class _Lane:
         self._thread.start()
 
     def add(self, job: _Job) -> list[_Job]:
-        """Queue a request; return those that it makes outdated, which are no longer queued."""
+        """Queue a request; return the requests that it removes from the queue as outdated."""
         with self._changed:
             if sum(each.client is job.client for each in self._waiting) >= _MOST:
                 raise OverflowError
-            old = [each for each in self._waiting if job.replaces(each)]
-            for each in old:
-                self._waiting.remove(each)
-            if self._running is not None and job.replaces(self._running):
-                self._running.outdated.set()
+            old = self._drop(job.replaces)
             self._waiting.append(job)
             self._changed.notify()
         return old
 
     def forget(self, client: object) -> None:
-        """Answer nothing more of a client that has gone."""
+        """Answer no more requests of a client that has gone."""
         with self._changed:
-            self._waiting = deque(job for job in self._waiting if job.client is not client)
-            if self._running is not None and self._running.client is client:
-                self._running.outdated.set()
+            self._drop(lambda job: job.client is client)
+
+    def _drop(self, is_outdated: Callable[[_Job], bool]) -> list[_Job]:
+        """Remove and return outdated requests from the queue; tell the running one."""
+        old = [each for each in self._waiting if is_outdated(each)]
+        for each in old:
+            self._waiting.remove(each)
+        if self._running is not None and is_outdated(self._running):
+            self._running.outdated.set()
+        return old
 
     def close(self) -> None:
         with self._changed:
             self._closed = True
-            self._waiting.clear()
-            if self._running is not None:
-                self._running.outdated.set()
+            self._drop(lambda job: True)
             self._changed.notify()
         if self._thread is not current_thread():
             self._thread.join(_PATIENCE)
@@ -188,31 +171,27 @@ class _Lane:
         """Reply with the answer, with an error, or that the request is outdated."""
         try:
             answer = self._answer(job.request, request_id=job.number, outdated=job.outdated.is_set)
-        except Exception:
-            if job.outdated.is_set():
-                job.drop()
-                return
-            _LOG.exception("The viewer could not answer the request %s", job.request)
+        except Exception:  # an outdated computation may end with any exception
+            if not job.outdated.is_set():
+                _LOG.exception("The viewer could not answer the request %s", job.request)
             answer = failure("An unexpected error happened; Python's log has it.", job.number)
-        if job.outdated.is_set():  # reading it would take the browser time
+        if job.outdated.is_set():  # reading the answer would take the browser time
             job.drop()
-            return
-        job.reply(answer)
+        else:
+            job.reply(answer)
 
 
 class Answering:
     """Answers requests of several clients, one at a time.
 
-    answer: gives the answers; one that is outdated may end with any exception. What the browser
-    only tells is answered in a thread of its own, so that a selection need not wait for a
-    partition.
+    What the browser only tells has a thread of its own: a selection does not wait for a partition.
     """
 
     def __init__(self, answer: Answerer):
         self._computed, self._told = _Lane("answers", answer), _Lane("selections", answer)
 
     def submit(self, client: object, number: int, request: Request, reply: Reply) -> None:
-        """Answer a request when its turn comes; reply: takes the answer, in another thread."""
+        """Answer a request when its turn comes, by calling ``reply`` in another thread."""
         lane = self._told if request.get("ask") in TELLING else self._computed
         try:
             outdated = lane.add(_Job(client, number, request, reply))
@@ -228,6 +207,6 @@ class Answering:
         self._told.forget(client)
 
     def close(self) -> None:
-        """End the threads; what is being computed ends soon."""
+        """End the threads; a running computation ends soon."""
         self._computed.close()
         self._told.close()

@@ -1,4 +1,4 @@
-"""Messages and archives of them as bytes, and their compression."""
+"""Messages and archives of messages as bytes, and their compression."""
 
 from __future__ import annotations
 
@@ -15,15 +15,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 _BLOCK = 1 << 20  # bytes that one thread deflates at a time
-_LEVEL = 4  # others take far longer for 1 % less
+_LEVEL = 4  # higher levels take far longer for 1 % less
 _HEADER = b"\x78\x5e"  # of a stream with a window of 32 KiB
 
 
 def deflated(data: bytes, *, block: int = _BLOCK) -> bytes:
-    """The data in the zlib format, the same for any number of processors.
-
-    Blocks are deflated independently and joined at the borders of bytes, which costs a few bytes a
-    block.
+    """Return data in the zlib format, deflated in independent blocks by several threads.
 
     >>> zlib.decompress(deflated(b"abc" * 1000, block=100)) == b"abc" * 1000
     True
@@ -68,10 +65,9 @@ def pack(
     checksum: bool = False,
     compact: bool = False,
 ) -> bytes:
-    """A message with its arrays as bytes.
+    """Return a message with its arrays as bytes.
 
-    checksum: add the CRC-32, which the reader compares. compact: rearrange the bytes of arrays
-    where deflate then makes them smaller.
+    checksum: add the CRC-32. compact: rearrange the bytes of arrays where they then deflate better.
 
     >>> b'{"message":{"kind":"ok"},"arrays":{}}' in pack({"kind": "ok"})
     True
@@ -98,7 +94,7 @@ def pack(
 
 
 def key_of(request: Mapping[str, Any]) -> str:
-    """The name of a request's answer in an archive.
+    """Return the name of a request's answer in an archive.
 
     >>> key_of({"pane": 0, "ask": "mesh", "frame": 0})
     '{"ask":"mesh","frame":0,"pane":0}'
@@ -106,21 +102,20 @@ def key_of(request: Mapping[str, Any]) -> str:
     return json.dumps(request, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def archive(answers: Mapping[str, bytes] | Iterable[tuple[str, bytes]]) -> bytes:
-    """Answers by key as one piece, with a checksum of everything."""
-    pairs = list(answers.items() if isinstance(answers, Mapping) else answers)
+def archive(answers: Mapping[str, bytes]) -> bytes:
+    """Return answers by key as one piece, with a checksum of everything."""
     body = []
-    for key, answer in pairs:
+    for key, answer in answers.items():
         name = key.encode(errors="replace")
         body.append(struct.pack("<II", len(name), len(answer)))
         body += [name, b"\0" * (-len(name) % _ALIGNED)]
         body += [answer, b"\0" * (-len(answer) % _ALIGNED)]
-    head = struct.pack("<III", len(pairs), _crc(body), 0)
+    head = struct.pack("<III", len(answers), _crc(body), 0)
     return b"".join([_ARCHIVE, head, *body])
 
 
 def _plain(given: Array | Tensor) -> Array:
-    """An array as it travels: little-endian, without gaps, of a type that both sides know."""
+    """Return an array as it travels: little-endian, without gaps, of a type both sides know."""
     array = given.detach().cpu().numpy() if isinstance(given, Tensor) else given
     if array.dtype.str[1:] not in _TYPES:
         raise TypeError(f"arrays of {array.dtype} do not travel; choose one of {', '.join(_TYPES)}")
@@ -128,7 +123,7 @@ def _plain(given: Array | Tensor) -> Array:
 
 
 def _best_encoding(array: Array) -> str:
-    """The encoding with which a sample of an array deflates best."""
+    """Return the encoding with which a sample of an array deflates best."""
     if array.size < 64 or array.itemsize == 1:
         return ""
     flat = array.reshape(-1)

@@ -1,4 +1,4 @@
-"""The frames of a pane, and the network behind a frame, which computes while one looks."""
+"""The frames of a pane, and the network that computes partitions while one looks."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from splinecam.training.runs import Run, Snapshot
 from splinecam.training.store import open_run
 from splinecam.training.watching import Watch, temporary_eval_mode
 
-_KEPT = 1 << 30  # bytes of partitions that were read from files and are kept
+_KEPT = 1 << 30  # bytes of partitions from files that stay in memory
 
 
 class TooMuch(SplineCamError):
-    """A partition has more regions than it may have, or takes longer; the message says which."""
+    """A partition has too many regions or takes too long; the message says which."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Network:
-    """A captured network: its weights are those of a frame, also if the model has changed since.
+    """A captured network, which keeps its weights when the model changes.
 
-    device: where partitions end up; names: of the classes, or None; smooth: how close partitions
-    are to a network with smooth functions.
+    device: of the partitions; names: of the classes, or None; smooth: the accuracy, or None.
     """
 
     model: nn.Module
@@ -62,7 +61,7 @@ class Network:
 
     @classmethod
     def of_model(cls, model: nn.Module | Captured, domain: Domain, **options: Any) -> Network:
-        """A model as it is now, for inputs as those of a domain; options: those of ``Request``."""
+        """Return a model as it is now for the inputs of a domain; options: of ``Request``."""
         request = Request.of("view", model, options)
         place = device_of(request.device)
         program = request.captured(domain.input_shape, place)
@@ -77,10 +76,7 @@ class Network:
         *,
         clock: Callable[[], float] = monotonic,
     ) -> Partition:
-        """The partition of a domain; ``TooMuch`` beyond the limits, ``CancelledError`` if outdated.
-
-        outdated: asked after every layer whether nobody waits for the partition any more.
-        """
+        """Return the partition of a domain, or raise ``TooMuch``, or ``CancelledError``."""
         end = clock() + limits.seconds
 
         def report(*_: object) -> None:
@@ -105,16 +101,16 @@ class Network:
             return assemble(self.model, program, domain, found, output=self.output, names=names)
 
     def outputs(self, x: Tensor) -> Tensor:
-        """The outputs (N, n_out) at inputs (N, ...), on the CPU."""
+        """Return the outputs (N, n_out) at inputs (N, ...), on the CPU."""
         with torch.no_grad():
             return self.program(x.to(self.program.device)).flatten(1).cpu()
 
 
 class Frames:
-    """A series of partitions of one domain, with a label each, or one that a network computes.
+    """A series of partitions of one domain with labels for a slider, or one that is computed.
 
-    partitions: those in memory; labels: what the slider says about each; given: the network and
-    the domain of a frame without a partition. grows: whether frames may be added later.
+    given: the network and the domain of a frame without a partition. grows: whether frames may be
+    added later.
     """
 
     grows = False
@@ -150,33 +146,30 @@ class Frames:
         return self._labels
 
     def partition(self, frame: int) -> Partition | None:
-        """The partition of a frame; None if it is to be computed by the network."""
+        """Return the partition of a frame; None if the network is to compute it."""
         return self.partitions[frame] if self.partitions else None
 
     def network(self, frame: int) -> Network:
-        """The network of a frame; an error that says why there is none."""
+        """Return the network of a frame, or raise an error that says why there is none."""
         if self._network is not None:
             return self._network
         part = self.partitions[frame]
         return Network(part.model, part._network, part.mesh.uv.device, part.output, part.names)
 
     def poll(self) -> bool:
-        """Look for new frames; whether the labels have changed."""
+        """Look for new frames; return whether the labels have changed."""
         return False
 
 
 class RunFrames(Frames):
-    """The recorded steps of a training run, also while they are recorded.
-
-    Partitions in files are read when they are asked for; those that were asked for last are kept.
-    """
+    """The recorded steps of a training run, also while it grows; the last used partitions stay."""
 
     def __init__(self, source: Run | Watch | Path, *, kept: int = _KEPT):
         self.grows = not isinstance(source, Run)
-        self.partitions, self._snapshots = (), _reader(source)
+        self.partitions, self._source = (), source
         self._kept, self._size, self._limit = OrderedDict[str, Partition](), 0, kept
         self._lock = RLock()
-        self._present: Partition | None = None  # a network before its first recorded step
+        self._present: Partition | None = None  # of a network before its first recorded step
         self._shown: tuple[Snapshot, ...] = ()
         self.poll()
         if not self._shown:
@@ -201,18 +194,20 @@ class RunFrames(Frames):
 
     def network(self, frame: int) -> Network:
         raise SplineCamError(
-            "A recorded run holds partitions and no networks, so that nothing can be computed "
-            "beyond what was recorded. Show a partition, or a model and a domain."
+            "A recorded run holds partitions and no networks, so nothing can be computed beyond "
+            "what was recorded. Show a partition, or a model and a domain."
         )
 
     def poll(self) -> bool:
         before = self._shown
+        source = self._source
         try:
-            found = self._snapshots()
+            run = open_run(source) if isinstance(source, Path) else source
+            found = run.run.snapshots if isinstance(run, Watch) else run.snapshots
         except FileError:
             if not before:
                 raise
-            return False  # what was read stays to be seen while the folder cannot be read
+            return False  # known frames stay while the folder cannot be read
         if [_key(each) for each in found] == [_key(each) for each in before]:
             return False
         with self._lock:
@@ -220,7 +215,7 @@ class RunFrames(Frames):
         return True
 
     def _read(self, snapshot: Snapshot) -> Partition:
-        """The partition in a file; the oldest of those that are kept make room for it."""
+        """Return the partition in a file; partitions that were not used for long make room."""
         key = _key(snapshot)
         if key not in self._kept:
             self._kept[key] = snapshot.partition
@@ -231,28 +226,19 @@ class RunFrames(Frames):
         return self._kept[key]
 
 
-def _reader(source: Run | Watch | Path) -> Callable[[], tuple[Snapshot, ...]]:
-    """A function that gives what has been recorded so far."""
-    if isinstance(source, Run):
-        return lambda: source.snapshots
-    if isinstance(source, Watch):
-        return lambda: source.run.snapshots
-    return lambda: open_run(source).snapshots
-
-
 def _key(snapshot: Snapshot) -> str:
-    """What tells snapshots apart, also one that was recorded anew in the place of another."""
+    """Return a text that differs for different snapshots, also for a step recorded again."""
     source = snapshot.source
     if not isinstance(source, Path):
         return f"{snapshot.step} {id(source)}"
     try:
         return f"{snapshot.step} {source} {source.stat().st_mtime_ns}"
-    except OSError:  # it is missing; reading it says so
+    except OSError:  # it is missing, as reading it will say
         return f"{snapshot.step} {source}"
 
 
 def _size(part: Partition) -> int:
-    """About how many bytes a partition takes."""
+    """Return about how many bytes a partition takes."""
     mesh = part.mesh
     arrays = (mesh.uv, mesh.edges, mesh.corners, mesh.offsets, part.values)
     return 2 * sum(array.numel() * array.element_size() for array in arrays)

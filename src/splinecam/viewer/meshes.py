@@ -1,9 +1,4 @@
-"""A mesh as messages: its arrays, slopes, class colours and bounds.
-
-A partition with ``smooth=`` is that of a network near the model. Meshes carry how near it is on
-each region; the band, in which the decision of the model is not certain, is asked for by itself,
-since with a single output it depends on the level.
-"""
+"""A mesh as messages: its arrays, slopes, class colours, bounds, and the band without a class."""
 
 from __future__ import annotations
 
@@ -27,15 +22,14 @@ from splinecam.questions.partition_data import PartitionData
 from splinecam.viewer.answers import number
 from splinecam.viewer.container import Message
 
-_CUT = 20_000  # regions up to which they are cut along the decision boundary for this
+_CUT = 20_000  # how many regions are few, and are cut along the decision boundary for the scale
 
 
 def class_coloring(part: PartitionData, options: ColorOptions, *, most: int = _CUT) -> Coloring:
-    """Colours by class: their legend, and their scale up to the typical lead.
+    """Return colours by class: their legend, and their scale up to the typical lead.
 
-    Few regions are cut into cells of one class each, as for pictures. Of many regions those on the
-    boundary, where leads are small, hardly change the median lead, and are left as they are. With
-    limits there is nothing to find but the classes that occur. most: how many regions are few.
+    Few regions are cut into cells of one class each, as for pictures; of many regions, those on the
+    boundary hardly change the median lead. With given limits, only the classes are to be found.
     """
     if options.limits is None and len(part) <= most:
         return color_regions(part, "class", options)
@@ -47,33 +41,26 @@ def class_coloring(part: PartitionData, options: ColorOptions, *, most: int = _C
         mesh, weight = part.mesh, part.areas
         values = mesh.sums(values[mesh.corner_vertices()]) / mesh.counts()[:, None]
         winner = _winners(values, options.level)
-        lead = _class_leads(values, options.level)
+        if values.shape[1] == 1:
+            lead = (values[:, 0] - options.level).abs()
+        else:
+            lead = torch.topk(values, 2, 1).values.diff()[:, 0].abs()
         typical = float(weighted_quantiles(to_numpy(lead), [0.5], to_numpy(weight))[0])
     label, legend = class_legend(part, to_numpy(winner), to_numpy(weight), options)
-    scale = (0.0, typical) if typical > 0 else None
-    return Coloring(
-        part.mesh, CellColors(colors=np.zeros((0, 4))), label, legend=legend, scale=scale
-    )
+    scale, fill = (0.0, typical) if typical > 0 else None, CellColors(colors=np.zeros((0, 4)))
+    return Coloring(part.mesh, fill, label, legend=legend, scale=scale)
 
 
 def _winners(values: Tensor, level: float) -> Tensor:
-    """The class of each row of outputs (N, n), (N,)."""
+    """Return the class (N,) of each row of outputs (N, n)."""
     return (values[:, 0] > level).long() if values.shape[1] == 1 else values.argmax(1)
-
-
-def _class_leads(values: Tensor, level: float) -> Tensor:
-    """The lead of the largest output over the second in each row (N, n), (N,)."""
-    if values.shape[1] == 1:
-        return (values[:, 0] - level).abs()
-    first, second = torch.topk(values, 2, 1).values.unbind(1)
-    return first - second
 
 
 _STEPS = 127  # of a byte, on each side of 0
 
 
 def winning_outputs(part: PartitionData, regions: Tensor) -> Tensor:
-    """The largest output in the middle of each region (N,), (N,)."""
+    """Return the largest output (N,) in the middle of each region (N,)."""
     mesh, n = part.mesh, part.values.shape[1]
     if n == 1:
         return torch.zeros_like(regions)
@@ -86,7 +73,7 @@ def winning_outputs(part: PartitionData, regions: Tensor) -> Tensor:
 
 
 def gradients_at(part: PartitionData, regions: Tensor, outputs: Tensor) -> Tensor:
-    """The derivative of one output for each region, (N, D); regions, outputs: (N,)."""
+    """Return the derivative (N, D) of one output for each region; regions, outputs: (N,)."""
     if part._program is None and part.domain.dim == 2:  # maps are known without the network
         slope = part.weight[regions, outputs]
         return slope @ part.domain.basis.to(slope)
@@ -99,7 +86,7 @@ def gradients_at(part: PartitionData, regions: Tensor, outputs: Tensor) -> Tenso
         with torch.inference_mode(False), torch.enable_grad():
             x = domain.embed(uv).clone().requires_grad_()
             y = program(x).reshape(x.shape[0], -1)
-            # Points do not mix, so that one backward pass is enough for all of them.
+            # Points do not mix, so one backward pass is enough for all of them.
             chosen = y.gather(1, output[:, None]).sum()
             slope = torch.autograd.grad(chosen, x, materialize_grads=True)[0]
         found.append(slope.flatten(1))
@@ -107,7 +94,7 @@ def gradients_at(part: PartitionData, regions: Tensor, outputs: Tensor) -> Tenso
 
 
 def gradient_answer(part: PartitionData, mesh: str, region: int, output: int | None) -> Message:
-    """The derivative of an output (None: that which wins) on a region, as a message."""
+    """Return the derivative of an output, or of the winning one, on a region as a message."""
     regions = torch.tensor([region], device=part.values.device)
     chosen = winning_outputs(part, regions)
     if output is not None:
@@ -118,10 +105,9 @@ def gradient_answer(part: PartitionData, mesh: str, region: int, output: int | N
 
 
 def quantized_gradients(part: PartitionData) -> dict[str, Any]:
-    """The derivatives of the winning outputs in bytes: gradients (F, D), gradientScale (F,).
+    """Return the derivatives of the outputs that win in the middle of each region, as bytes.
 
-    The derivative is the byte times the scale, up to half of the scale. gradientOutput (F,) tells
-    which output wins in the middle of a region: elsewhere in it, another one may.
+    A derivative is the byte of gradients (F, D) times gradientScale (F,), up to half of the scale.
     """
     regions = torch.arange(len(part), device=part.values.device)
     outputs = winning_outputs(part, regions)
@@ -136,23 +122,15 @@ def quantized_gradients(part: PartitionData) -> dict[str, Any]:
 
 
 def band_answer(part: PartitionData, about: dict[str, Any], level: Any) -> Message:
-    """The polygons on which no class is certain, in the local coordinates of the partition.
+    """Return the polygons on which no class is certain, in the partition's local coordinates.
 
-    about: the mesh that was asked for. level: the number that decides the class of a single output.
+    level: decides the class of a single output.
     """
     band = class_band(part, smallest=False, level=number(level, "level"))
-    header = {
-        "kind": "band",
-        **about,
-        "center": part._frame.center.tolist(),
-        "scale": part._frame.scale,
-        "share": band.share,
-    }
-    arrays = {
-        "points": to_numpy(part._frame.to_local(band.vertices)),
-        "counts": to_numpy(band.offsets.diff()).astype(np.uint16),
-    }
-    return Message(header, arrays)
+    frame = {"center": part._frame.center.tolist(), "scale": part._frame.scale}
+    points = to_numpy(part._frame.to_local(band.vertices))
+    arrays = {"points": points, "counts": _as(band.offsets.diff(), np.uint16)}
+    return Message({"kind": "band", **about, **frame, "share": band.share}, arrays)
 
 
 MAX_CLASSES = 32_000  # the time to find the winner of every point grows with the outputs
@@ -163,9 +141,9 @@ _BLOCK = 1 << 22  # numbers in a block
 class MeshSizes:
     """How much a mesh may hold.
 
-    outputs: whose values are sent; values: of all of them together, unless more can win; points,
-    precise: the coordinates and the values that are sent in double precision; cut: vertices up to
-    which regions are cut to find all winners, if not all outputs are sent.
+    outputs: how many are sent; values: of all outputs together; points, precise: how many
+    coordinates and values are sent in double precision; cut: with up to so many vertices, regions
+    are cut to find all winners.
     """
 
     outputs: int = 1000
@@ -176,19 +154,15 @@ class MeshSizes:
 
 
 def has_classes(part: PartitionData, level: float | None = None) -> bool:
-    """Whether outputs mean classes: as in pictures, or because names or a level are given.
-
-    Of very many outputs the winners are not found.
-    """
-    if part.values.shape[1] > MAX_CLASSES:
-        return False
-    return default_color(part) == "class" or part.names is not None or level is not None
+    """Return whether outputs mean classes: as in pictures, or as names or a level are given."""
+    named = part.names is not None or level is not None
+    return part.values.shape[1] <= MAX_CLASSES and (named or default_color(part) == "class")
 
 
 def mesh_answer(
     part: PartitionData, about: dict[str, Any], level: float | None, sizes: MeshSizes
 ) -> Message:
-    """The mesh of a partition; about: its id, pane, frame and window."""
+    """Return the mesh of a partition; about: its id, pane, frame and window."""
     mesh, outputs, values = part.mesh, outputs_of(part, level, sizes), part.values
     if len(outputs) < values.shape[1]:
         values = values[:, torch.tensor(outputs, device=values.device)]
@@ -217,7 +191,7 @@ def mesh_answer(
     if part.smoothing is not None:
         header["within"] = part.smoothing.within
         bounds = to_numpy(part.region_bounds)[:, outputs]
-        single = bounds.astype(np.float32)  # which is rounded up
+        single = bounds.astype(np.float32)  # and rounded up
         above = np.nextafter(single, np.float32(np.inf))
         arrays["regionBounds"] = np.where(single < bounds, above, single)
     return Message(header, arrays)
@@ -232,15 +206,12 @@ def _real(values: Tensor, precise: int) -> Any:
 
 
 def outputs_of(part: PartitionData, level: float | None, sizes: MeshSizes) -> list[int]:
-    """The outputs whose values are sent, ascending: all, or those that win or come closest.
-
-    All that win somewhere are among them, so that the browser finds the classes.
-    """
+    """Return the outputs to send, ascending: all, or those that win somewhere or come closest."""
     n, vertices = int(part.values.shape[1]), part.mesh.num_vertices
-    most = max(2, min(sizes.outputs, sizes.values // max(1, vertices)))  # one has no rival
+    most = max(2, min(sizes.outputs, sizes.values // max(1, vertices)))
     if n <= most:
         return list(range(n))
-    exact = vertices <= sizes.cut  # of very many vertices, whatever wins wins at some of them
+    exact = vertices <= sizes.cut  # among very many vertices, each winner wins at some of them
     classes = has_classes(part, level)
 
     def find() -> list[int]:
@@ -255,7 +226,7 @@ def outputs_of(part: PartitionData, level: float | None, sizes: MeshSizes) -> li
 
 
 def _leads(values: Tensor) -> Tensor:
-    """How close each output comes to the largest one at any vertex: 0, or the negative gap."""
+    """Return how close each output comes to the largest at any vertex: 0, or the negative gap."""
     lead = values.new_full(values.shape[1:], -torch.inf)
     for block in torch.split(values, max(1, _BLOCK // values.shape[1])):
         gap = block - block.amax(1, keepdim=True)

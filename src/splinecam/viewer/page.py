@@ -1,4 +1,4 @@
-"""The pages of the viewer: one that a server gives, and one in a file that needs nothing else."""
+"""The pages of the viewer: one for the server, and one in a file that needs nothing else."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import torch
 
-from splinecam._util.files import replaced
+from splinecam._util.files import opened
 from splinecam.viewer.container import archive, deflated
 from splinecam.viewer.subjects import session_of
 
 if TYPE_CHECKING:
     from splinecam.viewer.session import Session
 
-# The page that a server gives to the browser, where the script asks for the rest.
-# The address of the page is secret: it goes to nobody as the referrer. The empty icon keeps the
-# browser from asking for one.
+# The page of the server; its script asks for the rest. Its address is secret and must not become a
+# referrer. The empty icon keeps the browser from asking for one.
 LIVE_PAGE = """\
 <!doctype html>
 <html lang="en">
@@ -45,7 +44,7 @@ LIVE_PAGE = """\
 
 @cache
 def asset(name: str) -> str:
-    """The text of a built file: ``viewer.js`` or ``style.css``.
+    """Return the text of a built file: ``viewer.js`` or ``style.css``.
 
     >>> "export" in asset("viewer.js")
     True
@@ -53,10 +52,10 @@ def asset(name: str) -> str:
     return (files("splinecam.viewer") / "static" / name).read_text(encoding="utf-8")
 
 
-_REGIONS = 4_000_000  # of a partition that is computed for a file
+_REGIONS = 4_000_000  # the most regions of a partition that is computed for a file
 
-# The text is read where the viewer does not start, so it comes before anything that could swallow
-# it: a damaged quote ends at the quotes in the heading, a damaged end of an element comes later.
+# The text is for pages that do not start. It comes before anything that could swallow it: a damaged
+# quote ends at the quotes in the heading, a damaged end of an element comes later.
 _PAGE = """\
 <!doctype html>
 <html lang=en>
@@ -92,15 +91,15 @@ def to_html(
 
     It shows what ``sc.view`` shows, as deep as the partitions go: regions, outputs, maps and
     inputs at the cursor, level sets, the curves of units. The file appears only when it is
-    complete. For 1,000,000 regions it has about 50 MB.
+    complete. It takes about 50 MB for 1,000,000 regions.
 
     subject: a partition; a list of partitions of one domain, with a slider; a tuple of several,
     side by side; a model and a domain as a tuple; a run of ``sc.watch``, or its folder. path: the
     file, conventionally .html.
 
-    colorings: the names of the colourings in the file, by default all, or fewer if there are many
-    regions. gradients: whether the file holds the derivative of the winning output on each region,
-    by default if that is not much. options: of ``sc.view``, such as color, output, level, points,
+    colorings: the names of the colourings in the file, by default all, or fewer for many regions.
+    gradients: whether the file holds the derivative of the winning output on each region, by
+    default if that is not much. options: of ``sc.view``, such as color, output, level, points,
     labels, images, names, frames, title and state.
 
     >>> import splinecam as sc, tempfile
@@ -118,24 +117,21 @@ def to_html(
 
 
 def write_page(session: Session, path: str | os.PathLike[str] | BinaryIO, **recorded: Any) -> None:
-    """Write a session, which must not be live, to a file; recorded: as for ``Recording``."""
+    """Write a session that is not live to a file; recorded: options of ``Recording``."""
     from splinecam.viewer.recording import Recording
 
     with torch.no_grad():
         recording = Recording(session, **recorded)
         page = page_of(recording.scene.message["title"], archive(recording.answers()))
-    if not isinstance(path, str | os.PathLike):
-        path.write(page)
-        return
-    with replaced(path) as file:
+    with opened(path) as file:
         file.write(page)
 
 
 def page_of(title: str, data: bytes) -> bytes:
-    """A page with a title and an archive of answers."""
+    """Return a page with a title and an archive of answers."""
     style = asset("style.css").replace("\r\n", "\n").replace("</style", "<\\/style")
     script = asset("viewer.js").replace("\r\n", "\n")
-    # What would end the element or hide its end does so only in texts, where this is the same.
+    # What would end the element occurs only in texts, where the escaped form means the same.
     script = script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
     policy = _POLICY.format(script=_fingerprint(script), style=_fingerprint(style))
     before, after = _PAGE.split("{data}")
@@ -145,5 +141,5 @@ def page_of(title: str, data: bytes) -> bytes:
 
 
 def _fingerprint(text: str) -> str:
-    """The fingerprint by which a policy allows an element of the page."""
+    """Return the fingerprint by which a policy allows an element of the page."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

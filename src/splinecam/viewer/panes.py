@@ -18,27 +18,26 @@ from splinecam.geometry.domain import Domain
 from splinecam.partitions.captured import Captured
 from splinecam.partitions.partition import Partition
 from splinecam.tiles.atlas import Atlas
+from splinecam.tiles.extracting import Box
 from splinecam.training.runs import Run
 from splinecam.training.watching import Watch
 from splinecam.viewer.container import pack
 from splinecam.viewer.frames import Frames, Limits, Network, RunFrames, TooMuch
 from splinecam.viewer.planes import Plane
-from splinecam.viewer.windows import Box, Window, contains, start_window, typical_lead
+from splinecam.viewer.windows import Window, contains, start_window, typical_lead
 
 MAX_REGIONS = Limits.max_regions
-_REMEMBERED = 32  # windows with too many regions
-_SEARCH = 2.0  # seconds of each try to find the window to begin with
+_REMEMBERED = 32  # windows with too many regions that are remembered
+_SEARCH = 2.0  # seconds of each attempt to find the first window
 
 
 @dataclass(frozen=True)
 class SceneOptions:
-    """What a viewer is told about the panes; most are options of ``part.plot`` by the same names.
+    """Options for all panes; most are options of ``part.plot`` by the same names.
 
-    color: the colours to begin with; colors: arrays of numbers or colours by region, or functions
-    of a partition that give them, by name. points, labels, images: data points. anchors: three
-    inputs that span the plane. shape: (h, w) or (channels, h, w) of flat inputs that are images.
-    state: the view to begin with. python: a line that names what is shown. live: whether Python
-    answers while one looks.
+    colors: by name, arrays of numbers or colours of regions, or functions from a partition to such
+    an array. anchors: three inputs that span the plane. shape: (h, w) or (channels, h, w) of flat
+    images. state: the first view. python: the arguments of ``view``. live: whether Python answers.
     """
 
     title: str = ""
@@ -67,11 +66,8 @@ class SceneOptions:
 class Pane:
     """Partitions of one domain, shown one at a time: epochs, checkpoints, or a single one.
 
-    title: the pane's heading; frames: partitions, or where they come from; labels: of given
-    partitions; limits: of what is computed while one looks.
-
-    domain: what is shown now, in the plane to which it was moved last; plane: how it can be moved,
-    None if it cannot; home: the plane as it was at first; generation: how often it was moved.
+    limits: of what is computed while one looks. domain: in the plane as it is now; plane: None if
+    it cannot be moved; home: the plane at first; generation: how often the plane was moved.
     """
 
     def __init__(
@@ -100,21 +96,16 @@ class Pane:
         return self.frames.labels
 
     @property
-    def grows(self) -> bool:
-        """Whether frames may be added later."""
-        return self.frames.grows
-
-    @property
     def live(self) -> bool:
-        """Whether there is a network, so that windows and other planes can be computed."""
+        """Whether there is a network to compute windows and other planes."""
         try:
             self.frames.network(0)
-        except Exception:  # each kind of frames says in its own words why there is none
+        except Exception:  # whatever the reason is
             return False
         return True
 
     def partition(self, frame: int, outdated: Callable[[], bool] = lambda: False) -> Partition:
-        """The partition of a frame in the present plane; ``TooMuch`` if it is too large."""
+        """Return the partition of a frame in the present plane; ``TooMuch`` if it is too large."""
         count = len(self.labels)
         if not 0 <= frame < count:
             raise IndexError(f"frame {frame} of {count}, numbered from 0")
@@ -135,14 +126,14 @@ class Pane:
     def computed(
         self, frame: int, domain: Domain, outdated: Callable[[], bool] = lambda: False
     ) -> Partition:
-        """The partition of any domain by the network of a frame, within the pane's limits."""
+        """Return the partition of any domain by the network of a frame, within the limits."""
         return self.frames.network(frame).partition(domain, self.limits, outdated)
 
     @property
     def start(self) -> Box | None:
-        """The window to begin with if the partition of the domain is too large, else None."""
+        """The first window if the partition of the domain is too large, else None."""
         if self.generation:
-            return None  # what one looks at stays as it is when the plane moves
+            return None  # the view stays as it is when the plane moves
         try:
             self.partition(0)
         except TooMuch:
@@ -155,12 +146,12 @@ class Pane:
     def window(
         self, frame: int, window: Window, outdated: Callable[[], bool] = lambda: False
     ) -> Partition:
-        """The partition of a window of the present plane; ``TooMuch`` if it is too large."""
+        """Return the partition of a window of the plane; ``TooMuch`` if it is too large."""
         if frame == 0 and self._start is not None and self._start[0] == window.box:
             return window.placed(self._start[1], self.domain)
         crowded = self._crowded.setdefault(frame, [])
         for box, reason in crowded:
-            if contains(window.box, box):  # what is larger has no fewer regions
+            if contains(window.box, box):  # a larger window has no fewer regions
                 raise TooMuch(reason)
         try:
             part = self.computed(frame, window.domain, outdated)
@@ -171,22 +162,18 @@ class Pane:
         return window.placed(part, self.domain)
 
     def mesh_id(self, number: int, frame: int) -> str:
-        """The name of the mesh of a frame in the present plane; number: of this pane."""
+        """Return the name of the mesh of a frame in the present plane; number: of the pane."""
         return f"{number}/{frame}" + (f"/p{self.generation}" if self.generation else "")
 
     def typical_lead(self, frame: int, level: float) -> float:
-        """The lead at which a class has half of its colour, about, without the whole partition."""
+        """Return about the lead at which a class has half of its colour, without a partition."""
         if frame not in self._leads:
             network, domain = self.frames.network(frame), self.frames.domain
             self._leads[frame] = typical_lead(network, domain, level)
         return self._leads[frame]
 
-    def poll(self) -> list[str] | None:
-        """Look for new frames: the labels of all frames if they have changed, else None."""
-        return self.labels if self.frames.poll() else None
-
     def move(self, plane: Plane) -> None:
-        """Show the domain of another plane from now on, which the network partitions."""
+        """Show the domain of another plane from now on."""
         self.plane, self.domain = plane, plane.domain
         self._computed, self._start, self._crowded = {}, None, {}
         self.generation += 1
@@ -201,13 +188,11 @@ def panes_of(
     memory: float | str = Limits.memory,
     **options: Any,
 ) -> list[Pane]:
-    """The panes of a viewer, one for each subject, side by side.
+    """Return the panes of a viewer, one for each subject, side by side.
 
-    subjects: each is a partition, or an atlas; a list of partitions of one domain, which are frames
-    of one pane; a model and a domain as a tuple; a run, a watch, or the folder of a run, whose
-    frames are the recorded steps. titles: the headings of the panes. labels: of the frames of given
-    lists. max_regions, memory: limits of what is computed while one looks. options: output, device,
-    names and smooth, for subjects that are models.
+    subjects: as for ``view``, with a model and its domain as a tuple. titles: of the panes. labels:
+    of the frames of given lists. max_regions, memory: limits of what is computed while one looks.
+    options: output, device, names and smooth, for models.
 
     >>> from splinecam.jobs.partitioning import partition
     >>> net = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1))
@@ -219,10 +204,8 @@ def panes_of(
         raise TypeError("there is nothing to show: give a partition")
     if titles is not None and len(titles) != len(subjects):
         raise ValueError(f"there are {len(titles)} titles for {len(subjects)} panes")
-    limits = Limits(
-        limit_of("max_regions", max_regions) or MAX_REGIONS,
-        memory_of(memory) or Limits.memory,
-    )
+    most = limit_of("max_regions", max_regions) or MAX_REGIONS
+    limits = Limits(most, memory_of(memory) or Limits.memory)
     found = [
         _frames_of_atlas(subject, limits.max_regions)
         if isinstance(subject, Atlas)
@@ -236,7 +219,7 @@ def panes_of(
 def _frames_of(
     subject: Any, labels: Sequence[str] | None, options: dict[str, Any]
 ) -> tuple[str, Frames]:
-    """The title and the frames of one subject."""
+    """Return the title and the frames of one subject."""
     if isinstance(subject, Partition):
         return _title(subject), Frames([subject])
     if isinstance(subject, Watch):
@@ -244,8 +227,7 @@ def _frames_of(
     if isinstance(subject, Run):
         return subject.folder.name if subject.folder else "Training run", RunFrames(subject)
     if isinstance(subject, str | os.PathLike):
-        folder = Path(subject)
-        return folder.name, RunFrames(folder)
+        return Path(subject).name, RunFrames(Path(subject))
     if isinstance(subject, list | tuple):
         if len(subject) == 2 and isinstance(subject[1], Domain):
             model, domain = subject
@@ -255,7 +237,7 @@ def _frames_of(
             return type(network.model).__name__, Frames((), given=(network, domain))
         wrong = [each for each in subject if not isinstance(each, Partition)]
         if not wrong:
-            return _title(*subject[:1]), Frames(subject, labels)
+            return _title(*subject), Frames(subject, labels)
         raise TypeError(f"the frames of a pane are partitions, not {kind_of(wrong[0])}")
     raise TypeError(
         "a viewer shows a partition, a list of them, a model with a domain as a tuple, a run, a "
@@ -264,10 +246,10 @@ def _frames_of(
 
 
 def _frames_of_atlas(atlas: Atlas, max_regions: int) -> tuple[str, Frames]:
-    """The title and the frames of an atlas, which its network computes if it is too large."""
+    """Return the title and the frames of an atlas; its network computes too large ones."""
     if len(atlas) <= max_regions:
         low, high = atlas.domain.corners.amin(0), atlas.domain.corners.amax(0)
-        pad = (high - low) / 100  # which takes in the sides of the domain
+        pad = (high - low) / 100  # the sides of the domain lie inside
         part = atlas.window((*(low - pad).tolist(), *(high + pad).tolist()))
         return _title(part), Frames([part])
     if atlas._model is None:
@@ -280,7 +262,7 @@ def _frames_of_atlas(atlas: Atlas, max_regions: int) -> tuple[str, Frames]:
 
 
 def _distinct(titles: Sequence[str]) -> list[str]:
-    """Titles with numbers where there are several of the same.
+    """Return titles with numbers where several are the same.
 
     >>> _distinct(["a", "b", "a"])
     ['a 1', 'b', 'a 2']
@@ -291,9 +273,9 @@ def _distinct(titles: Sequence[str]) -> list[str]:
     ]
 
 
-def _title(part: Partition | None = None) -> str:
-    """What a partition is of."""
-    model = None if part is None else part._model
+def _title(*parts: Partition) -> str:
+    """Return the name of the model of a first partition, if there is one."""
+    model = parts[0]._model if parts else None
     return "Partition" if model is None else type(model).__name__
 
 
@@ -301,15 +283,12 @@ _LOG = logging.getLogger("splinecam")
 
 
 class Growing:
-    """Looks for new frames of panes from time to time, in a thread.
-
-    notify: takes a notice for all views. pause: seconds between two looks.
-    """
+    """Looks for new frames of panes every second, in a thread, and notifies all views."""
 
     def __init__(
         self, panes: Sequence[Pane], notify: Callable[[bytes], None], *, pause: float = 1.0
     ):
-        self._panes = [(number, pane) for number, pane in enumerate(panes) if pane.grows]
+        self._panes = [(number, pane) for number, pane in enumerate(panes) if pane.frames.grows]
         self._notify, self._pause = notify, pause
         self._closed = Event()
         self._thread = Thread(target=self._run, name="splinecam-frames", daemon=True)
@@ -317,7 +296,7 @@ class Growing:
             self._thread.start()
 
     def close(self) -> None:
-        """Look no more."""
+        """End the thread."""
         self._closed.set()
         if self._thread.is_alive() and self._thread is not current_thread():
             self._thread.join()
@@ -327,12 +306,12 @@ class Growing:
         while not self._closed.wait(self._pause):
             for number, pane in self._panes:
                 try:
-                    labels = pane.poll()
+                    changed = pane.frames.poll()
                     failed.discard(number)
                 except Exception:
-                    if number not in failed:  # else it would be logged every second
+                    if number not in failed:  # otherwise it would be logged every second
                         _LOG.exception("The frames of pane %d cannot be read", number)
                     failed.add(number)
                     continue
-                if labels is not None:
-                    self._notify(pack({"kind": "frames", "pane": number, "frames": list(labels)}))
+                if changed:
+                    self._notify(pack({"kind": "frames", "pane": number, "frames": pane.labels}))

@@ -1,9 +1,8 @@
 """The plane of a pane, which is moved by its anchors, turned and shifted.
 
-The anchors are three inputs in the plane. Where they go, the polygon goes: each of its corners
-keeps its weights between the anchors, so that dragging one anchor leaves what lies at the other two
-in place. Turns and shifts are relative to the plane as the anchors have put it, so that the same
-sliders always give the same plane.
+The anchors are three inputs in the plane. Each corner of the polygon keeps its weights between
+them: dragging one anchor leaves the places of the other two as they are. Turns and shifts are
+relative to the plane through the anchors: the same sliders always give the same plane.
 """
 
 from __future__ import annotations
@@ -21,19 +20,16 @@ from splinecam._util.tolerances import PLANAR
 from splinecam.errors import DomainError
 from splinecam.geometry.domain import Domain
 
-_FEW = 8  # inputs of at most so many numbers are moved along their axes
+_FEW = 8  # inputs of at most 8 numbers are moved along their axes
 _MOST = 3  # directions of larger inputs
-_SAMPLES, _NUMBERS = 256, 1 << 24  # data points, and numbers of them, that decide on directions
+_SAMPLES, _NUMBERS = 256, 1 << 24  # of data points that decide on directions
 _THIN, _SMALL = 1e-6, 1e-9  # the triangle of the anchors: height by width, width by domain
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 @dataclass(frozen=True)
 class Direction:
-    """A unit vector (D,) orthogonal to a plane, in which it can be shifted and turned.
-
-    reach: how far it is worth shifting the plane.
-    """
+    """A vector (D,) of length 1 orthogonal to a plane; reach: how far to shift the plane."""
 
     name: str
     vector: Tensor
@@ -44,9 +40,9 @@ class Direction:
 class Plane:
     """A domain with three anchors, and the directions that lead out of its plane.
 
-    base: the domain before it is turned and shifted; anchors: (3, 2) their coordinates there;
-    weights: (k, 3) those of the anchors at each corner; turn, shift: by what the domain differs
-    from the base, a number for each direction; points: (N, D) the data points, or None.
+    base: the domain before it is turned and shifted; anchors: (3, 2) coordinates in the base;
+    weights: (k, 3) of the anchors at each corner; turn, shift: a number for each direction; points:
+    the data points (N, D), or None.
     """
 
     base: Domain
@@ -59,11 +55,10 @@ class Plane:
 
     @classmethod
     def of(cls, domain: Domain, *, anchors: Any = None, points: Any = None) -> Plane:
-        """The plane of a domain.
+        """Return the plane of a domain.
 
-        anchors: three inputs in it; by default three corners of the polygon: of four corners the
-        first and its neighbours (0, 1 and 3), of more or fewer three that are evenly spread (0,
-        k / 3 and 2k / 3). points: inputs (N, ...), from which directions are found.
+        anchors: three inputs in it, by default a corner of a rectangle and its neighbours, or three
+        evenly spaced corners. points: inputs (N, ...), from which directions are found.
         """
         flat = None if points is None else as_float64(points, "points").reshape(-1, domain.dim)
         if anchors is None:
@@ -76,8 +71,7 @@ class Plane:
         edges, offset = at[1:] - at[0], domain.corners - at[0]
         inner = torch.linalg.solve(edges.T, offset.T).T
         weights = torch.cat([1 - inner.sum(1, keepdim=True), inner], 1)
-        none = cls(domain, at, weights, (), (), (), flat)
-        return none._with_directions()
+        return cls(domain, at, weights, (), (), (), flat)._with_directions()
 
     @property
     def domain(self) -> Domain:
@@ -99,7 +93,7 @@ class Plane:
         return self.domain.embed(self.anchors)
 
     def turned(self, turn: Sequence[float] = (), shift: Sequence[float] = ()) -> Plane:
-        """The base turned by angles towards the directions, and shifted by lengths along them."""
+        """Return the base turned by angles towards the directions, and shifted along them."""
         count = len(self.directions)
         for name, given in (("turn", turn), ("shift", shift)):
             if len(given) not in (0, count):
@@ -110,9 +104,9 @@ class Plane:
         return replace(self, turn=tuple(turn) or still, shift=tuple(shift) or still)
 
     def through(self, anchors: Sequence[Sequence[float] | int]) -> Plane:
-        """The plane through three places of the present one, or data points with given numbers.
+        """Return the plane through three places of the present one, or numbered data points.
 
-        What lies at the anchors stays where it is seen, as far as another plane allows that.
+        The anchors stay where they are seen, as far as the other plane allows that.
         """
         if len(anchors) != 3:
             raise DomainError(f"A plane has three anchors, not {len(anchors)}.")
@@ -126,19 +120,19 @@ class Plane:
             if isinstance(each, int):
                 x[k] = self._point(each)
         spanned = Domain.through(*x.reshape(3, *present.input_shape)).basis
-        # Of all bases of the new plane, the one that is nearest to the present one.
+        # The basis of the new plane that is nearest to the present one.
         u, _, v = torch.linalg.svd(present.basis @ spanned.T)
         basis = u @ v @ spanned
         origin = x.mean(0) - at.mean(0) @ basis
         return self._moved(replace(present, origin=origin, basis=basis), (x - origin) @ basis.T)
 
     def _moved(self, plane: Domain, at: Tensor) -> Plane:
-        """The polygon around anchors (3, 2) in the plane of a domain."""
+        """Return the polygon around anchors (3, 2) in the plane of a domain."""
         moved = replace(self, base=replace(plane, corners=self.weights @ at), anchors=at)
         return moved if plane.basis is self.base.basis else moved._with_directions()
 
     def _seen_at(self, anchor: Sequence[float] | int, present: Domain) -> Tensor:
-        """Where an anchor is seen in the present plane, (2,)."""
+        """Return the place (2,) of an anchor in the present plane."""
         if isinstance(anchor, int):
             return present.project(self._point(anchor)[None])[0][0]
         place = torch.tensor([float(each) for each in anchor], dtype=torch.float64)
@@ -155,27 +149,24 @@ class Plane:
         return self.points[number]
 
     def _with_directions(self) -> Plane:
-        """The same plane, neither turned nor shifted, with directions found anew."""
+        """Return the same plane, neither turned nor shifted, with new directions."""
         found = directions_of(self.base, self.points)
         still = (0.0,) * len(found)
         return replace(self, directions=found, turn=still, shift=still)
 
 
 def directions_of(domain: Domain, points: Tensor | None = None) -> tuple[Direction, ...]:
-    """Orthonormal directions that lead out of the plane of a domain.
+    """Return orthonormal directions that lead out of the plane of a domain.
 
-    For inputs of few numbers these are the axes, as far as they are not in the plane. Otherwise
-    they are those in which data points differ most from the plane, or else random ones.
+    They are the axes for inputs of few numbers; otherwise the directions in which data points
+    differ most from the plane, or random ones.
     """
     if domain.dim == 2:
         return ()
     reach = domain.diameter / 2
     if domain.dim <= _FEW:
-        vectors, axes = _along_axes(domain.basis)
-        return tuple(
-            Direction(_axis_name(axis, vector), vector, reach)
-            for axis, vector in zip(axes, vectors, strict=True)
-        )
+        vectors = _along_axes(domain.basis)
+        return tuple(Direction(_axis_name(k, x), x, reach) for k, x in sorted(vectors.items()))
     finite = None if points is None else points[points.isfinite().all(1)]
     if finite is not None and len(finite):
         rows, along = _components(domain, finite)
@@ -189,9 +180,9 @@ def directions_of(domain: Domain, points: Tensor | None = None) -> tuple[Directi
 
 
 def _components(domain: Domain, points: Tensor) -> tuple[Tensor, list[float]]:
-    """Directions in which points (N, D) differ most from a plane, and how far they do.
+    """Return the directions in which points (N, D) differ most from a plane, and how far.
 
-    Of many points some that are evenly spread decide.
+    Some evenly spaced points decide if there are many.
     """
     count = min(_SAMPLES, max(_MOST, _NUMBERS // domain.dim))
     some = points[:: -(-len(points) // count)]
@@ -207,8 +198,8 @@ def _components(domain: Domain, points: Tensor) -> tuple[Tensor, list[float]]:
     return rows, (rest @ rows.T).abs().amax(0).tolist()
 
 
-def _along_axes(basis: Tensor) -> tuple[list[Tensor], list[int]]:
-    """Orthonormal vectors along the axes, those first that lead out of the plane the most."""
+def _along_axes(basis: Tensor) -> dict[int, Tensor]:
+    """Return orthonormal vectors by axis, along the axes that lead out of the plane the most."""
     rows, dim = [*basis], basis.shape[1]
     found: dict[int, Tensor] = {}
     while len(found) < dim - 2:
@@ -221,8 +212,7 @@ def _along_axes(basis: Tensor) -> tuple[list[Tensor], list[int]]:
         axis = int(longest[0, 0])
         found[axis] = rest[axis] / length[axis]
         rows.append(found[axis])
-    axes = sorted(found)
-    return [found[axis] for axis in axes], axes
+    return found
 
 
 def _axis_name(axis: int, vector: Tensor) -> str:
@@ -231,14 +221,14 @@ def _axis_name(axis: int, vector: Tensor) -> str:
 
 
 def _orthonormal(rows: Tensor, basis: Tensor) -> Tensor:
-    """Orthonormal rows, also to the basis of a plane, that span the same as the given ones."""
+    """Return orthonormal rows, orthogonal to the basis of a plane, with the span of given rows."""
     frame = torch.linalg.qr(torch.cat([basis, rows]).T).Q.T[2:]
     same = (frame * rows).sum(1, keepdim=True) >= 0
     return torch.where(same, frame, -frame)
 
 
 def _projected(domain: Domain, anchors: Any) -> Tensor:
-    """The places (3, 2) of three inputs in the plane of a domain."""
+    """Return the places (3, 2) of three inputs in the plane of a domain."""
     given = as_float64(anchors, "anchors")
     if given.ndim < 2 or len(given) != 3 or given[0].numel() != domain.dim:
         raise DomainError(
@@ -246,11 +236,11 @@ def _projected(domain: Domain, anchors: Any) -> Tensor:
         )
     at, off = domain.project(given.reshape(3, *domain.input_shape))
     size = float(given.abs().max()) + domain.diameter
-    single = 4 * torch.finfo(torch.float32).eps * domain.dim**0.5  # they may have been in it
+    single = 4 * torch.finfo(torch.float32).eps * domain.dim**0.5  # inputs may be of float32
     if float(off.max()) > single * size:
         raise DomainError(
             f"The anchors are up to {float(off.max()):.3g} off the plane of the domain. Give three "
-            "inputs that span it, such as those of Domain.through."
+            "inputs that span it, such as the inputs of Domain.through."
         )
     return at
 

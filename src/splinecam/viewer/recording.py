@@ -1,4 +1,4 @@
-"""What a file of the viewer holds: recorded answers; and still pictures."""
+"""The recorded answers in a file of the viewer, and still pictures."""
 
 from __future__ import annotations
 
@@ -25,17 +25,13 @@ from splinecam.viewer.windows import raster_pixels
 
 _FILE = MeshSizes(outputs=200, values=3_200_000, points=1_000_000, precise=1_000_000)
 _ALL, _MOST = 50_000, 300_000  # regions up to which files hold all colourings, or most
-_CHEAP = ("class", "output", "layer", "area", "vertices")  # those of larger ones
+_CHEAP = ("class", "output", "layer", "area", "vertices")  # the colourings of larger files
 _SLOPES = 2_000_000  # numbers up to which files hold the slopes of every output
 _GRADIENTS = 6_000_000  # numbers up to which files hold gradients
 
 
 class Recording:
-    """A scene, and the answers to what a viewer asks about it.
-
-    session: gives the answers; it must not be live. colorings, gradients: what is recorded, by
-    default what is not too much.
-    """
+    """The answers of a session that is not live; colorings, gradients: as for ``to_html``."""
 
     def __init__(
         self,
@@ -52,8 +48,8 @@ class Recording:
         self._wanted, self._gradients = colorings, gradients
 
     def answers(self) -> dict[str, bytes]:
-        """All answers by key."""
-        # Frames are looked at twice, so that those of a long run need not be in memory together.
+        """Return all answers by key."""
+        # Frames are read twice: those of a long run do not fit in memory together.
         sizes = [self._size(pane, frame) for pane, frame in self._frames()]
         regions, numbers = (sum(each) for each in zip(*sizes, strict=True))
         names, single = self._names(regions), numbers > _SLOPES
@@ -63,7 +59,11 @@ class Recording:
             part = self.session.keep(chosen.mesh_id(pane, frame), chosen.partition(frame))
             request = {"ask": "mesh", "pane": pane, "frame": frame}
             answer = self.session.reply(request)
-            if self._with_gradients(part, regions * part.domain.dim):
+            gradients, dim = self._gradients, part.domain.dim
+            if gradients is None:  # in a plane of two inputs, the maps tell the same
+                known = part._program is not None and dim > 2
+                gradients = known and regions * dim <= _GRADIENTS
+            if gradients:
                 answer = Message(answer.message, answer.arrays | quantized_gradients(part))
             found[key_of(request)] = _packed(answer)
             if part.smoothing is not None and has_classes(part, self.session.options.level):
@@ -75,7 +75,7 @@ class Recording:
                 except SplineCamError:
                     if self._is_asked_for(name):
                         raise
-                    names.remove(name)  # such as one that needs a network that is not there
+                    names.remove(name)  # it may need a network that is not there
         found[key_of({"ask": "scene"})] = _packed(self._scene(names, single=single))
         return found
 
@@ -84,7 +84,7 @@ class Recording:
         return [(number, frame) for number, pane in panes for frame in range(len(pane.labels))]
 
     def _size(self, pane: int, frame: int) -> tuple[int, int]:
-        """The number of regions of a frame, and of its outputs on all of them."""
+        """Return the number of regions of a frame, and of its outputs on all regions."""
         try:
             part = self.session.panes[pane].partition(frame)
         except TooMuch as reason:
@@ -94,23 +94,15 @@ class Recording:
             ) from None
         return len(part), len(part) * int(part.values.shape[1])
 
-    def _with_gradients(self, part: Partition, numbers: int) -> bool:
-        """Whether a file holds gradients: in a plane of two inputs the maps are the same."""
-        if self._gradients is not None:
-            return self._gradients
-        known = part._program is not None and part.domain.dim > 2
-        return known and numbers <= _GRADIENTS
-
     def _names(self, regions: int) -> list[str]:
-        """The colourings of the file: those that were asked for, or are not too much."""
+        """Return the colourings of the file: those that were asked for, or are not too much."""
         panes = self.scene.message["panes"]
         known = dict.fromkeys(each["name"] for pane in panes for each in pane["colorings"])
-        if self._wanted is not None:
-            unknown = next((name for name in self._wanted if name not in known), None)
-            if unknown is not None:
-                raise ValueError(f"there is no colouring {unknown!r}; choose of {', '.join(known)}")
         own = [name for name in known if self._is_asked_for(name)]
         if self._wanted is not None:
+            if unknown := [name for name in self._wanted if name not in known]:
+                names = ", ".join(known)
+                raise ValueError(f"there is no colouring {unknown[0]!r}; choose of {names}")
             return own
         if regions <= _ALL:
             return list(known)
@@ -120,14 +112,13 @@ class Recording:
         return [name for name in most if name in _CHEAP or name in own]
 
     def _is_asked_for(self, name: str) -> bool:
-        options = self.session.options
-        asked = (*(self._wanted or ()), *options.colors)
+        asked = (*(self._wanted or ()), *self.session.options.colors)
         return name in asked or name == self.scene.message["state"]["color"]
 
     def _colorings(
         self, part: Partition, mesh: str, name: str, *, single: bool
     ) -> dict[str, bytes]:
-        """The answers about one colouring of a mesh: of each output, where colours depend on it."""
+        """Return the answers about one colouring of a mesh, for each output where it matters."""
         outputs: list[int | None] = [None]
         if part.values.shape[1] > 1 and (name == "output" or (name == "slope" and not single)):
             outputs += outputs_of(part, self.session.options.level, _FILE)
@@ -135,29 +126,20 @@ class Recording:
         for output in reversed(outputs):
             request = {"ask": "coloring", "mesh": mesh, "name": name, "output": output}
             first = key_of(request | {"output": 0})
-            if name == "output" and output is None and first in found:  # which is the first one
+            if name == "output" and output is None and first in found:  # by default the first one
                 found[key_of(request)] = found[first]
             else:
                 found[key_of(request)] = _packed(self.session.reply(request))
         return found
 
     def _scene(self, names: Sequence[str], *, single: bool) -> Message:
-        """The scene, with the colourings that are in the file."""
-        panes = [
-            pane
-            | {
-                "colorings": [
-                    choice
-                    | {
-                        "byOutput": choice["byOutput"]
-                        and (choice["name"] == "output" or not single)
-                    }
-                    for choice in pane["colorings"]
-                    if choice["name"] in names
-                ]
-            }
-            for pane in self.scene.message["panes"]
-        ]
+        """Return the scene with the colourings of the file."""
+        panes = []
+        for pane in self.scene.message["panes"]:
+            shown = [dict(each) for each in pane["colorings"] if each["name"] in names]
+            for each in shown:
+                each["byOutput"] &= each["name"] == "output" or not single
+            panes.append(pane | {"colorings": shown})
         return Message(self.scene.message | {"panes": panes}, self.scene.arrays)
 
 
@@ -166,15 +148,14 @@ def _packed(answer: Message) -> bytes:
 
 
 _SIDE, _DPI = 4.8, 100  # inches of a pane, and pixels of an inch
-_MANY = 100_000  # regions from which on edges are left out, as drawing them takes long
+_MANY = 100_000  # more regions are drawn without edges, which would take long
 _PIXELS = 480  # of a decision whose regions are not known
 
 
 def still_png(session: Session, state: Mapping[str, Any]) -> bytes:
-    """The PNG of the panes of a session, in the colours and with the switches of a state.
+    """Return the PNG of the whole domains of a session; state: as ``viewer.state`` gives it.
 
-    It shows the whole domains. state: as ``viewer.state`` gives it. A network that is not
-    partitioned yet is not partitioned for this: its decision is shown.
+    Where no partition is known yet, it shows the decision of the network.
     """
     figure = Figure(figsize=(_SIDE * len(session.panes), _SIDE), layout="constrained")
     axes = figure.subplots(1, len(session.panes), squeeze=False)[0]
@@ -194,30 +175,24 @@ def still_png(session: Session, state: Mapping[str, Any]) -> bytes:
 
 def _draw(ax: Axes, part: PartitionData, options: SceneOptions, state: Mapping[str, Any]) -> None:
     """Draw a partition as a state wants it."""
-    output, level = state.get("output"), float(state.get("level", options.level or 0.0))
-    has_points = options.points is not None and state.get("points", True)
-    plot(
-        part,
-        ax=ax,
-        color=_color(part, state.get("color", options.color), options),
-        output=output,
-        cmap=options.cmap,
-        limits=options.limits if state.get("color") == options.color else None,
-        level=level,
-        seed=options.seed,
-        names=options.names,
-        edges=False if len(part) > _MANY or not state.get("edges", True) else None,
-        boundary=None if state.get("boundary", True) else False,
-        points=options.points if has_points else None,
-        labels=options.labels if has_points else None,
-    )
+    style: dict[str, Any] = {
+        "color": _color(part, state.get("color", options.color), options),
+        "limits": options.limits if state.get("color") == options.color else None,
+        "level": float(state.get("level", options.level or 0.0)),
+        "edges": False if len(part) > _MANY or not state.get("edges", True) else None,
+        "boundary": None if state.get("boundary", True) else False,
+    }
+    if options.points is not None and state.get("points", True):
+        style |= {"points": options.points, "labels": options.labels}
+    style |= {"cmap": options.cmap, "seed": options.seed, "names": options.names}
+    plot(part, ax=ax, output=state.get("output"), **style)
 
 
 def _color(part: PartitionData, name: str | None, options: SceneOptions) -> Any:
-    """What ``plot`` calls a colouring of the viewer; None for the usual one."""
+    """Return what ``plot`` calls a colouring of the viewer; None for the usual one."""
     if name is not None and name in options.colors:
         given = given_colors(options.colors[name], part, part)
-        return given if len(given) == len(part) else None  # else there is one for each frame
+        return given if len(given) == len(part) else None  # otherwise there is one per frame
     return np.asarray(table(part)[name]) if name in COLUMNS else name
 
 
@@ -226,8 +201,6 @@ def _draw_decision(ax: Axes, pane: Pane, frame: int, options: SceneOptions) -> N
     (u0, v0), (u1, v1) = (corner.tolist() for corner in pane.domain.corners.aminmax(dim=0))
     level, box = options.level or 0.0, (u0, v0, u1, v1)
     network = pane.frames.network(frame)
-    (left, low, right, high), pixels = raster_pixels(
-        network, pane.domain, box, _PIXELS, level=level
-    )
-    ax.imshow(pixels, origin="lower", extent=(left, right, low, high))
+    box, pixels = raster_pixels(network, pane.domain, box, _PIXELS, level=level)
+    ax.imshow(pixels, origin="lower", extent=(box[0], box[2], box[1], box[3]))
     ax.set_axis_off()

@@ -40,16 +40,13 @@ from splinecam.viewer.panes import Pane, SceneOptions
 
 _LARGEST = 48  # pixels on the longer side of a thumbnail
 _MOST = 64  # thumbnails of one scene
-_NAMED_LABELS = 1 << 16  # names of labels that are sent, at most
+_NAMED_LABELS = 1 << 16  # the most names of labels that are sent
 
 
 def points_of(
     part: PartitionData, domain: Domain, options: SceneOptions, notes: list[str]
 ) -> Message:
-    """The data points that lie in a domain; empty without any.
-
-    notes: gets a sentence about points that are left out.
-    """
+    """Return the data points in a domain; add a note about points that are left out."""
     if options.points is None:
         if options.labels is not None or options.images not in (None, False):
             raise ValueError("labels and images belong to points: give points= as well")
@@ -94,7 +91,7 @@ def points_of(
 
 
 def _rows(values: Any, kept: Bools) -> Any:
-    """Some of the labels or images; all if their number is wrong, which is noticed later."""
+    """Return some of the labels or images; all if their number is wrong, as is noticed later."""
     if values is None:
         return None
     array = np.asarray(to_numpy(values))
@@ -102,7 +99,7 @@ def _rows(values: Any, kept: Bools) -> Any:
 
 
 def anchors_of(domain: Domain, anchors: Any, shape: Sequence[int] | None) -> Message:
-    """Three inputs that span the plane, with thumbnails if they are images; empty without any."""
+    """Return three inputs that span the plane, with thumbnails if they are images, or nothing."""
     if anchors is None:
         return Message({})
     given = as_float64(anchors, "anchors")
@@ -119,7 +116,7 @@ def anchors_of(domain: Domain, anchors: Any, shape: Sequence[int] | None) -> Mes
 
 
 def thumbnails(pictures: Floats) -> Pixels:
-    """Pictures (N, h, w) or (N, h, w, 3 or 4) as pixels (N, h, w, 4), scaled down if large.
+    """Return pictures (N, h, w) or (N, h, w, 3 or 4) as small pixels (N, h, w, 4).
 
     Grey pictures are black at their smallest number and white at their largest.
     """
@@ -142,28 +139,22 @@ def thumbnails(pictures: Floats) -> Pixels:
 
 
 def hex_color(color: Floats) -> str:
-    """A colour of numbers from 0 to 1 as text, such as "#16202c"."""
+    """Return a colour of numbers from 0 to 1 as text, such as "#16202c"."""
     red, green, blue = (round(255 * min(1.0, max(0.0, float(part)))) for part in color[:3])
     return f"#{red:02x}{green:02x}{blue:02x}"
 
 
-COLUMNS = (  # of ``part.table()``, beside those that have a colouring of their own
-    "perimeter",
-    "diameter",
-    "eccentricity",
-    "slope_spectral",
-    "slope_frobenius",
-    "centroid_u",
-    "centroid_v",
-)
+# Columns of ``part.table()`` by which regions are coloured, besides the built-in colourings.
+_SIZES = ("perimeter", "diameter", "eccentricity")
+COLUMNS = (*_SIZES, "slope_spectral", "slope_frobenius", "centroid_u", "centroid_v")
 _LABELS = {"layer": "last layer", "vertices": "corners", "merged": "merged pieces"}
-_NAMED = 1000  # outputs whose names are sent
-_PRECISE = 64  # inputs of so many numbers are shown as numbers, and sent in double precision
-_GRID = 5  # inputs per axis from which the range of pixels is found
+_NAMED = 1000  # the most names of outputs that are sent
+_PRECISE = 64  # inputs of up to 64 numbers are shown as numbers, and sent in double precision
+_GRID = 5  # the range of pixels is found from 5 x 5 inputs
 
 
 def scene_answer(panes: Sequence[Pane], options: SceneOptions) -> Message:
-    """The scene: all panes with their arrays."""
+    """Return the scene: all panes with their arrays."""
     answers = [pane_answer(number, pane, options) for number, pane in enumerate(panes)]
     header = {
         "kind": "scene",
@@ -177,7 +168,7 @@ def scene_answer(panes: Sequence[Pane], options: SceneOptions) -> Message:
 
 
 def _state(part: PartitionData, options: SceneOptions) -> dict[str, Any]:
-    """The state to begin with, as far as it is known."""
+    """Return the first state, as far as it is known."""
     color = options.color or default_color(part)
     if color == "class" and not has_classes(part, options.level):
         color = "output"
@@ -186,17 +177,20 @@ def _state(part: PartitionData, options: SceneOptions) -> dict[str, Any]:
 
 
 def pane_answer(number: int, pane: Pane, options: SceneOptions) -> Message:
-    """The header of a pane, and its arrays under names that begin with the pane's number."""
+    """Return the header of a pane, and its arrays; their names begin with the pane's number."""
     part, domain, plane = representative(pane), pane.domain, pane.plane
     n, notes = int(part.values.shape[1]), list[str]()
     if n > MAX_CLASSES:
         notes.append(f"There are {n:,} outputs: too many to show where each of them is largest.")
     points = points_of(part, domain, options, notes)
     anchors = anchors_of(domain, plane.inputs if plane else options.anchors, options.shape)
+    known = plane.directions if plane else ()
+    directions = [{"name": each.name, "turn": True, "reach": each.reach} for each in known]
+    units = {name: int(part._layer_errors[name].shape[0]) for name in part.layers}
     header = {
         "title": pane.title,
         "frames": list(pane.labels),
-        "grows": pane.grows and options.live,
+        "grows": pane.frames.grows and options.live,
         "live": plane is not None,
         "domain": {
             "corners": domain.corners.tolist(),
@@ -204,19 +198,14 @@ def pane_answer(number: int, pane: Pane, options: SceneOptions) -> Message:
             "image": _image(domain, options),
             "axes": list(axis_names(domain)),
         },
-        "layers": [
-            {"name": name, "units": int(part._layer_errors[name].shape[0])} for name in part.layers
-        ],
+        "layers": [{"name": name, "units": count} for name, count in units.items()],
         "outputCount": n,
         "outputs": [output_name(part, k) for k in range(min(n, _NAMED))],
         "classes": _classes(part, options),
         "colorings": _colorings(part, options),
         "points": points.message or None,
         "anchors": anchors.message or None,
-        "directions": [
-            {"name": each.name, "turn": True, "reach": each.reach}
-            for each in (plane.directions if plane else ())
-        ],
+        "directions": directions,
         "start": None if pane.start is None else list(pane.start),
         "notes": notes,
     }
@@ -231,16 +220,12 @@ def pane_answer(number: int, pane: Pane, options: SceneOptions) -> Message:
 
 
 def representative(pane: Pane) -> PartitionData:
-    """A partition with the layers, outputs and names of a pane: its first, or the bare domain.
-
-    A network whose partition is not known is not partitioned for this.
-    """
+    """Return a partition with the layers, outputs and names of a pane: its first, or the domain."""
     given = pane.frames.partition(0)
     if given is not None:
         return given
-    network = pane.frames.network(0)
-    program, domain = network.program, pane.domain
-    local = Frame.of(domain).to_local(domain.corners)
+    network, domain = pane.frames.network(0), pane.domain
+    program, local = network.program, Frame.of(domain).to_local(domain.corners)
     n = prod(program.output_shape)
     bare = PartitionData(
         domain=domain,
@@ -258,7 +243,7 @@ def representative(pane: Pane) -> PartitionData:
 
 
 def _image(domain: Domain, options: SceneOptions) -> dict[str, Any] | None:
-    """How an input is an image: its size, and the numbers that are black and white."""
+    """Return the size of inputs that are images, and the numbers that are black and white."""
     shape = tuple(domain.input_shape if options.shape is None else options.shape)
     if len(shape) == 2:
         shape = (1, *shape)
@@ -275,7 +260,7 @@ def _image(domain: Domain, options: SceneOptions) -> dict[str, Any] | None:
 
 
 def _classes(part: PartitionData, options: SceneOptions) -> list[dict[str, str]] | None:
-    """The names and colours of the classes."""
+    """Return the names and colours of the classes, if there are classes."""
     if not has_classes(part, options.level):
         return None
     names = class_names(part, options.names, options.level or 0.0)
@@ -284,7 +269,7 @@ def _classes(part: PartitionData, options: SceneOptions) -> list[dict[str, str]]
 
 
 def _colorings(part: PartitionData, options: SceneOptions) -> list[dict[str, Any]]:
-    """What regions can be coloured by."""
+    """Return the colourings of regions that a viewer offers."""
     kinds = ["slope", "area", "output", "layer", "vertices", "random", "merged"]
     if has_classes(part, options.level):
         kinds.insert(0, "class")
@@ -296,7 +281,7 @@ def _colorings(part: PartitionData, options: SceneOptions) -> list[dict[str, Any
         {
             "name": name,
             "label": _LABELS.get(name, name.replace("_", " ") if name in COLUMNS else name),
-            "byOutput": name in ("slope", "output") and part.values.shape[1] > 1,
+            "byOutput": name in BY_OUTPUT and part.values.shape[1] > 1,
         }
         for name in (*kinds, *own, *columns)
     ]
@@ -304,7 +289,7 @@ def _colorings(part: PartitionData, options: SceneOptions) -> list[dict[str, Any
 
 BY_OUTPUT = ("slope", "output")
 _BUILT_IN = ("slope", "area", "layer", "vertices", "random", "merged")
-_ENTRIES = 256  # colours of a table that a colour map is sent as
+_ENTRIES = 256  # colours of the table for a colour map
 
 
 def coloring_of(
@@ -316,20 +301,14 @@ def coloring_of(
     like: Limits | None = None,
     given: Any = None,
 ) -> Coloring:
-    """The colours of a partition by one of the names that the scene lists.
+    """Return the colours of a partition by one of the names that the scene lists.
 
-    output: that which "slope" and "output" mean. like: the limits of the whole picture, of which
-    the partition is a window. given: numbers or colours of the regions under a name of their own.
+    output: of "slope" and "output". like: the limits of the whole picture, if the partition is a
+    window. given: numbers or colours of the regions.
     """
-    limits = options.limits if name == (options.color or "") else None
-    chosen = ColorOptions(
-        output if name in BY_OUTPUT else None,
-        options.cmap,
-        like or limits,
-        options.level or 0.0,
-        options.seed,
-        options.names,
-    )
+    limits = like or (options.limits if name == (options.color or "") else None)
+    level, by = options.level or 0.0, output if name in BY_OUTPUT else None
+    chosen = ColorOptions(by, options.cmap, limits, level, options.seed, options.names)
     if given is not None:
         return replace(color_regions(part, given, chosen), label=name)
     if name == "class":
@@ -351,7 +330,7 @@ def coloring_of(
 
 
 def check_name(name: str, options: SceneOptions) -> None:
-    """Raise an error unless there is a colouring by a name, or it is the name of a colour."""
+    """Raise an error unless a name is that of a colouring or of a colour."""
     known = (*_BUILT_IN, "class", "output", *options.colors, *COLUMNS)
     if name not in known and not _is_column(name) and not is_color_like(name):
         names = ", ".join(map(repr, known))
@@ -359,15 +338,12 @@ def check_name(name: str, options: SceneOptions) -> None:
 
 
 def _is_column(name: str) -> bool:
-    """Whether a name may be that of a column of the table."""
+    """Return whether a name may be that of a column of the table."""
     return name in COLUMNS or name.startswith("output_")
 
 
 def _output_coloring(part: PartitionData, output: int, options: ColorOptions) -> Coloring:
-    """Colours of an output, with its values in the middle of the regions.
-
-    The browser interpolates the values at the vertices, so that no maps are needed.
-    """
+    """Return the colours of an output by its values in the middle of the regions."""
     mesh, values = part.mesh, part.values[:, output]
     middle = to_numpy(mesh.sums(values[mesh.corner_vertices()]) / mesh.counts())
     norm, cmap = output_scale(part, middle, options)
@@ -377,10 +353,10 @@ def _output_coloring(part: PartitionData, output: int, options: ColorOptions) ->
 
 
 def given_colors(colors: Any, part: PartitionData, whole: PartitionData) -> Any:
-    """The numbers or colours that were given for the regions of a partition.
+    """Return the numbers or colours that were given for the regions of a partition.
 
-    colors: an array, or a function of a partition. whole: the partition of the frame, of which
-    ``part`` may be a window: its regions have the colours of those in which they lie.
+    colors: an array, or a function of a partition. whole: the partition of the frame; regions of a
+    window get the colours of the regions around them.
     """
     if callable(colors):
         return colors(part)
@@ -396,10 +372,7 @@ def given_colors(colors: Any, part: PartitionData, whole: PartitionData) -> Any:
 def coloring_answer(
     coloring: Coloring, about: Mapping[str, Any], outputs: Sequence[int]
 ) -> Message:
-    """Colours as a message; about: the mesh, name and output that were asked for.
-
-    outputs: those that the mesh holds.
-    """
+    """Return colours as a message; about: mesh, name and output; outputs: those of the mesh."""
     fill, arrays = coloring.fill, dict[str, Any]()
     header: dict[str, Any] = {
         "kind": "coloring",
@@ -435,7 +408,7 @@ def coloring_answer(
 
 
 def _bytes(colors: Floats) -> Pixels:
-    """Colours (n, 3 or 4) of numbers from 0 to 1 on white, as bytes (n, 3)."""
+    """Return colours (n, 3 or 4) of numbers from 0 to 1 on white, as bytes (n, 3)."""
     rgb = colors[:, :3]
     if colors.shape[1] == 4 and (colors[:, 3] < 1).any():
         rgb = 1 - colors[:, 3:] * (1 - rgb)
@@ -443,7 +416,7 @@ def _bytes(colors: Floats) -> Pixels:
 
 
 def _scale(coloring: Coloring) -> dict[str, Any] | None:
-    """How numbers become places in the table of colours."""
+    """Return how numbers become places in the table of colours."""
     norm = coloring.norm
     if norm is None:
         return None

@@ -1,4 +1,4 @@
-"""The viewer's server, which only pages of this machine that know the secret may ask."""
+"""The viewer's server, which answers only pages of this machine that know the secret."""
 
 from __future__ import annotations
 
@@ -24,16 +24,13 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from splinecam.errors import SplineCamError
 from splinecam.viewer.answers import Answerer, Answering, failure, parsed
 
-_REFUSED = 1008  # the code with which a web socket says that a rule was broken
-
 
 class Guard:
-    """Lets requests through to an application that come from the viewer's own page.
+    """Lets only requests of the viewer's own page through to an application.
 
-    A page of the web cannot read what a browser gets from here: it does not know the token, which
-    is the first part of every path. Neither can it have its own name lead to this machine (DNS
-    rebinding), as ``Host`` must be the loopback address; nor open a web socket, as ``Origin`` must
-    be it too.
+    A page of the web does not know the token, the first part of every path. Nor can its own name
+    lead to this machine (DNS rebinding), as ``Host`` must be the loopback address; nor can it open
+    a web socket, as ``Origin`` must be the loopback address, too.
     """
 
     def __init__(self, application: ASGIApp, *, port: int, token: str):
@@ -62,44 +59,33 @@ class Guard:
         await (self._application if problem is None else refused)(scope, receive, send_safely)
 
     def _problem(self, scope: Scope) -> str | None:
-        """Why a request is refused, or None."""
+        """Return why a request is refused, or None."""
         headers = Headers(scope=scope)
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or hosts[0] not in self._hosts:
             known = " or ".join(sorted(self._hosts))
-            return (
-                f"The viewer answers at {known} only. When you forward the port, keep its number."
-            )
+            return f"The viewer answers only at {known}. Forward the port with the same number."
         required = scope["type"] == "websocket"
         if len(origins) > 1 or (required and not origins) or not {*origins} <= self._origins:
             return "The viewer answers its own page only."
         first = scope["path"].split("/")[1:2]
         token = "".join(first).encode("utf-8", "replace")
         if not secrets.compare_digest(token, self._token) and token != b"open":
-            return "This is not the address of a viewer that is open. It is that of viewer.url."
+            return "This is not the address of an open viewer. Open viewer.url."
         return None
 
 
 def _headers(port: int) -> dict[str, str]:
-    """The headers of every answer.
-
-    The policy names web sockets, as some browsers do not take 'self' to include them.
-    """
+    """Return the headers of every answer."""
+    # Some browsers do not take 'self' to include web sockets.
     sockets = f"ws://127.0.0.1:{port} ws://localhost:{port}"
-    policy = [
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src data: blob:",
-        f"connect-src 'self' {sockets}",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-        "require-trusted-types-for 'script'",
-        "trusted-types 'none'",
-    ]
+    policy = (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src data: blob:; "
+        f"connect-src 'self' {sockets}; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    )
     return {
-        "Content-Security-Policy": "; ".join(policy),
+        "Content-Security-Policy": policy,
         "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "no-referrer",
         "Cache-Control": "no-store",
@@ -113,9 +99,9 @@ _LOG = logging.getLogger("splinecam")
 _HOST = "127.0.0.1"
 _LARGEST = 1 << 16  # bytes of a request
 _MOST = 32  # pages that may be open at the same time
-_GOOD_BYE = 1000  # the code with which a web socket says that all is well
-_TRY_AGAIN = 1013  # the code with which a web socket says that there are too many
-_START = 60.0  # seconds in which the server must have started, on a busy machine too
+# Codes of web sockets: a rule was broken, all is well, there are too many.
+_REFUSED, _GOOD_BYE, _TRY_AGAIN = 1008, 1000, 1013
+_START = 60.0  # seconds that the server has to start, also on a busy machine
 _STOP = 5.0  # seconds that it has to stop
 
 Files = dict[str, tuple[bytes, str]]
@@ -125,8 +111,8 @@ _Outbox = asyncio.Queue[bytes | None]  # messages for a page
 class Server:
     """Serves a viewer to browsers on this machine that know its secret address.
 
-    answer: to requests. files: by name, the content and its media type; "" is the page. port: 0 for
-    one that is free. patience: how many seconds to wait for a page that is being reloaded.
+    files: by name, the content and its media type; "" is the page. port: 0 for any free one.
+    patience: how many seconds to wait for a reloading page.
     """
 
     def __init__(self, answer: Answerer, files: Files, *, port: int = 0, patience: float = 3.0):
@@ -153,8 +139,7 @@ class Server:
     def ticket(self) -> str:
         """An address that leads to the page once.
 
-        A browser gets it as an argument, which other users of the machine may see in the list of
-        processes.
+        A browser gets it as an argument, and other users of the machine can see arguments.
         """
         return f"http://{_HOST}:{self.port}/open/{self._ticket}"
 
@@ -202,7 +187,7 @@ class Server:
             ws="websockets-sansio",
             ws_max_size=_LARGEST,
             ws_ping_interval=None,  # a connection within one machine does not get lost
-            ws_per_message_deflate=False,  # which takes longer than to copy
+            ws_per_message_deflate=False,  # deflating takes longer than copying
             lifespan="off",
             interface="asgi3",
             log_config=None,  # logging belongs to the program
@@ -218,13 +203,8 @@ class Server:
             return Response(content, media_type=kind)
 
         pages = [Route(f"/{name}", serve) for name in self._files]
-        socket_route = WebSocketRoute("/socket", self._talk)
-        return Starlette(
-            routes=[
-                Route("/open/{ticket}", self._redeem),
-                Mount(f"/{self._token}", routes=[*pages, socket_route]),
-            ]
-        )
+        secret = Mount(f"/{self._token}", routes=[*pages, WebSocketRoute("/socket", self._talk)])
+        return Starlette(routes=[Route("/open/{ticket}", self._redeem), secret])
 
     def _run(self) -> None:
         async def main() -> None:
@@ -252,7 +232,7 @@ class Server:
         given = str(request.path_params["ticket"]).encode()
         valid = secrets.compare_digest(given, self._ticket.encode())
         if not (self._ticket and valid):
-            return PlainTextResponse("This address was used already. Open viewer.url.", 403)
+            return PlainTextResponse("This address was already used. Open viewer.url.", 403)
         self._ticket = ""
         return RedirectResponse(f"/{self._token}/", 303)
 
@@ -271,7 +251,7 @@ class Server:
         try:
             while True:
                 self._take(outbox, await page.receive_text())
-        except (WebSocketDisconnect, KeyError):  # it has gone, or does not send text
+        except (WebSocketDisconnect, KeyError):  # the page has gone, or does not send text
             pass
         finally:
             with self._changed:
@@ -298,14 +278,14 @@ class Server:
         self._answering.submit(outbox, number, request, reply)
 
     def _redact(self, record: logging.LogRecord) -> bool:
-        """Keep the secret out of logs: the path of a web socket is reported when it opens."""
+        """Keep the secret out of logs, which have the path of each web socket."""
         if self._token in (text := record.getMessage()):
             record.msg, record.args = text.replace(self._token, "..."), ()
         return True
 
 
 async def _send_all(outbox: _Outbox, page: WebSocket) -> None:
-    """Send what is in an outbox, as long as its page is open; None says good-bye."""
+    """Send the messages of an outbox while its page is open; None says good-bye."""
     try:
         while (message := await outbox.get()) is not None:
             await page.send_bytes(message)
@@ -315,7 +295,7 @@ async def _send_all(outbox: _Outbox, page: WebSocket) -> None:
 
 
 def _listening(port: int) -> socket.socket:
-    """A socket that listens on the loopback address, which other machines cannot reach."""
+    """Return a socket that listens on the loopback address, which other machines cannot reach."""
     found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         found.bind((_HOST, port))

@@ -19,7 +19,8 @@ from splinecam.geometry.domain import Domain
 from splinecam.partitions.partition import Partition
 from splinecam.plot.colors import Coloring, Limits
 from splinecam.questions.partition_data import PartitionData
-from splinecam.viewer.answers import Request, RequestError, box_of, failure, integer, number, text
+from splinecam.tiles.extracting import Box
+from splinecam.viewer.answers import Request, RequestError, failure, integer, number, text
 from splinecam.viewer.container import Message, pack
 from splinecam.viewer.frames import TooMuch
 from splinecam.viewer.meshes import (
@@ -41,14 +42,11 @@ from splinecam.viewer.scene import (
     pane_answer,
     scene_answer,
 )
-from splinecam.viewer.windows import Box, Window, raster_pixels
+from splinecam.viewer.windows import Window, raster_pixels
 
 
-def plane_of(domain: Domain, options: SceneOptions) -> Plane:
-    """The plane of a domain, with the given anchors if they lie in it, else those of the polygon.
-
-    Of panes side by side, the anchors may belong to one only.
-    """
+def _plane_of(domain: Domain, options: SceneOptions) -> Plane:
+    """Return the plane of a domain; given anchors are used if they lie in it."""
     points = None if options.points is None else as_float64(options.points, "points")
     if points is not None and points.numel() % domain.dim:
         points = None  # the scene says what is wrong with them
@@ -57,8 +55,8 @@ def plane_of(domain: Domain, options: SceneOptions) -> Plane:
     return Plane.of(domain, points=points)
 
 
-def moved_plane(pane: Pane, request: Request) -> Plane:
-    """The plane that a request asks for; an error if there is no network that could cut it."""
+def _moved_plane(pane: Pane, request: Request) -> Plane:
+    """Return the plane that a request asks for; an error says that no network could cut it."""
     plane = pane.plane
     if plane is None or pane.home is None:
         raise RequestError(
@@ -85,7 +83,7 @@ def moved_plane(pane: Pane, request: Request) -> Plane:
 
 
 def _numbers(values: Any, name: str, otherwise: str) -> tuple[float, ...]:
-    """The numbers of a list, none of None; otherwise: the message if it is something else."""
+    """Return the numbers of a list or of None; otherwise: the message about something else."""
     if values is None:
         return ()
     if not isinstance(values, list | tuple):
@@ -93,7 +91,7 @@ def _numbers(values: Any, name: str, otherwise: str) -> tuple[float, ...]:
     return tuple(number(each, name) for each in values)
 
 
-_KEPT = 12  # partitions of windows and frames that requests can refer to
+_KEPT = 12  # partitions of windows and frames that stay for later requests
 _LIMITS = 1000  # limits of colour scales that are remembered
 _COARSE = 512  # pixels of a domain whose partition is too large
 
@@ -110,9 +108,9 @@ def _never() -> bool:
 class Session:
     """Panes, and the answers to requests about them.
 
-    ``answers`` holds the function that answers each kind of request, one at a time; ``told`` those
-    of kinds that need no computation, which do not wait for others. Both can be added to. sizes:
-    how much a mesh may hold. outdated: asked while an answer is computed, whether it still matters.
+    ``answers`` has a function for each kind of request, and answers one at a time; ``told`` has the
+    kinds without a computation, which do not wait. sizes: how much a mesh may hold. outdated: tells
+    during a computation that nobody waits for it.
     """
 
     def __init__(
@@ -128,7 +126,7 @@ class Session:
         if self.options.color is not None:
             check_name(self.options.color, self.options)
         self.answers: dict[str, Callable[[Request], Message]] = {
-            "scene": self._scene,
+            "scene": lambda _: scene_answer(self.panes, self.options),
             "mesh": self._mesh,
             "coloring": self._coloring,
             "band": self._band,
@@ -142,22 +140,18 @@ class Session:
         self._kept: OrderedDict[str, Partition] = OrderedDict()
         self._windows = count(1)
         self._lock = threading.RLock()
-        self._shelf = threading.Lock()  # of what is kept, also while an answer is computed
+        self._shelf = threading.Lock()  # of kept partitions, also while an answer is computed
         for pane in self.panes:
             if self.options.live and pane.live:
-                pane.plane = pane.home = plane_of(pane.domain, self.options)
+                pane.plane = pane.home = _plane_of(pane.domain, self.options)
 
     def answer(
-        self,
-        request: Any,
-        outdated: Callable[[], bool] = _never,
-        *,
-        request_id: int | None = None,
+        self, request: Any, outdated: Callable[[], bool] = _never, *, request_id: int | None = None
     ) -> bytes:
-        """The answer to a request as bytes; a message of kind "error" says what is wrong with it.
+        """Return the answer to a request as bytes; the kind "error" says what is wrong with it.
 
-        Requests are answered one after the other, whichever threads they come from. outdated: tells
-        while the answer is computed that nobody waits for it; any exception may then end it.
+        Requests of all threads are answered one after the other. outdated: tells that nobody waits
+        for the answer; then any exception may be raised.
         """
         try:
             found = self.reply(request, outdated)
@@ -174,7 +168,7 @@ class Session:
             return failure(_said(error), request_id)
 
     def reply(self, request: Any, outdated: Callable[[], bool] = _never) -> Message:
-        """The answer to a request; an exception says what is wrong with it."""
+        """Return the answer to a request; an exception says what is wrong with it."""
         if not isinstance(request, Mapping):
             raise RequestError(f"A request is an object, not {type(request).__name__}.")
         ask = text(request, "ask")
@@ -189,16 +183,16 @@ class Session:
     # -- what requests refer to -------------------------------------------------------------------
 
     def pane_of(self, request: Request) -> tuple[int, Pane]:
-        """The pane of a request, and its number."""
+        """Return the number of a request's pane, and the pane."""
         number = integer(request, "pane", len(self.panes))
         return number, self.panes[number]
 
     def frame_of(self, request: Request, pane: Pane) -> int:
-        """The number of a request's frame."""
+        """Return the number of a request's frame."""
         return integer(request, "frame", len(pane.labels))
 
     def partition_of(self, mesh: str) -> Partition:
-        """The partition of a mesh that was sent, by its id; the last few are kept."""
+        """Return the partition of a mesh that was sent, by its id; the last few are kept."""
         with self._shelf:
             if mesh in self._kept:
                 self._kept.move_to_end(mesh)
@@ -212,7 +206,7 @@ class Session:
         raise RequestError(f"The mesh {mesh[:60]!r} is not there any more; ask for it again.")
 
     def keep(self, mesh: str, part: Partition) -> Partition:
-        """Remember the partition of a mesh that is sent; returns the partition."""
+        """Remember and return the partition of a mesh that is sent."""
         with self._shelf:
             self._kept[mesh] = part
             self._kept.move_to_end(mesh)
@@ -221,7 +215,7 @@ class Session:
         return part
 
     def place_of(self, part: PartitionData) -> tuple[int, int] | None:
-        """The pane and the frame that show a partition or its window now, or None."""
+        """Return the pane and the frame that show a partition or its window now, or None."""
         with self._shelf:
             names = [mesh for mesh, kept in self._kept.items() if kept is part]
         for name in names:
@@ -237,9 +231,6 @@ class Session:
 
     # -- the answers ------------------------------------------------------------------------------
 
-    def _scene(self, _: Request) -> Message:
-        return scene_answer(self.panes, self.options)
-
     def _mesh(self, request: Request) -> Message:
         number, pane = self.pane_of(request)
         frame = self.frame_of(request, pane)
@@ -252,35 +243,36 @@ class Session:
 
     def _window(self, request: Request) -> Message:
         number, pane = self.pane_of(request)
-        frame, box = self.frame_of(request, pane), box_of(request, "window")
+        frame, box = self.frame_of(request, pane), request.get("window")
+        if not isinstance(box, list | tuple):
+            raise RequestError("window must be four numbers: u0, v0, u1, v1.")
         window = Window.of(pane.domain, box)
         try:
             part = pane.window(frame, window, self.outdated)
         except TooMuch as reason:
-            return self._raster(number, frame, box, int(request.get("pixels") or _COARSE), reason)
+            pixels = int(request.get("pixels") or _COARSE)
+            return self._raster(number, frame, window.box, pixels, reason)
         mesh = f"{pane.mesh_id(number, frame)}/w{next(self._windows)}"
         return self._sent(part, mesh, number, frame, window.box)
 
     def _raster(self, number: int, frame: int, box: Box, pixels: int, reason: TooMuch) -> Message:
-        """Pixels of the network's decision, in place of a partition that is too large."""
+        """Return pixels of the network's decision, in place of a partition that is too large."""
         pane, level = self.panes[number], self.options.level or 0.0
-        network, typical = pane.frames.network(frame), pane.typical_lead(frame, level)
-        shown, image = raster_pixels(
-            network, pane.domain, box, pixels, level=level, typical=typical
-        )
+        style: Any = {"level": level, "typical": pane.typical_lead(frame, level)}
+        shown, image = raster_pixels(pane.frames.network(frame), pane.domain, box, pixels, **style)
         about = {"kind": "raster", "pane": number, "frame": frame, "window": list(shown)}
         return Message({**about, "reason": str(reason)}, {"pixels": image})
 
     def _plane(self, request: Request) -> Message:
         number, pane = self.pane_of(request)
-        pane.move(moved_plane(pane, request))
+        pane.move(_moved_plane(pane, request))
         found = pane_answer(number, pane, self.options)
         return Message({"kind": "plane", "pane": number, "header": found.message}, found.arrays)
 
     def _sent(
         self, part: Partition, mesh: str, pane: int, frame: int, window: Box | None = None
     ) -> Message:
-        """The mesh of a partition under an id, by which later requests refer to the partition."""
+        """Return the mesh of a partition under an id, to which later requests refer."""
         self.keep(mesh, part)
         about = {"id": mesh, "pane": pane, "frame": frame, "window": window and list(window)}
         return mesh_answer(part, about, self.options.level, self.sizes)
@@ -295,56 +287,47 @@ class Session:
         return coloring_answer(coloring, about, outputs)
 
     def coloring_of(self, mesh: str, name: str, output: int | None) -> Coloring:
-        """The colours of a mesh; those of a window have the limits of the whole picture."""
+        """Return the colours of a mesh; a window has the limits of the whole picture."""
         part, whole_id = self.partition_of(mesh), mesh.partition("/w")[0]
+        pane, frame = map(int, mesh.split("/")[:2])
         whole, limits_id = part, whole_id
         if whole_id != mesh:
             try:
                 whole = self.partition_of(whole_id)
-            except TooMuch:  # there are only windows, and pixels which they are to match
-                limits_id, frame = mesh.split("/")[:2]
+            except TooMuch:  # there are only windows, and pixels that they must match
+                limits_id = str(pane)
                 if name == "class" and (limits_id, name, output) not in self._limits:
-                    level = self.options.level or 0.0
-                    typical = self.panes[int(limits_id)].typical_lead(int(frame), level)
+                    typical = self.panes[pane].typical_lead(frame, self.options.level or 0.0)
                     self._limits[limits_id, name, output] = (0.0, typical)
             except SplineCamError:  # the plane was moved since
-                limits_id = mesh.partition("/")[0]
-        if name == "class":  # leads are as large in other planes, and take long to find
+                limits_id = str(pane)
+        given = self.options.colors.get(name)
+        count = len(self.panes[pane].labels)
+        if count > 1 and isinstance(given, list | tuple) and len(given) == count:
+            given = given[frame]
+
+        def colored(shown: Partition, like: Limits | None = None) -> Coloring:
+            own = None if given is None else given_colors(given, shown, whole)
+            return coloring_of(shown, name, output, self.options, like=like, given=own)
+
+        if name == "class":  # leads are similar in other planes, and take long to find
             limits_id = limits_id.partition("/p")[0]
         key = limits_id, name, output
         if mesh == limits_id or key not in self._limits:
-            found = self._colored(whole, whole, whole_id, name, output)
+            found = colored(whole)
             self._limits[key] = found.limits
             while len(self._limits) > _LIMITS:
                 del self._limits[next(iter(self._limits))]
             if part is whole:
                 return found
-        return self._colored(part, whole, whole_id, name, output, self._limits[key])
-
-    def _colored(
-        self,
-        part: Partition,
-        whole: Partition,
-        whole_id: str,
-        name: str,
-        output: int | None,
-        like: Limits | None = None,
-    ) -> Coloring:
-        given = self.options.colors.get(name)
-        if given is not None:
-            pane, frame = (int(number) for number in (*whole_id.split("/"), "0")[:2])
-            count = len(self.panes[pane].labels)
-            if count > 1 and isinstance(given, list | tuple) and len(given) == count:
-                given = given[frame]
-            given = given_colors(given, part, whole)
-        return coloring_of(part, name, output, self.options, like=like, given=given)
+        return colored(part, self._limits[key])
 
     def _band(self, request: Request) -> Message:
         mesh, level = text(request, "mesh"), request.get("level")
         part = self.partition_of(mesh)
         if part.smoothing is None or not has_classes(part, self.options.level):
             raise RequestError("There is no band: the partition is exact, or has no classes.")
-        if level is None:  # that which the view begins with
+        if level is None:  # the level of the first view
             level = self.options.state.get("level", self.options.level or 0.0)
         return band_answer(part, {"mesh": mesh}, level)
 
@@ -355,14 +338,14 @@ class Session:
         return gradient_answer(part, mesh, region, self._output_of(request, part))
 
     def _output_of(self, request: Request, part: Partition) -> int | None:
-        """The output of a request, or None."""
+        """Return the output of a request, or None."""
         if request.get("output") is None:
             return None
         return integer(request, "output", int(part.values.shape[1]))
 
 
 def _said(error: BaseException) -> str:
-    """What went wrong, in a sentence."""
+    """Return what went wrong, in a sentence."""
     said = " ".join(str(error).split()) or type(error).__name__
     if not isinstance(error, SplineCamError | ValueError | IndexError | TypeError):
         said = f"{type(error).__name__}: {said}"

@@ -1,12 +1,8 @@
-"""What a viewer is to show, and how: from the arguments of ``view`` to a session.
-
-This needs no matplotlib: an error says where it is missing.
-"""
+"""From the arguments of ``view`` to a session; an error says that matplotlib is missing."""
 
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
@@ -30,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _OWN = "given"  # the name of a colouring by an array
-# What a subject is called in the code that recreates a view.
+# The names of subjects in the code that recreates a view.
 _CALLED: tuple[tuple[Any, str], ...] = (
     (Partition, "part"),
     (Atlas, "atlas"),
@@ -52,7 +48,7 @@ def session_of(
     state: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Session:
-    """The session of what is shown; the options are those of ``view``."""
+    """Return the session of what is shown; options: of ``view``."""
     try:
         from splinecam.viewer.scene import scene_answer
         from splinecam.viewer.session import Session
@@ -67,7 +63,7 @@ def session_of(
     unknown = [name for name in options if name not in known]
     if unknown:
         raise TypeError(
-            f"a viewer has no option {unknown[0]!r}: sc.view lists those that it has; lines, "
+            f"a viewer has no option {unknown[0]!r}: see sc.view for its options; lines, "
             "legends and axes of part.plot are chosen in the page"
         )
     if color is not None and not isinstance(color, str):
@@ -84,10 +80,7 @@ def session_of(
 
 
 def _paired(subjects: Sequence[Any]) -> list[Any]:
-    """Subjects with each model beside its domain, which is the next one that is given.
-
-    A model may be given as the path of its file.
-    """
+    """Return subjects with each model, or its file, beside the next domain."""
     paired, models = list[Any](), list[Any]()
     for subject in map(loaded, subjects):
         if isinstance(subject, nn.Module | Captured):
@@ -103,22 +96,17 @@ def _paired(subjects: Sequence[Any]) -> list[Any]:
 
 
 def _python(subjects: Sequence[Any]) -> str:
-    """The arguments with which ``view`` was called, under usual names."""
-    called = [
-        next((name for kind, name in _CALLED if isinstance(each, kind)), "") for each in subjects
-    ]
-    several = {name for name, count in Counter(called).items() if count > 1}
-    used = Counter[str]()
+    """Return the arguments with which ``view`` was called, under usual names."""
+    kinds = [next((n for kind, n in _CALLED if isinstance(each, kind)), "") for each in subjects]
     words = []
-    for subject, name in zip(subjects, called, strict=True):
-        used[name] += 1
-        number = f"_{used[name]}" if name in several else ""
+    for k, (subject, name) in enumerate(zip(subjects, kinds, strict=True)):
+        number = f"_{kinds[: k + 1].count(name)}" if kinds.count(name) > 1 else ""
         is_path = isinstance(subject, str | os.PathLike)
         words.append(repr(os.fspath(subject)) if is_path else f"{name}{number}")
     return ", ".join(words)
 
 
 def missing_package(needs: str, error: ImportError) -> SplineCamError:
-    """The error that a package is missing, and how to install it."""
+    """Return the error that a package is missing, and how to install it."""
     missing = f"{error.name} is not installed" if error.name else str(error)
     return SplineCamError(f"{needs}, and {missing}. Run: {how_to_install('view')}")

@@ -10,25 +10,25 @@ from typing import Any
 
 
 def in_marimo() -> bool:
-    """Whether a cell of marimo runs."""
+    """Return whether a cell of marimo runs."""
     marimo: Any = sys.modules.get("marimo")
     return marimo is not None and bool(marimo.running_in_notebook())
 
 
 def in_notebook() -> bool:
-    """Whether a notebook shows what is evaluated: Jupyter, VS Code, Colab or marimo."""
+    """Return whether a notebook shows values: Jupyter, VS Code, Colab or marimo."""
     ipython: Any = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return getattr(shell, "kernel", None) is not None or in_marimo()
 
 
 def is_interactive() -> bool:
-    """Whether somebody types at a prompt, so that the process lives on."""
+    """Return whether somebody types at a prompt, and the process lives on."""
     return hasattr(sys, "ps1") or bool(sys.flags.interactive) or in_notebook()
 
 
 def open_browser(url: str) -> bool:
-    """Open a page in a browser with windows; whether there is one."""
+    """Open a page in a browser with windows; return whether there is one."""
     if not has_screen(os.environ, sys.platform):
         return False
     try:
@@ -38,10 +38,7 @@ def open_browser(url: str) -> bool:
 
 
 def has_screen(environment: Mapping[str, str], platform: str) -> bool:
-    """Whether a browser with windows can be opened.
-
-    Elsewhere, as over ssh, ``webbrowser`` may start a browser in the terminal, which cannot show
-    the viewer.
+    """Return whether a browser with windows can open; one in a terminal cannot show the viewer.
 
     >>> has_screen({}, "linux"), has_screen({"DISPLAY": ":0"}, "linux"), has_screen({}, "darwin")
     (False, True, True)

@@ -1,6 +1,6 @@
-"""What one sees and can set: the camera, the colours, the switches, the selected places.
+"""The state of a view: camera, colours, switches, and selected places.
 
-Python writes the names of the state with underscores, the browser in camel case.
+Python writes its names with underscores, the browser in camel case.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 
 def checked_state(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Some of the state in plain numbers, lists and texts; an error says which value is wrong.
+    """Return some of the state in plain numbers, lists and texts; an error names a wrong value.
 
     >>> checked_state({"width": 2, "hidden_layers": (0,)})
     {'width': 2.0, 'hidden_layers': [0]}
@@ -36,7 +36,7 @@ def checked_state(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def browser_state(state: Mapping[str, Any]) -> dict[str, Any]:
-    """A checked state as the browser writes it.
+    """Return a checked state as the browser writes it.
 
     >>> browser_state({"edge_width": 2.0})
     {'edgeWidth': 2.0}
@@ -45,7 +45,7 @@ def browser_state(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def state_of_browser(state: Any) -> dict[str, Any]:
-    """The checked state of a view that a browser reports.
+    """Return the checked state of a view from a browser's report.
 
     >>> state_of_browser({"levelSet": True})
     {'level_set': True}
@@ -56,9 +56,6 @@ def state_of_browser(state: Any) -> dict[str, Any]:
     if unknown:
         raise ValueError(f"the state of a view has no {unknown[0][:60]!r}")
     return checked_state({_PYTHON[key]: value for key, value in state.items()})
-
-
-# -- values ---------------------------------------------------------------------------------------
 
 
 def _number(value: Any, least: float = -math.inf) -> float:
@@ -81,16 +78,10 @@ def _switch(value: Any) -> bool:
     return bool(value)
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
+def _text(value: Any, *known: str) -> str:
+    if not isinstance(value, str) or (known and value not in known):
         raise TypeError
     return value
-
-
-def _theme(value: Any) -> str:
-    if value not in ("auto", "light", "dark"):
-        raise ValueError
-    return str(value)
 
 
 def _list(value: Any) -> list[Any]:
@@ -117,7 +108,7 @@ _YES_NO = "True or False", _switch
 _AMOUNT = "a finite number of at least 0", lambda value: _number(value, 0)
 _WHERE = 'None or a place {"pane": 0, "at": (u, v)}', _place
 
-# The names of the state, each with what its value is, in words and as a check.
+# The names of the state, with the kinds of their values, in words and as checks.
 _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "center": ("a pair of finite numbers", _pair),
     "width": _AMOUNT,
@@ -133,7 +124,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "level": ("a finite number", _number),
     "points": _YES_NO,
     "thumbnails": _YES_NO,
-    "theme": ('"auto", "light" or "dark"', _theme),
+    "theme": ('"auto", "light" or "dark"', lambda word: _text(word, "auto", "light", "dark")),
     "selected": _WHERE,
     "compared": _WHERE,
 }

@@ -1,4 +1,4 @@
-"""Open a viewer in the notebook or the browser; the open viewer as an object."""
+"""Opens a viewer in the notebook or the browser; the open viewer as an object."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import RLock
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import torch
@@ -35,11 +34,11 @@ if TYPE_CHECKING:
 class Selection:
     """What was clicked in a viewer; it counts as False where nothing is selected.
 
-    region: a region of the partition that was given to the viewer. Where none was given, or the
-    plane was moved, it is a region of the partition that the viewer computed. compared: a second
-    region, or None. uv: the plane coordinates of the place, or None. unit: the name of a layer and
-    the number of its unit, if an edge was clicked. pane, frame: where it was clicked. partition: to
-    which ``region`` belongs, or None if nothing is selected.
+    region: a region of the partition that was given to the viewer; if none was given, or the plane
+    was moved, a region of the computed partition. compared: a second region, or None. uv: the plane
+    coordinates of the place, or None. unit: the name of a layer and the number of its unit, if an
+    edge was clicked. pane, frame: where it was clicked. partition: the partition of ``region``, or
+    None if nothing is selected.
     """
 
     partition: Partition | None = None
@@ -79,17 +78,14 @@ class Selection:
 
 
 def selection_of(request: Mapping[str, Any], session: Session) -> Selection:
-    """The selection that a request tells of, which may be that nothing is selected.
-
-    A ``RequestError`` says what is wrong with a request.
-    """
+    """Return the selection of a request, which may be nothing, or raise a ``RequestError``."""
     place, pane = session.pane_of(request)
     frame = session.frame_of(request, pane)
-    region, compared, unit = (request.get(name) for name in ("region", "compared", "unit"))
+    names = ("region", "compared", "unit", "at")
+    region, compared, unit, at = (request.get(name) for name in names)
     if region is None and compared is None and unit is None:
         return Selection(pane=place, frame=frame)
-    mesh = text(request, "mesh")
-    uv = _place(request.get("at"))
+    mesh, uv = text(request, "mesh"), None if at is None else _place(at)
     shown = None if region is None else _region(session, mesh, request, "region", uv)
     other = None
     if compared is not None:
@@ -98,17 +94,25 @@ def selection_of(request: Mapping[str, Any], session: Session) -> Selection:
     seen = session.partition_of(mesh)
     part = seen if shown is None else shown.partition
     assert isinstance(part, Partition)
-    return Selection(part, shown, other, uv, _unit(seen, unit), place, frame)
+    if unit is not None:
+        if not isinstance(unit, list | tuple) or len(unit) != 2:
+            raise RequestError("unit must be two numbers: layer, unit.")
+        layer = seen.layers[integer({"layer": unit[0]}, "layer", len(seen.layers))]
+        unit = layer, integer({"unit": unit[1]}, "unit", 1 << 31)
+    return Selection(part, shown, other, uv, unit, place, frame)
 
 
-def _region(
-    session: Session,
-    mesh: str,
-    request: Mapping[str, Any],
-    name: str,
-    uv: tuple[float, float] | None,
-) -> Region:
-    """The region of the given partition if there is one, else that of the mesh."""
+Place = tuple[float, float]
+
+
+def _place(at: Any) -> Place:
+    if not isinstance(at, list | tuple) or len(at) != 2:
+        raise RequestError("at must be two numbers: u, v.")
+    return number(at[0], "at"), number(at[1], "at")
+
+
+def _region(session: Session, mesh: str, request: Request, name: str, uv: Place | None) -> Region:
+    """Return the region of the given partition if there is one, else that of the mesh."""
     seen = session.partition_of(mesh)
     index = integer(request, name, len(seen), what="regions")
     pane, frame, *rest = mesh.split("/")
@@ -121,33 +125,19 @@ def _region(
     return seen[index] if found < 0 else given[found]
 
 
-def _place(at: Any) -> tuple[float, float] | None:
-    if at is None:
-        return None
-    if not isinstance(at, list | tuple) or len(at) != 2:
-        raise RequestError("at must be two numbers: u, v.")
-    return number(at[0], "at"), number(at[1], "at")
-
-
-def _unit(part: Partition, unit: Any) -> tuple[str, int] | None:
-    if unit is None:
-        return None
-    if not isinstance(unit, list | tuple) or len(unit) != 2:
-        raise RequestError("unit must be two numbers: layer, unit.")
-    layer = integer({"layer": unit[0]}, "layer", len(part.layers))
-    return part.layers[layer], integer({"unit": unit[1]}, "unit", 1 << 31)
-
-
 _LOG = logging.getLogger("splinecam")
 
+_ASSETS = {"viewer.js": "text/javascript", "style.css": "text/css"}
+
 Callback = Callable[[Selection], object]
+Door = Literal["widget", "browser"] | None
 
 
 class Viewer:
     """A viewer that ``part.view()`` or ``sc.view(...)`` opened.
 
-    A notebook shows it as the value of a cell. It is a context manager, which closes it. session:
-    what is shown, and the answers to a view.
+    A notebook shows it as the value of a cell. As a context manager, it is closed at the end.
+    session: what is shown, and the answers to a view.
 
     >>> import splinecam as sc
     >>> from torch import nn
@@ -178,10 +168,10 @@ class Viewer:
         return self._selection
 
     def on_select(self, callback: Callable[[Selection], object]) -> Callable[[], None]:
-        """Call a function with the selection whenever it changes; returns a function to end this.
+        """Call a function with the selection whenever it changes; return a function to end this.
 
         callback: the function. It is called in a thread of the viewer, or in a notebook when no
-        cell runs, also when nothing is selected any more. An exception in it is logged.
+        cell runs, even when nothing is selected any more. Its exceptions are logged.
         """
         if not callable(callback):
             raise TypeError(f"a callback is a function, not {type(callback).__name__}")
@@ -196,7 +186,16 @@ class Viewer:
         return remove
 
     def _told_selection(self, request: Request) -> Message:
-        self._select(selection_of(request, self.session))
+        """Take over a selection; views tell it again when they show it in another window."""
+        selection = selection_of(request, self.session)
+        before, self._selection = self._selection, selection
+        with self._lock:
+            callbacks = list(self._callbacks.values())
+        for callback in callbacks if selection.key != before.key else ():
+            try:
+                callback(selection)
+            except Exception:
+                _LOG.exception("A callback of viewer.on_select raised an exception")
         return Message({"kind": "ok"})
 
     def _told_state(self, request: Request) -> Message:
@@ -206,30 +205,17 @@ class Viewer:
         self._show_state()
         return Message({"kind": "ok"})
 
-    def _select(self, selection: Selection) -> None:
-        """Take over a selection; views tell it again when they show it in another window."""
-        before, self._selection = self._selection, selection
-        if selection.key == before.key:
-            return
-        with self._lock:
-            callbacks = list(self._callbacks.values())
-        for callback in callbacks:
-            try:
-                callback(selection)
-            except Exception:
-                _LOG.exception("A callback of viewer.on_select raised an exception")
-
     # -- what is shown ------------------------------------------------------------------------
 
     @property
     def state(self) -> dict[str, Any]:
-        """How the view is: camera, colours, switches; assign a dict to change some of it.
+        """The state of the view: camera, colours, switches; assign a dict to change some of it.
 
         center: plane coordinates of the middle; width: in plane coordinates, 0 for the whole
         domain; color, output, level: as in ``view``; frame: of a slider; edges, boundary, band,
-        level_set, points, thumbnails: switches; hidden_layers: numbers of layers whose edges are
-        hidden; edge_width: a factor; theme: "auto", "light" or "dark"; selected, compared: places
-        ``{"pane": 0, "at": (u, v)}``. Only what was set or reported by the view is there.
+        level_set, points, thumbnails: switches; hidden_layers: numbers of layers without edges;
+        edge_width: a factor; theme: "auto", "light" or "dark"; selected, compared: places
+        ``{"pane": 0, "at": (u, v)}``. It holds only what was set, or reported by the view.
         """
         with self._lock:
             return dict(self._state)
@@ -239,7 +225,7 @@ class Viewer:
         change = checked_state(state)
         with self._lock:
             self._state.update(change)
-            options = self.session.options  # which views that open later begin with
+            options = self.session.options  # views that open later begin with these
             begin = {**options.state, **browser_state(change)}
             self.session.options = replace(options, state=begin)
         self._show_state()
@@ -247,14 +233,14 @@ class Viewer:
             self._door.notify(pack({"kind": "state", "state": browser_state(change)}))
 
     def _show_state(self) -> None:
-        """Let the traits of a widget have the state, too."""
+        """Give the state to the traits of a widget, too."""
         if self.widget is not None:
             self.widget.state = browser_state(self.state)
 
     def set(self, **state: Any) -> None:
         """Change some of the state: ``viewer.set(color="slope", width=0.1)``.
 
-        state: values by the names that ``state`` has.
+        state: values by the names of ``state``.
         """
         self.state = state
 
@@ -275,7 +261,7 @@ class Viewer:
     # -- doors --------------------------------------------------------------------------------
 
     def open(self, door: Server | ViewerWidget) -> None:
-        """Be reached through a door from now on: by a browser or in a notebook."""
+        """Open a door to this viewer, for a browser or a notebook."""
         self._door = door
         self._growing = Growing(self.session.panes, door.notify)
 
@@ -298,7 +284,7 @@ class Viewer:
                 _LOG.info("The viewer was interrupted")
 
     def close(self) -> None:
-        """Close the viewer: its page says that it is closed, and nothing is computed any more."""
+        """Close the viewer: its page says so, and nothing is computed any more."""
         if not self._closed:
             self._closed = True
             if self._growing is not None:
@@ -319,12 +305,7 @@ class Viewer:
     def __enter__(self) -> Viewer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -339,18 +320,18 @@ class Viewer:
         return f"Viewer({', '.join(parts)})"
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        """The widget, where there is one."""
+        """Return the widget, where there is one."""
         if self.widget is None or self._closed:
             return {"text/plain": repr(self)}
         return self.widget._repr_mimebundle_(**options)
 
     def _display_(self) -> Any:
-        """What marimo shows."""
+        """Return what marimo shows."""
         return repr(self) if self.widget is None else self.widget
 
 
 def _opening(options: SceneOptions) -> dict[str, Any]:
-    """The state that a viewer begins with, as far as it was given."""
+    """Return the first state of a viewer, as far as it was given."""
     given = {name: getattr(options, name) for name in ("color", "output", "level")}
     state = {name: value for name, value in given.items() if value is not None}
     return checked_state(state) | state_of_browser(options.state)
@@ -377,28 +358,28 @@ def view(  # noqa: PLR0913 - the options of a picture, each given by its name
     height: int = 560,
     **more: Any,
 ) -> Viewer:
-    """Open a viewer in which one looks at regions, points at them, and zooms without end.
+    """Open a viewer to look at regions, point at them, and zoom without end.
 
     A notebook (Jupyter, VS Code, Colab, marimo) shows it as the value of a cell; elsewhere it opens
-    in the browser, from a server on this machine that nobody else can reach. What is selected there
-    comes back as ``viewer.selection``.
+    in the browser, from a server on this machine that nobody else can reach. ``viewer.selection``
+    is what is selected there.
 
     subjects: a partition or an atlas, or several side by side; a list of partitions of one domain,
-    with a slider; a model and a domain, ``sc.view(model, domain)``, which is computed as far as one
-    looks; a run of ``sc.watch``, or its folder, also while it grows.
+    with a slider; a model and a domain, ``sc.view(model, domain)``, computed as far as one looks; a
+    run of ``sc.watch``, or its folder, also while it grows.
 
     color, output, level, points, labels, images, names: as for ``part.plot``. color may be any name
     that the viewer offers, such as a column of ``part.table()``, or an array of numbers or colours
-    (F,). anchors: three inputs, by which one moves the plane; by default those of the domain.
-    frames: labels of a slider. title: the heading. state: the view to begin with, as
-    ``viewer.state`` gives it. max_regions: of what is computed while one looks. more: further
-    options of the scene (``cmap``, ``limits``, ``seed``, ``colors``, ``shape``), and ``memory``,
-    ``device`` and ``smooth`` for what is computed.
+    (F,). anchors: three inputs to move the plane by, by default corners of the domain. frames:
+    labels of a slider. title: the heading. state: the first view, as in ``viewer.state``.
+    max_regions: limits what is computed while one looks. more: further options of the scene
+    (``cmap``, ``limits``, ``seed``, ``colors``, ``shape``), and ``memory``, ``device`` and
+    ``smooth`` for what is computed.
 
-    door: ``"widget"`` or ``"browser"``, by default the one that fits. browser: open it; without,
-    open ``viewer.url`` yourself, which holds a secret. port: of the server, by default one that is
-    free. block: wait until the page is closed, or Ctrl-C, by default in scripts, where Python would
-    end. height: of the widget, in pixels.
+    door: ``"widget"`` or ``"browser"``, by default the one that fits. browser: whether to open it;
+    if not, open ``viewer.url`` yourself, which holds a secret. port: of the server, by default any
+    free one. block: wait until the page is closed, or for Ctrl-C, by default in scripts, where
+    Python would end. height: of the widget, in pixels.
 
     >>> import splinecam as sc, torch
     >>> part = sc.partition(torch.nn.Linear(2, 3), sc.Domain.box(-1, 1), progress=False)
@@ -423,20 +404,27 @@ def view(  # noqa: PLR0913 - the options of a picture, each given by its name
 
 
 def opened(
-    session: Session,
-    *,
-    door: Literal["widget", "browser"] | None = None,
-    browser: bool = True,
-    port: int = 0,
-    block: bool | None = None,
-    height: int = 560,
+    session: Session, *, door: Door, browser: bool, port: int, block: bool | None, height: int = 560
 ) -> Viewer:
-    """A viewer of a session, through the door that fits; the options are those of ``view``."""
+    """Return an open viewer of a session; options: of ``view``."""
     viewer = Viewer(session)
     if door == "widget" or (door is None and in_notebook()):
-        viewer.open(_widget(viewer, height))
+        try:
+            from splinecam.viewer.recording import still_png
+            from splinecam.viewer.widget import ViewerWidget
+        except ImportError as error:
+            raise missing_package("In a notebook the viewer needs anywidget", error) from error
+        traits: Any = {"height": height, "state": browser_state(viewer.state)}
+        traits["draw"] = lambda: still_png(session, viewer.state)
+        viewer.open(ViewerWidget(session.answer, **traits))
         return viewer
-    server = _server(viewer, port)
+    try:
+        from splinecam.viewer.server import Server
+    except ImportError as error:
+        raise missing_package("The viewer needs starlette and uvicorn", error) from error
+    files = {name: (asset(name).encode(), kind) for name, kind in _ASSETS.items()}
+    files[""] = (LIVE_PAGE.encode(), "text/html")
+    server = Server(session.answer, files, port=port)
     viewer.open(server)
     shown = browser and open_browser(server.ticket)
     waits = not is_interactive() if block is None else block
@@ -450,39 +438,8 @@ def opened(
     return viewer
 
 
-def _widget(viewer: Viewer, height: int) -> Any:
-    """A widget that shows a viewer."""
-    try:
-        from splinecam.viewer.recording import still_png
-        from splinecam.viewer.widget import ViewerWidget
-    except ImportError as error:
-        raise missing_package("In a notebook the viewer needs anywidget", error) from error
-    state = browser_state(viewer.state)
-    return ViewerWidget(
-        viewer.session.answer,
-        draw=lambda: still_png(viewer.session, viewer.state),
-        height=height,
-        state=state,
-    )
-
-
-def _server(viewer: Viewer, port: int) -> Any:
-    """A server that shows a viewer."""
-    try:
-        from splinecam.viewer.server import Server
-    except ImportError as error:
-        raise missing_package("The viewer needs starlette and uvicorn", error) from error
-    script, style = asset("viewer.js").encode(), asset("style.css").encode()
-    files = {
-        "": (LIVE_PAGE.encode(), "text/html"),
-        "viewer.js": (script, "text/javascript"),
-        "style.css": (style, "text/css"),
-    }
-    return Server(viewer.session.answer, files, port=port)
-
-
 def _say(text: str) -> None:
-    """Tell somebody at a terminal; a script's results stay alone on standard output."""
+    """Write to the terminal; a script's results stay alone on standard output."""
     if sys.stderr is not None:
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()

@@ -22,11 +22,8 @@ class ViewerWidget(anywidget.AnyWidget):
     """A view in a notebook.
 
     A request of the view is a message ``{"id": 7, "request": {...}}``. The answer is a message
-    ``{"id": 7}`` with the bytes as its only buffer; the id of a notice is None. height: in pixels
-    of the page. state: how the view is, as the browser writes it. draw: gives the PNG of a still
-    picture, which is what exported notebooks show, where nothing answers.
-
-    anywidget itself switches on the custom widgets of Colab.
+    ``{"id": 7}`` with the bytes as its only buffer; the id of a notice is None. height: in pixels.
+    state: as the browser writes it. draw: returns a PNG for exported notebooks without Python.
     """
 
     _esm = asset("viewer.js")
@@ -59,10 +56,9 @@ class ViewerWidget(anywidget.AnyWidget):
         self._answering.submit(self, number, request, lambda answer: self._reply(number, answer))
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        """The view, and a still picture of it for pages that show no widgets.
+        """Return the view, and a still picture of it for pages without widgets.
 
-        The picture is also in the state of the widget: pages that show widgets without Python
-        have nothing else.
+        Pages that show widgets without Python take the picture from the widget's state.
         """
         found = super()._repr_mimebundle_(**options)
         if found is None or self._draw is None:
@@ -84,9 +80,9 @@ class ViewerWidget(anywidget.AnyWidget):
         self._reply(None, notice)
 
     def wait(self) -> None:
-        """Say that a notebook cannot wait."""
+        """Raise an error: a notebook cannot wait."""
         raise SplineCamError(
-            "A notebook cannot wait for its viewer, which is answered when no cell runs. Read "
+            "A notebook cannot wait for its viewer, which works only when no cell runs. Read "
             "viewer.selection in another cell, or let viewer.on_select call a function."
         )
 

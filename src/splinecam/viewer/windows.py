@@ -1,8 +1,8 @@
 """Windows of a domain, and pixels of a network's decision where there are too many regions.
 
-Coordinates of a window are relative to its centre: the domain of its partition has the same basis
-as that of the pane, and the input at the centre as its origin. Places in a window that is 1e-9 wide
-then have all their digits, of which the rounding of the inputs leaves seven.
+Coordinates in a window are relative to its centre: the domain of its partition has the basis of the
+pane, and the input at the centre as its origin. Places in a window of width 1e-9 then have all
+their digits; the rounding of inputs leaves seven of them.
 """
 
 from __future__ import annotations
@@ -24,22 +24,20 @@ from splinecam.geometry.domain import Domain, Frame
 from splinecam.partitions.partition import Partition
 from splinecam.plot.arrays import Floats, Pixels, to_numpy
 from splinecam.plot.palette import paler
+from splinecam.tiles.extracting import Box, checked_box
 from splinecam.viewer.frames import Limits, Network, TooMuch
 
 _NUMBERS = 1 << 22  # outputs that are computed at a time
-_FIRST_POINTS = 256  # points of the first block, which tells how many outputs there are
+_FIRST_POINTS = 256  # points of the first block, which tells the number of outputs
 _COARSEST, _FINEST = 24, 768  # pixels on the longer side
-_TYPICAL = 2000  # points from which the typical lead is found
+_TYPICAL = 2000  # points for the typical lead
 _EVEN = (0.7548776662466927, 0.5698402909980532)  # steps that fill a square evenly, on no grid
 
 
 def _leads(
     network: Network, domain: Domain, uv: Tensor, level: float
 ) -> tuple[NDArray[np.int64], Floats]:
-    """The class at places (N, 2) of a domain, and its lead over the second class.
-
-    With one output, class 1 is above the level.
-    """
+    """Return the class at places (N, 2), and its lead over the second class or the level."""
     winners, leads, step, start = [], [], min(_FIRST_POINTS, len(uv)), 0
     while start < len(uv):
         outputs = network.outputs(domain.embed(uv[start : start + step]))
@@ -67,13 +65,11 @@ def raster_pixels(
     seconds: float = 0.4,
     clock: Callable[[], float] = monotonic,
 ) -> tuple[Box, Pixels]:
-    """Pixels (h, w, 3 or 4) of the network's decision in a window, as far as the domain extends.
+    """Return a rectangle, and pixels (h, w, 3 or 4) of the network's decision in it, upwards.
 
-    They come with the rectangle that they fill; the row at its lower side is the first.
-    Where the domain is no rectangle, pixels outside of it are transparent. The colours are those of
-    the classes, paler where the lead is small; typical: the lead at which a class has half of its
-    colour. pixels: on the longer side; they become fewer if the network is so slow that they would
-    take more than some seconds.
+    The rectangle is the part of a window in the domain; pixels outside of the domain are
+    transparent. Classes are paler where their lead is small; typical: the lead with half of the
+    colour. pixels: on the longer side, or fewer if they would take more than some seconds.
     """
     window = Window.of(domain, box)
     corners = window.domain.corners
@@ -100,7 +96,7 @@ def raster_pixels(
 
 
 def typical_lead(network: Network, domain: Domain, level: float = 0.0) -> float:
-    """The median lead of the classes in a domain, about, without its partition."""
+    """Return about the median lead of the classes in a domain, without its partition."""
     low, high = domain.corners.amin(0), domain.corners.amax(0)
     number = torch.arange(1, _TYPICAL + 1, dtype=torch.float64)
     uv = low + (high - low) * (number[:, None] * torch.tensor(_EVEN).double() % 1)
@@ -109,36 +105,29 @@ def typical_lead(network: Network, domain: Domain, level: float = 0.0) -> float:
 
 
 def _grid(low: Tensor, high: Tensor, columns: int, rows: int) -> Tensor:
-    """The middles of pixels (rows * columns, 2), row after row."""
+    """Return the middles of pixels (rows * columns, 2), row after row."""
     u = low[0] + (high[0] - low[0]) * (torch.arange(columns, dtype=torch.float64) + 0.5) / columns
     v = low[1] + (high[1] - low[1]) * (torch.arange(rows, dtype=torch.float64) + 0.5) / rows
     return torch.stack([u.repeat(rows), v.repeat_interleave(columns)], 1)
 
 
 def _inside(corners: Tensor, uv: Tensor) -> Any:
-    """Whether points (N, 2) are in a convex polygon."""
-    start, side = corners, corners.roll(-1, 0) - corners
-    offset = uv[:, None] - start
+    """Return whether points (N, 2) are in a convex polygon."""
+    side, offset = corners.roll(-1, 0) - corners, uv[:, None] - corners
     left = side[:, 0] * offset[..., 1] - side[:, 1] * offset[..., 0] >= 0
     return to_numpy(left.all(1))
 
 
-Box = tuple[float, float, float, float]
-
-# If the partition of a domain is too large, the first window that is tried is the domain halved so
-# often, and the last one.
+# If the partition of a domain is too large, the first window to try is the domain halved 10 times,
+# and the last one is halved 40 times.
 _FIRST, _LAST = 10, 40
-_ENOUGH = 2.5  # the growth from which on it is worth trying the next larger window
-_FEW, _LEAST = 200, 1e-3  # regions and seconds from which on both grow with the window
+_ENOUGH = 2.5  # the growth that makes a larger window worth trying
+_FEW, _LEAST = 200, 1e-3  # beyond these, regions and seconds grow with the window
 
 
 @dataclass(frozen=True)
 class Window:
-    """The part of a pane's domain in a rectangle, with coordinates relative to its centre.
-
-    box: the rectangle, in the coordinates of the pane; center: its centre; domain: what the domain
-    of the pane has in it.
-    """
+    """The part of a pane's domain in a box of the pane, in coordinates relative to its centre."""
 
     box: Box
     center: tuple[float, float]
@@ -146,8 +135,8 @@ class Window:
 
     @classmethod
     def of(cls, domain: Domain, box: Sequence[float]) -> Window:
-        """The window of a rectangle (u0, v0, u1, v1); a ``DomainError`` if nothing is in it."""
-        u0, v0, u1, v1 = _checked(box)
+        """Return the window of a rectangle (u0, v0, u1, v1), or raise a ``DomainError``."""
+        u0, v0, u1, v1 = checked_box(box)
         center = u0 + (u1 - u0) / 2, v0 + (v1 - v0) / 2
         half = torch.tensor([(u1 - u0) / 2, (v1 - v0) / 2], dtype=torch.float64)
         middle = torch.tensor(center, dtype=torch.float64)
@@ -168,38 +157,25 @@ class Window:
         return cls((u0, v0, u1, v1), center, shown)
 
     def placed(self, part: Partition, domain: Domain) -> Partition:
-        """The partition of the window, with the coordinates of the pane's domain.
+        """Return the partition of the window in the coordinates of the pane's domain.
 
-        Its mesh stays in coordinates relative to the window's centre, so that nothing is lost but
-        what ``vertices`` and other results in coordinates of the pane cannot hold.
+        Its mesh keeps its own coordinates: only ``vertices`` and the like lose digits.
         """
         middle = torch.tensor(self.center, dtype=torch.float64)
         shown = replace(domain, corners=part.domain.corners + middle)
-        # The scale is a power of two: rounding of the corners may take it to another one.
+        # The scale is a power of two, which the rounding of corners may change.
         factor = part._frame.scale / Frame.of(shown).scale
         mesh = replace(part.mesh, uv=factor * part.mesh.uv)
-        u, v = self.center
-        unresolved = tuple(
-            each._replace(place=(each.place[0] + u, each.place[1] + v)) for each in part.unresolved
-        )
+        (u, v), old = self.center, part.unresolved
+        unresolved = tuple(x._replace(place=(x.place[0] + u, x.place[1] + v)) for x in old)
         moved = replace(part, domain=shown, mesh=mesh, unresolved=unresolved)
         moved.names = part.names
         moved._model, moved._program = part._model, part._program
         return moved
 
 
-def _checked(box: Sequence[float]) -> Box:
-    try:
-        u0, v0, u1, v1 = map(float, box)
-    except (TypeError, ValueError):
-        raise DomainError(f"A window has four numbers, u0, v0, u1 and v1, not {box!r}.") from None
-    if not (all(map(math.isfinite, (u0, v0, u1, v1))) and u0 < u1 and v0 < v1):
-        raise DomainError(f"The window {[u0, v0, u1, v1]} is empty, or not finite.")
-    return u0, v0, u1, v1
-
-
 def _clipped(corners: Tensor, half: Tensor) -> Tensor:
-    """The corners of a convex polygon (k, 2) within -half <= uv <= half."""
+    """Return the corners of a convex polygon (k, 2) within -half <= uv <= half."""
     for axis in range(2):
         for sign in (1.0, -1.0):
             if not len(corners):
@@ -220,7 +196,7 @@ def _clipped(corners: Tensor, half: Tensor) -> Tensor:
 
 
 def contains(outer: Box, inner: Box) -> bool:
-    """Whether one rectangle lies in another."""
+    """Return whether one rectangle lies in another."""
     left, low, right, high = (a - b for a, b in zip(outer, inner, strict=True))
     return left <= 0 and low <= 0 and right >= 0 and high >= 0
 
@@ -228,11 +204,10 @@ def contains(outer: Box, inner: Box) -> bool:
 def start_window(
     network: Network, domain: Domain, limits: Limits, *, clock: Callable[[], float] = monotonic
 ) -> tuple[Box, Partition]:
-    """The largest window around the centre of a domain that is within the limits, about.
+    """Return about the largest window around the centre of a domain within the limits.
 
-    Its size is that of the domain, halved as often as needed. The search begins with a small one.
-    The number of regions, and with it the time, grows with the area at most, so that each window
-    tells how much larger the next one may be, and the search takes little longer than its result.
+    The search begins with a small window. The number of regions, and with it the time, grows at
+    most with the area: each window tells how much larger the next one may be.
     """
     u, v = domain.center.tolist()
     width = float((domain.corners.amax(0) - domain.corners.amin(0)).max())
