@@ -43,14 +43,11 @@ FOLDS: dict[str, Fold] = {}
 """Operations on constants alone, which are computed while the file is read."""
 
 LEARNING = frozenset({"Scaler", "LinearClassifier", "LinearRegressor", "Normalizer"})
-"""Those of the operations above that belong to ``ai.onnx.ml``, as scikit-learn's files use them."""
-
-REJECTED: dict[str, str] = {}
-"""Operations that a piecewise-linear network cannot have, each with its reason."""
+"""The operations of ``ai.onnx.ml`` among them, which files of scikit-learn use."""
 
 
 def onnx_table_markdown() -> str:
-    """The operations that can be read, as a Markdown table: a row for those of one note."""
+    """The operations that can be read, as a Markdown table with a row for each note."""
     rows: dict[str, list[str]] = {}
     for name, found in RULES.items():
         rows.setdefault(found.notes, []).append(f"`{name}`")
@@ -77,11 +74,6 @@ def fold(names: str) -> Callable[[Fold], Fold]:
         return function
 
     return add
-
-
-def reject(names: str, reason: str) -> None:
-    """Register a reason against operations."""
-    REJECTED.update(dict.fromkeys(names.split(), reason))
 
 
 Layer = TypeVar("Layer", bound=nn.Module)
@@ -115,36 +107,29 @@ def dense(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
     return filled(unfilled(nn.Linear, inputs, outputs, bias is not None), weight, bias)
 
 
-__all__: list[str] = []
-
-_NORM = "it divides by a statistic of the activations: not piecewise linear"
-_ATTENTION = "attention multiplies activations with each other: not piecewise linear"
-_BRANCHES = "control flow (a graph within the graph) is not supported: write the network without it"
-
-reject("If Loop Scan SequenceMap", _BRANCHES)
-reject(
-    "Log Sqrt Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Reciprocal RNN LSTM GRU CumProd "
-    "ReduceProd Det",
-    SMOOTH,
-)
-reject("ReduceSumSquare", QUADRATIC)
-reject("ReduceLogSumExp ReduceLogSum", SOFT)
-reject("ReduceL2 LpPool GlobalLpPool LpNormalization", LENGTH)
-reject(
-    "InstanceNormalization LayerNormalization GroupNormalization RMSNormalization LRN "
-    "MeanVarianceNormalization",
-    _NORM,
-)
-reject("Attention RotaryEmbedding", _ATTENTION)
-reject("Floor Ceil Round Mod BitShift", JUMP)
-reject(
-    "QuantizeLinear DynamicQuantizeLinear DequantizeLinear QLinearConv QLinearMatMul ConvInteger "
-    "MatMulInteger",
-    ROUNDED,
-)
-reject("Equal And Or Xor IsNaN IsInf", MASK)
-reject("ArgMax ArgMin Hardmax", WINNER)
-reject("TopK NonZero Unique NonMaxSuppression", INDICES)
-reject(
-    "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Bernoulli Multinomial", RANDOM
-)
+_REASONS = {
+    "control flow (a graph within the graph) is not supported: write the network without it": (
+        "If Loop Scan SequenceMap"
+    ),
+    SMOOTH: "Log Sqrt Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Reciprocal RNN LSTM GRU "
+    "CumProd ReduceProd Det",
+    QUADRATIC: "ReduceSumSquare",
+    SOFT: "ReduceLogSumExp ReduceLogSum",
+    LENGTH: "ReduceL2 LpPool GlobalLpPool LpNormalization",
+    "it divides by a statistic of the activations: not piecewise linear": (
+        "InstanceNormalization LayerNormalization GroupNormalization RMSNormalization LRN "
+        "MeanVarianceNormalization"
+    ),
+    "attention multiplies activations with each other: not piecewise linear": (
+        "Attention RotaryEmbedding"
+    ),
+    JUMP: "Floor Ceil Round Mod BitShift",
+    ROUNDED: "QuantizeLinear DynamicQuantizeLinear DequantizeLinear QLinearConv QLinearMatMul "
+    "ConvInteger MatMulInteger",
+    MASK: "Equal And Or Xor IsNaN IsInf",
+    WINNER: "ArgMax ArgMin Hardmax",
+    INDICES: "TopK NonZero Unique NonMaxSuppression",
+    RANDOM: "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Bernoulli Multinomial",
+}
+REJECTED = {name: reason for reason, names in _REASONS.items() for name in names.split()}
+"""Operations that a piecewise-linear network cannot have, each with its reason."""
