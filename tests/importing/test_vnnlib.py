@@ -143,7 +143,7 @@ class TestNormalForm:
                 (and (>= X_0 5) (<= X_0 6) (>= Y_0 7))))"""
         )
         assert [len(case.condition) for case in found.cases] == [2, 1]
-        with pytest.raises(DomainError, match=r"those are in \.cases"):
+        with pytest.raises(DomainError, match=r"the conditions are in \.cases"):
             _ = found.condition
         x = torch.tensor([[0.5], [0.5], [0.5], [5.5], [5.5], [3.0]])
         y = torch.tensor([[-2.0], [0.0], [2.0], [2.0], [8.0], [8.0]])
