@@ -341,3 +341,11 @@ def loaded(model: object) -> object:
         return model
     place = Path(os.fsdecode(model))
     return load_model(place) if kind_of_file(place) in ("onnx", "exported") else model
+
+
+def module_of(model: object, argument: str = "model") -> nn.Module:
+    """The module that is given, or that is in a file; a ``TypeError`` that names the argument."""
+    network = loaded(model)
+    if not isinstance(network, nn.Module):
+        raise TypeError(f"{argument} must be an nn.Module, not {instead_of(network)}")
+    return network
