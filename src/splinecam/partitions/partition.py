@@ -1,4 +1,4 @@
-"""The class ``Partition``, which binds the questions about one as methods; load partitions."""
+"""The class ``Partition``, whose methods are the questions about one; make and load partitions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def assemble(
     names: Sequence[str] | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Partition:
-    """The partition from the outcome of a run of the engine: the only place that makes one.
+    """The partition from the outcome of a run; only this function makes partitions.
 
     program: as it was captured, or with tables in place of smooth functions. dtype: that of the
     model, which is needed where the model itself is missing.
@@ -102,9 +102,9 @@ def load(
 ) -> Partition | Any:  # for an atlas: a union of both would ask every caller which one it is
     """The partition in a file that ``part.save`` wrote, or the atlas in a folder.
 
-    A folder that ``sc.atlas`` has made gives an ``Atlas``, of which nothing
-    is read before it is asked for. Neither holds the network. A ``FileError`` says what is wrong
-    with a file or a folder that cannot be read.
+    A folder that ``sc.atlas`` has made gives an ``Atlas``, which reads its arrays when they are
+    needed. Neither holds the network. A ``FileError`` says what is wrong with a file or a folder
+    that cannot be read.
 
     path: the name of the file, or an open file. model: the network that was partitioned, or the
     path of its file, for the methods that need it (``patterns``, ``neurons``, ``fixed_units``,
@@ -130,9 +130,8 @@ def load(
 def _unpickled(
     content: bytes, model: nn.Module | None, device: str, output: Output = None
 ) -> Partition:
-    part: Partition = load(
-        BytesIO(content), model=model, output=output, device=device, verify=False
-    )
+    options: Any = {"model": model, "output": output, "device": device, "verify": False}
+    part: Partition = load(BytesIO(content), **options)
     return part
 
 
