@@ -59,15 +59,6 @@ def bounded(shape: tuple[int, ...], what: str) -> tuple[int, ...]:
     return shape
 
 
-def broadcast(*shapes: Sequence[int]) -> tuple[int, ...]:
-    """The shape of the result of an operation that broadcasts; a ``ValueError`` if there is none.
-
-    >>> broadcast((4, 1), (3,))
-    (4, 3)
-    """
-    return tuple(np.broadcast_shapes(*(tuple(shape) for shape in shapes)))
-
-
 def read_tensor(proto: Any, path: Path, what: str = "") -> Tensor:
     """The tensor of a ``TensorProto`` in the file at a path; what: its name in errors."""
     what, code = f"the tensor {what or proto.name!r}", proto.data_type

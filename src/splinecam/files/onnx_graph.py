@@ -218,8 +218,8 @@ class _Importer:
     def _node(self, proto: Any, kind: str, label: str, inputs: list[Any]) -> Node:
         attributes = {item.name: self._attribute(item, label) for item in proto.attribute}
         uses = [self.uses[name] if name else 0 for name in proto.output]
-        others = {"batch": self.batch, "dtype": self.dtype, "final": set(proto.output) <= self.ends}
-        return Node(kind, label, attributes, inputs, uses, self.opset, self.writer, others)
+        about = self.opset, self.writer, self.batch, set(proto.output) <= self.ends
+        return Node(kind, label, attributes, inputs, uses, *about)
 
     def _results(self, node: Node) -> list[Any]:
         constant = not any(isinstance(item, Value) for item in node.inputs)

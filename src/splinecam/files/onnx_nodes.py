@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -126,7 +126,8 @@ class Node:
     """One node of the graph.
 
     kind: the type of the operation; label: its name. inputs: values, constant tensors, or None
-    where one is left out. uses: how often each of its outputs is used.
+    where one is left out. uses: how often each of its outputs is used. batch: the fixed size of the
+    batch in the file, if it has one. final: whether only followers of a final function come after.
     """
 
     kind: str
@@ -136,7 +137,8 @@ class Node:
     uses: list[int]
     opset: int
     writer: Writer
-    others: dict[str, Any] = field(default_factory=dict)
+    batch: int | None = None
+    final: bool = False
 
     # -- what is given
 

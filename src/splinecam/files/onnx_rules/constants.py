@@ -9,10 +9,11 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from splinecam.files.onnx_file import broadcast, dtype_of_code
+from splinecam.files.onnx_file import dtype_of_code
 from splinecam.files.onnx_nodes import Node, Refused, Value
 from splinecam.files.onnx_rules.registry import fold, rule
 
@@ -61,7 +62,7 @@ def _cast(node: Node, items: list[Any]) -> Any:
     if dtype is None:
         raise Refused("it makes text, or numbers of a type that is not supported")
     if dtype.is_floating_point:
-        return items[0].to(node.others["dtype"])
+        return items[0].to(node.writer.dtype)
     return items[0].to(torch.bool if dtype == torch.bool else torch.long)
 
 
@@ -78,7 +79,7 @@ def _range(node: Node, items: list[Any]) -> Any:
 @fold("EyeLike")
 def _eye(node: Node, items: list[Any]) -> Tensor:
     rows, columns = node.bounded(items[0].shape)
-    ones = torch.ones(rows, columns, dtype=node.others["dtype"])
+    ones = torch.ones(rows, columns, dtype=node.writer.dtype)
     return ones.tril(node.get("k", 0)).triu(node.get("k", 0))
 
 
@@ -112,7 +113,7 @@ _PLAIN: dict[str, Callable[..., Tensor]] = {
 
 @fold(" ".join(_PLAIN))
 def _plain(node: Node, items: list[Any]) -> Tensor:
-    node.bounded(broadcast(*(item.shape for item in items)))
+    node.bounded(np.broadcast_shapes(*(tuple(item.shape) for item in items)))
     whole = not items[0].is_floating_point()
     if node.kind in ("Div", "Mod") and whole and bool((items[1] == 0).any()):
         raise Refused("it divides whole numbers by 0")

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from math import inf, prod
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from splinecam.files.onnx_file import broadcast
 from splinecam.files.onnx_nodes import Node, Refused, Value
 from splinecam.files.onnx_rules.registry import filled, rule, unfilled
 from splinecam.network.layer_graph import Call, Input
@@ -75,7 +75,7 @@ def elementwise(node: Node, operation: str, items: Sequence[Any], *, mask: bool 
 def _aligned(node: Node, items: Sequence[Any]) -> tuple[list[Any], tuple[int, ...]]:
     """Tensors that broadcast as the values in the file do, and the shape of the result."""
     try:
-        shape = broadcast(*(item.shape for item in items))
+        shape = np.broadcast_shapes(*(tuple(item.shape) for item in items))
     except ValueError:
         shapes = " and ".join(str(tuple(item.shape)) for item in items)
         raise Refused(f"its inputs have the shapes {shapes}, which do not fit") from None

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from splinecam.files.onnx_file import bounded, broadcast, dtype_of_code
+from splinecam.files.onnx_file import bounded, dtype_of_code
 from splinecam.files.onnx_nodes import Node, Refused, Value
 from splinecam.files.onnx_rules.linear import along_axis
 from splinecam.files.onnx_rules.registry import rule
@@ -88,8 +88,7 @@ def _target_shape(node: Node, shape: Sequence[int], target: list[int]) -> tuple[
         if any(size == 0 and i >= len(shape) for i, size in enumerate(new)):
             raise Refused(f"its shape {target} copies a size that is not there")
         new = [shape[i] if size == 0 else size for i, size in enumerate(new)]
-    batch = node.others.get("batch")
-    count = prod(shape)
+    batch, count = node.batch, prod(shape)
     if batch and new[:1] == [batch] and (-1 in new or prod(new) == batch * count):
         new[0] = 1
     if new.count(-1) == 1:
@@ -155,7 +154,7 @@ def _transpose(node: Node) -> Value:
 def _expand(node: Node) -> Value:
     x, target = node.value(), node.integers(1, "shape")
     try:
-        shape = node.bounded(broadcast(x.shape, target or []))
+        shape = node.bounded(np.broadcast_shapes(x.shape, tuple(target or ())))
     except ValueError:
         raise Refused(f"its shape {target} does not fit the shape {x.shape}") from None
     if shape == x.shape:
@@ -290,7 +289,7 @@ def _gather_nd(node: Node) -> Value:
 
 def _logit_of_pair(node: Node, items: list[Any]) -> str | None:
     """The argument of a final sigmoid p, if p is joined behind 1 - p, as skl2onnx does."""
-    if not (node.others.get("final") and [each.shape for each in items] == [(1, 1)] * 2):
+    if not (node.final and [each.shape for each in items] == [(1, 1)] * 2):
         return None
     made = node.writer.made()
     rest, second = (made.get(getattr(each, "tensor", "")) for each in items)
@@ -390,22 +389,18 @@ _ROUNDINGS: dict[str, Callable[[Any], Any]] = {
 
 
 @rule("Resize", "nearest and linear, without crops and antialiasing; constant scales or sizes")
+@rule("Upsample", "nearest and linear; constant scales")
 def _resize(node: Node) -> Value:
     if node.get("antialias", 0):
         raise Refused("antialias is not supported")
-    old = node.opset < 11
-    scales = node.optional(1 if old else 2, "scales")
-    sizes = None if old else node.optional(3, "sizes")
-    coordinates = "asymmetric" if old else node.get("coordinate_transformation_mode", "half_pixel")
-    rounding = "floor" if old else node.get("nearest_mode", "round_prefer_floor")
-    return _resized(node, _factors(node, scales, sizes), coordinates, rounding)
-
-
-@rule("Upsample", "nearest and linear; constant scales")
-def _upsample(node: Node) -> Value:
+    old = node.opset < 11 or node.kind == "Upsample"
     given = node.get("scales")
-    scales = torch.tensor(given) if given is not None else node.constant(1, "scales")
-    return _resized(node, _factors(node, scales, None), "asymmetric", "floor")
+    scales = node.optional(1 if old else 2, "scales") if given is None else torch.tensor(given)
+    factors = _factors(node, scales, None if old else node.optional(3, "sizes"))
+    if old:
+        return _resized(node, factors, "asymmetric", "floor")
+    coordinates = node.get("coordinate_transformation_mode", "half_pixel")
+    return _resized(node, factors, coordinates, node.get("nearest_mode", "round_prefer_floor"))
 
 
 def _factors(node: Node, scales: Any, sizes: Any) -> list[tuple[float, int]]:

@@ -273,17 +273,30 @@ def _places(windows: Windows, i: int, size: int, ceil: bool) -> Any:
     return first + np.arange(windows.kernel[i]) * windows.dilation[i]
 
 
+def _pooled(node: Node, pool: Callable[[Node, Value, Windows, bool], Value]) -> Value:
+    """The result of a pooling, also where axes have to become channels first."""
+    x, kernel = node.value(), node.get("kernel_shape")
+    fewer = over_fewer_axes(node, x, kernel or (), lambda inner: _pooled(inner, pool))
+    if fewer is not None:
+        return fewer
+    windows = windows_of(node, x, kernel)
+    require_room(windows, x.shape[2:])
+    return pool(node, x, windows, bool(node.get("ceil_mode", 0)))
+
+
 @rule("MaxPool", "1 to 3 dimensions; strided, padded, dilated; the values only")
 def _max_pool(node: Node) -> Value:
     if any(node.uses[1:]):
         raise Refused("its indices are discontinuous")
-    x = node.value()
-    fewer = over_fewer_axes(node, x, node.get("kernel_shape", ()), _max_pool)
-    if fewer is not None:
-        return fewer
-    windows = windows_of(node, x, node.get("kernel_shape"))
-    require_room(windows, x.shape[2:])
-    ceil = bool(node.get("ceil_mode", 0))
+    return _pooled(node, _maxima)
+
+
+@rule("AveragePool", "1 to 3 dimensions; strided, padded, dilated")
+def _average_pool(node: Node) -> Value:
+    return _pooled(node, _means)
+
+
+def _maxima(node: Node, x: Value, windows: Windows, ceil: bool) -> Value:
     if not _usual(windows):
         return _picked_maxima(node, x, windows, ceil)
     how = windows.kernel, windows.stride, windows.before, windows.dilation
@@ -311,15 +324,8 @@ def _picked_maxima(node: Node, x: Value, windows: Windows, ceil: bool) -> Value:
     return node.make(node.call("amax", groups, [-1], False), (1, channels, *counts))
 
 
-@rule("AveragePool", "1 to 3 dimensions; strided, padded, dilated")
-def _average_pool(node: Node) -> Value:
-    x = node.value()
-    fewer = over_fewer_axes(node, x, node.get("kernel_shape", ()), _average_pool)
-    if fewer is not None:
-        return fewer
-    windows = windows_of(node, x, node.get("kernel_shape"))
-    require_room(windows, x.shape[2:])
-    ceil, padding = bool(node.get("ceil_mode", 0)), bool(node.get("count_include_pad", 0))
+def _means(node: Node, x: Value, windows: Windows, ceil: bool) -> Value:
+    padding = bool(node.get("count_include_pad", 0))
     if _usual(windows) and not ceil and set(windows.dilation) == {1}:
         how = windows.kernel, windows.stride, windows.before
         kind = _kind("AvgPool", len(windows.kernel))
