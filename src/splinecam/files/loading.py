@@ -221,7 +221,10 @@ def _input_shape(exported: Any, path: Path) -> tuple[int, ...] | None:
     if not shape:
         raise CaptureError(f"The program in {path} takes a single number, not a batch of inputs.")
     batch, *rest = shape
-    size = _limited(batch, exported.range_constraints)
+    size = None if not isinstance(batch, int) else f"exactly {batch}"
+    limits = None if size else exported.range_constraints.get(batch.node.expr)
+    if limits is not None and not (limits.lower <= 2 and limits.upper >= _MANY):
+        size = f"{limits.lower} to {limits.upper}"
     if size is not None:
         zeros = f"torch.zeros({', '.join(map(str, [2, *rest]))})"
         raise CaptureError(
@@ -229,16 +232,6 @@ def _input_shape(exported: Any, path: Path) -> tuple[int, ...] | None:
             f"at once. Export it for a batch of any size:\n{EXPORT.replace(_ZEROS, zeros)}"
         )
     return tuple(rest) if all(isinstance(n, int) for n in rest) else None
-
-
-def _limited(batch: Any, ranges: Mapping[Any, Any]) -> str | None:
-    """Return the batch sizes that a program was exported for; None if it takes any."""
-    if isinstance(batch, int):
-        return f"exactly {batch}"
-    limits = ranges.get(batch.node.expr)
-    if limits is None or (limits.lower <= 2 and limits.upper >= _MANY):
-        return None
-    return f"{limits.lower} to {limits.upper}"
 
 
 WEIGHTS = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".npz")

@@ -144,8 +144,11 @@ class _Importer:
         """Import all nodes; one error lists every node that cannot be imported."""
         for proto in self.nodes:
             self._import(proto)
-        if not self.offending:
-            self._refuse_inner_functions()
+        for proto in () if self.offending else self.nodes:
+            inner = proto.op_type in _FINAL and not set(proto.output) <= self.ends
+            if inner and any(isinstance(self.values.get(name), Value) for name in proto.input):
+                reason = "it is not piecewise linear, and is allowed only at the end"
+                self._reject(proto.name or proto.output[0], proto.op_type, True, reason)
         if self.offending:
             raise UnsupportedOpError(self.offending, _ADVICE)
         outputs = {}
@@ -157,7 +160,9 @@ class _Importer:
                         f"The output {name!r} of the network in {self.path} has the shape "
                         f"{value.shape}: there are no numbers in it."
                     )
-                outputs[name] = self._returned(name, value)
+                if len(value.shape) == 1:  # the tensor is to be (N, n), not (N,)
+                    value = replace(value, tensor=self._outer(name, "Output").extended(value))
+                outputs[name] = value
             elif len(self.outputs) == 1:
                 raise CaptureError(
                     f"The output {name!r} of the network in {self.path} does not depend on "
@@ -171,12 +176,6 @@ class _Importer:
     def _outer(self, label: str, kind: str) -> Node:
         """A node for the input or an output, which is not in the file."""
         return Node(kind, label, {}, [], [], self.opset, self.writer)
-
-    def _returned(self, name: str, value: Value) -> Value:
-        """An output as a tensor (N, n), not (N,), where the file has one axis of size n."""
-        if len(value.shape) != 1:
-            return value
-        return Value(self._outer(name, "Output").extended(value), value.shape)
 
     # -- one node
 
@@ -222,31 +221,23 @@ class _Importer:
         return Node(kind, label, attributes, inputs, uses, *about)
 
     def _results(self, node: Node) -> list[Any]:
-        constant = not any(isinstance(item, Value) for item in node.inputs)
-        if constant and node.kind in FOLDS:
-            found: Any = FOLDS[node.kind](node, node.inputs)
-        elif node.kind not in RULES:
+        if node.kind in FOLDS and not any(isinstance(item, Value) for item in node.inputs):
+            return [FOLDS[node.kind](node, node.inputs)]
+        if node.kind not in RULES:
             raise Refused(REJECTED.get(node.kind, "its inputs must be constants"))
-        elif constant:
-            found = self._folded(node)
-        else:
-            found = RULES[node.kind].function(node)
-        return found if isinstance(found, list) else [found]
-
-    def _folded(self, node: Node) -> list[Any]:
-        """Run the layers of a node with constant inputs: the first one goes through them."""
-        at = next((i for i, item in enumerate(node.inputs) if item is not None), None)
-        if at is None:
-            raise Refused("its inputs are missing")
-        constant = node.inputs[at]
-        assert isinstance(constant, Tensor)
-        node.writer = Eager(constant)
-        node.inputs[at] = Value("", tuple(constant.shape))
-        found = RULES[node.kind].function(node)
+        if not any(isinstance(item, Value) for item in node.inputs):  # run layers on the first one
+            at = next((i for i, item in enumerate(node.inputs) if item is not None), None)
+            if at is None:
+                raise Refused("its inputs are missing")
+            constant: Any = node.inputs[at]
+            node.writer, node.inputs[at] = Eager(constant), Value("", tuple(constant.shape))
+        found = RULES[node.kind](node)
         results = found if isinstance(found, list) else [found]
-        tensors = node.writer.tensors
+        if node.writer is self.writer:
+            return results
+        made = node.writer.tensors
         return [
-            tensors[item.tensor].reshape(item.shape).detach() if isinstance(item, Value) else item
+            made[item.tensor].reshape(item.shape).detach() if isinstance(item, Value) else item
             for item in results
         ]
 
@@ -301,14 +292,6 @@ class _Importer:
             if set(proto.output) <= ends and proto.op_type in _FOLLOWERS:
                 ends.update(name for name in proto.input if self.uses[name] == 1)
         return ends
-
-    def _refuse_inner_functions(self) -> None:
-        """List softmax functions that are followed by more of the network."""
-        for proto in self.nodes:
-            inner = proto.op_type in _FINAL and not set(proto.output) <= self.ends
-            if inner and any(isinstance(self.values.get(name), Value) for name in proto.input):
-                reason = "it is not piecewise linear, and is allowed only at the end"
-                self._reject(proto.name or proto.output[0], proto.op_type, True, reason)
 
 
 def _text(item: Any) -> Any:

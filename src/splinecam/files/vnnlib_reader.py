@@ -419,9 +419,13 @@ class Reader:
             return part
         if not isinstance(part, str):
             self._fail(place, f"{frame.head!r} takes numbers and variables, and this is a formula")
-        if _NUMBER.fullmatch(part):
-            return {None: self._exact(part, place)}
-        return {self._variable(part, place): Fraction(1)}
+        if not _NUMBER.fullmatch(part):
+            return {self._variable(part, place): Fraction(1)}
+        value, exponent = self._float(part, place), re.search(r"[eE]([-+]?\d+)", part)
+        # Beyond these sizes an exact number takes more memory than it is worth.
+        if len(part) > 1000 or (exponent and (len(exponent[1]) > 4 or abs(int(exponent[1])) > 400)):
+            return {None: Fraction(value)}
+        return {None: Fraction(Decimal(part))}
 
     def _formulas(self, frame: _Frame) -> list[Formula | Bound]:
         for part, place in zip(frame.parts, frame.places, strict=True):
@@ -435,22 +439,10 @@ class Reader:
             self._fail(place, f"the number {word[:40]} is beyond the range of float64")
         return value
 
-    def _exact(self, word: str, place: int) -> Fraction:
-        value = self._float(word, place)
-        exponent = re.search(r"[eE]([-+]?\d+)", word)
-        # Beyond these sizes an exact number takes more memory than it is worth.
-        if len(word) > 1000 or (exponent and (len(exponent[1]) > 4 or abs(int(exponent[1])) > 400)):
-            return Fraction(value)
-        return Fraction(Decimal(word))
-
     def _variable(self, word: str, place: int) -> int:
-        found = self._variables.get(word)
-        if found is None:
-            found = self._variables[word] = self._look_up(word, place)
-        return found
-
-    def _look_up(self, word: str, place: int) -> int:
-        """The variable of an element of a declared tensor, in version 2."""
+        """A variable; in version 2 it is an element of a declared tensor."""
+        if word in self._variables:
+            return self._variables[word]
         match = _INDEXED.fullmatch(re.sub(r"\s", "", word))
         if match is None or match[1] not in self._shapes:
             known = ", ".join(sorted([*self._shapes, *self._variables])[:6]) or "none"
@@ -462,7 +454,8 @@ class Reader:
         flat = 0
         for i, n in zip(index, shape, strict=True):
             flat = flat * n + i
-        return flat if is_input else ~flat
+        self._variables[word] = flat if is_input else ~flat
+        return self._variables[word]
 
     # -- commands ----------------------------------------------------------------------------------
 

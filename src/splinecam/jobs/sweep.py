@@ -241,14 +241,14 @@ def _measured(outcomes: Iterable[Outcome], used: list[int]) -> Iterator[Outcome]
         yield outcome
 
 
-Run = Callable[[Iterable[Domain]], Iterator[tuple[int, Any]]]
+RunDomains = Callable[[Iterable[Domain]], Iterator[tuple[int, Any]]]
 """Yields the place and the result of each domain, as they are done."""
 
 _BLOCK = 1024  # domains that are computed before the results of a stream are read
 
 
 def stored_sweep(
-    how: Sweep, run: Run, domains: Iterable[Domain], folder: FilePath, *, stream: bool
+    how: Sweep, run: RunDomains, domains: Iterable[Domain], folder: FilePath, *, stream: bool
 ) -> Iterator[Any]:
     """Yield the results in order, after computing and writing what the folder lacks.
 
@@ -281,7 +281,7 @@ def stored_sweep(
 
 
 def _computing(
-    run: Run, domains: Sequence[Domain], start: int
+    run: RunDomains, domains: Sequence[Domain], start: int
 ) -> Callable[[Iterator[int]], Iterator[tuple[int, Any]]]:
     """A function that computes domains by their numbers; the first one has the number ``start``."""
 
@@ -318,7 +318,10 @@ def _restored(finish: _Finish, program: Program, domain: Domain, result: Any) ->
 def _decode(device: torch.device, arrays: Mapping[str, NDArray[Any]]) -> list[Any]:
     """The outcomes in a file of partitions, on a device, each with its unresolved places."""
     flat, unresolved, *records = decode(arrays)
-    columns = {name: _widened(array) for name, array in flat[0].items()}
+    columns = {
+        name: array.astype(np.int64) if array.dtype == np.int32 else array
+        for name, array in flat[0].items()
+    }
     outcomes = outcomes_of(FlatOutcomes(columns, *flat[1:]), device)
     for k, (about, tensors) in records[0].items() if records else ():
         numbers = {name: tensor.numpy() for name, tensor in tensors.items()}
@@ -349,10 +352,6 @@ def _narrowed(column: NDArray[Any]) -> NDArray[Any]:
     """Whole numbers in 32 bits, if they fit."""
     small = column.dtype == np.int64 and np.abs(column).max(initial=0) < 1 << 31
     return column.astype(np.int32) if small else column
-
-
-def _widened(column: NDArray[Any]) -> NDArray[Any]:
-    return column.astype(np.int64) if column.dtype == np.int32 else column
 
 
 T = TypeVar("T")

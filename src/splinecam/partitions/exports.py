@@ -148,11 +148,18 @@ def surface_of(
 
 
 def _points(part: PartitionData, output: Heights, space: Space) -> NDArray[np.float64]:
-    """Where the vertices are in space, (V, 3)."""
+    """The points of the vertices in space, (V, 3)."""
     if space not in ("plane", "input"):
         raise ValueError(f"space is {space!r}; choose 'plane' or 'input'")
     if output is not None and not isinstance(output, int | np.integer):
-        return _image(part, output)
+        try:
+            which = [output_of(part, k) for k in output]
+        except TypeError:
+            what = "output must be a number, three of them or None"
+            raise TypeError(f"{what}, not {output!r}") from None
+        if len(which) != 3:
+            raise ValueError(f"output must be one output or three, not {len(which)} of them")
+        return to_numpy(part.values[:, which])
     points = np.zeros((part.mesh.num_vertices, 3))
     if space == "plane":
         points[:, :2] = to_numpy(part.vertices)
@@ -172,17 +179,6 @@ def _points(part: PartitionData, output: Heights, space: Space) -> NDArray[np.fl
     if output is not None:
         points[:, 2] = to_numpy(part.values[:, output_of(part, int(output))])
     return points
-
-
-def _image(part: PartitionData, output: Any) -> NDArray[np.float64]:
-    """Three outputs as coordinates."""
-    try:
-        which = [output_of(part, k) for k in output]
-    except TypeError:
-        raise TypeError(f"output must be a number, three of them or None, not {output!r}") from None
-    if len(which) != 3:
-        raise ValueError(f"output must be one output or three, not {len(which)} of them")
-    return to_numpy(part.values[:, which])
 
 
 _BLOCK = 1 << 15  # regions that are written at a time

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
@@ -28,16 +27,10 @@ Function = Callable[[Node], Result | list[Result]]
 Fold = Callable[[Node, list[Any]], Tensor | list[Tensor]]
 
 
-@dataclass(frozen=True)
-class Rule:
-    """How an operation is imported; notes: what to know about it, for the table."""
-
-    function: Function
-    notes: str = ""
-
-
-RULES: dict[str, Rule] = {}
+RULES: dict[str, Function] = {}
 """Operations on values that depend on the input; constants go through the same layers."""
+
+_NOTES: dict[str, str] = {}  # what to know about the rules, for the table
 
 FOLDS: dict[str, Fold] = {}
 """Operations on constants alone, which are computed while the file is read."""
@@ -49,18 +42,19 @@ LEARNING = frozenset({"Scaler", "LinearClassifier", "LinearRegressor", "Normaliz
 def onnx_table_markdown() -> str:
     """The operations that can be read, as a Markdown table with a row for each note."""
     rows: dict[str, list[str]] = {}
-    for name, found in RULES.items():
-        rows.setdefault(found.notes, []).append(f"`{name}`")
+    for name, notes in _NOTES.items():
+        rows.setdefault(notes, []).append(f"`{name}`")
     rows["of constants, while the file is read"] = [f"`{x}`" for x in FOLDS if x not in RULES]
     lines = sorted(f"| {', '.join(sorted(names))} | {notes} |" for notes, names in rows.items())
     return "\n".join(["| operations | notes |", "|---|---|", *lines])
 
 
 def rule(names: str, notes: str = "") -> Callable[[Function], Function]:
-    """Register a rule for operations, whose names are separated by blanks."""
+    """Register a rule for operations, whose names have blanks between them."""
 
     def add(function: Function) -> Function:
-        RULES.update(dict.fromkeys(names.split(), Rule(function, notes)))
+        RULES.update(dict.fromkeys(names.split(), function))
+        _NOTES.update(dict.fromkeys(names.split(), notes))
         return function
 
     return add
@@ -81,7 +75,7 @@ Layer = TypeVar("Layer", bound=nn.Module)
 
 @cache
 def _quiet(kind: Any) -> Any:
-    """A class whose layers do not initialise their weights, which would use random numbers."""
+    """A class whose layers do not draw random numbers for their weights."""
     return type(kind.__name__, (kind,), {"reset_parameters": lambda self: None})
 
 

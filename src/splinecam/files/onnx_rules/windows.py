@@ -273,27 +273,19 @@ def _places(windows: Windows, i: int, size: int, ceil: bool) -> Any:
     return first + np.arange(windows.kernel[i]) * windows.dilation[i]
 
 
-def _pooled(node: Node, pool: Callable[[Node, Value, Windows, bool], Value]) -> Value:
-    """The result of a pooling, also where axes have to become channels first."""
+@rule("MaxPool", "1 to 3 dimensions; strided, padded, dilated; the values only")
+@rule("AveragePool", "1 to 3 dimensions; strided, padded, dilated")
+def _pool(node: Node) -> Value:
+    if node.kind == "MaxPool" and any(node.uses[1:]):
+        raise Refused("its indices are discontinuous")
     x, kernel = node.value(), node.get("kernel_shape")
-    fewer = over_fewer_axes(node, x, kernel or (), lambda inner: _pooled(inner, pool))
+    fewer = over_fewer_axes(node, x, kernel or (), _pool)
     if fewer is not None:
         return fewer
-    windows = windows_of(node, x, kernel)
+    windows, ceil = windows_of(node, x, kernel), bool(node.get("ceil_mode", 0))
     require_room(windows, x.shape[2:])
-    return pool(node, x, windows, bool(node.get("ceil_mode", 0)))
-
-
-@rule("MaxPool", "1 to 3 dimensions; strided, padded, dilated; the values only")
-def _max_pool(node: Node) -> Value:
-    if any(node.uses[1:]):
-        raise Refused("its indices are discontinuous")
-    return _pooled(node, _maxima)
-
-
-@rule("AveragePool", "1 to 3 dimensions; strided, padded, dilated")
-def _average_pool(node: Node) -> Value:
-    return _pooled(node, _means)
+    pool = _maxima if node.kind == "MaxPool" else _means
+    return pool(node, x, windows, ceil)
 
 
 def _maxima(node: Node, x: Value, windows: Windows, ceil: bool) -> Value:
