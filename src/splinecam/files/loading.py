@@ -221,11 +221,11 @@ def _input_shape(exported: Any, path: Path) -> tuple[int, ...] | None:
     if not shape:
         raise CaptureError(f"The program in {path} takes a single number, not a batch of inputs.")
     batch, *rest = shape
-    size = None if not isinstance(batch, int) else f"exactly {batch}"
+    size = f"exactly {batch}" if isinstance(batch, int) else ""
     limits = None if size else exported.range_constraints.get(batch.node.expr)
     if limits is not None and not (limits.lower <= 2 and limits.upper >= _MANY):
         size = f"{limits.lower} to {limits.upper}"
-    if size is not None:
+    if size:
         zeros = f"torch.zeros({', '.join(map(str, [2, *rest]))})"
         raise CaptureError(
             f"The program in {path} was exported for a batch of {size}, but many points are run "

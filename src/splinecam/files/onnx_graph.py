@@ -177,8 +177,6 @@ class _Importer:
         """A node for the input or an output, which is not in the file."""
         return Node(kind, label, {}, [], [], self.opset, self.writer)
 
-    # -- one node
-
     def _import(self, proto: Any) -> None:
         kind, label = proto.op_type, proto.name or (proto.output[0] if proto.output else "")
         inputs = [self._value(name) for name in proto.input]
@@ -275,8 +273,6 @@ class _Importer:
         if item.type == 4:
             return self._plain(read_tensor(item.t, self.path, f"{item.name!r} of {label!r}"))
         return None
-
-    # -- what is wrong
 
     def _reject(self, label: str, kind: str, standard: bool, reason: str | None = None) -> None:
         if not standard:

@@ -6,7 +6,7 @@ The documented attributes of a fitted estimator are read, and scikit-learn is no
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -85,9 +85,6 @@ def _tensor(values: Any) -> Tensor:
     return torch.from_numpy(np.array(dense, np.float64))
 
 
-# -- layers -----------------------------------------------------------------------------------
-
-
 def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
     """Return the layer with a weight (outputs, inputs) and a bias (outputs,)."""
     outputs, inputs = weight.shape
@@ -107,9 +104,6 @@ def _scaling(shift: Tensor, factor: Tensor, bias: Tensor | None = None) -> nn.Ba
         layer.weight.copy_(factor)
         layer.bias.copy_(torch.zeros_like(shift) if bias is None else bias)
     return layer
-
-
-# -- estimators -------------------------------------------------------------------------------
 
 
 _ACTIVATIONS: dict[str, type[nn.Module]] = {
@@ -157,23 +151,17 @@ def _divided(estimator: Any) -> nn.Module:
     )
 
 
-def _min_max_scaler(estimator: Any) -> nn.Module:
-    factor, bias = _tensor(_fitted(estimator, "scale_")), _tensor(_fitted(estimator, "min_"))
-    scaled = _scaling(torch.zeros_like(factor), factor, bias)
-    return _clipped(scaled, estimator, estimator.feature_range)
-
-
-def _max_abs_scaler(estimator: Any) -> nn.Module:
-    divisor = _tensor(_fitted(estimator, "scale_"))
-    return _clipped(_scaling(torch.zeros_like(divisor), 1 / divisor), estimator, (-1, 1))
-
-
-def _clipped(scaled: nn.Module, estimator: Any, bounds: Sequence[float]) -> nn.Module:
-    """Limit scaled features to a range, if the scaler does so."""
+def _ranged(estimator: Any) -> nn.Module:
+    """Convert a MinMaxScaler or a MaxAbsScaler, which may limit features to its range."""
+    scale = _tensor(_fitted(estimator, "scale_"))
+    if hasattr(estimator, "min_"):
+        bounds, factor, bias = estimator.feature_range, scale, _tensor(estimator.min_)
+    else:
+        bounds, factor, bias = (-1, 1), 1 / scale, None
+    scaled = _scaling(torch.zeros_like(scale), factor, bias)
     if not getattr(estimator, "clip", False):
         return scaled
-    low, high = map(float, bounds)
-    return nn.Sequential(scaled, nn.Hardtanh(low, high))
+    return nn.Sequential(scaled, nn.Hardtanh(*map(float, bounds)))
 
 
 def _pca(estimator: Any) -> nn.Module:
@@ -224,8 +212,8 @@ _CONVERTERS: dict[str, Callable[[Any], nn.Module]] = {
     "MLPRegressor": _perceptron,
     **dict.fromkeys(_LINEAR.split(), _linear_model),
     "StandardScaler": _divided,
-    "MinMaxScaler": _min_max_scaler,
-    "MaxAbsScaler": _max_abs_scaler,
+    "MinMaxScaler": _ranged,
+    "MaxAbsScaler": _ranged,
     "RobustScaler": _divided,
     "PCA": _pca,
     "TruncatedSVD": _pca,
@@ -233,7 +221,6 @@ _CONVERTERS: dict[str, Callable[[Any], nn.Module]] = {
     "GridSearchCV": _search,
     "RandomizedSearchCV": _search,
 }
-_TASKS = ("Classifier", "Regressor")
 _REFUSED = {
     "ColumnTransformer": "it selects columns of a table, and the domain of a partition lies in the "
     "space of arrays; scale the columns before, and give the last steps alone",
@@ -241,8 +228,8 @@ _REFUSED = {
     "PolynomialFeatures": "products of features are not piecewise linear",
     "SVC": "its kernel is not piecewise linear; LinearSVC is",
     "SVR": "its kernel is not piecewise linear; LinearSVR is",
-    **dict.fromkeys(
-        (f"{model}{task}" for model in ("DecisionTree", "RandomForest") for task in _TASKS),
-        "its output is not continuous",
-    ),
+    "DecisionTreeClassifier": "its output is not continuous",
+    "DecisionTreeRegressor": "its output is not continuous",
+    "RandomForestClassifier": "its output is not continuous",
+    "RandomForestRegressor": "its output is not continuous",
 }

@@ -19,7 +19,7 @@ recursion.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -46,17 +46,6 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
-
-
-def tokens(text: str) -> Iterator[re.Match[str]]:
-    r"""Yield the tokens of a text; ``lastgroup`` tells the kind of each.
-
-    >>> [token.lastgroup for token in tokens("(assert ; bounds\n (and (<= X_0 1) (<= X_0 X_1)))")]
-    ['open', 'word', 'open', 'word', 'bounded', 'compared', 'close', 'close', 'end']
-    >>> [token["asserted"] for token in tokens("(assert (<= X_0 1))(<= X_0 1)")]
-    ['(', None, None]
-    """
-    return _TOKEN.finditer(text)
 
 
 # Variables are whole numbers: i for the input with the flat index i, ~i for the output.
@@ -113,9 +102,6 @@ class Formula:
     choices: list[list[Case]] = field(default_factory=list)
 
 
-# -- terms -----------------------------------------------------------------------------------------
-
-
 def add(terms: Sequence[Term], signs: Sequence[int]) -> Term:
     """The sum of terms with signs, which may change the first term."""
     total = terms[0] if signs[0] > 0 else {key: -value for key, value in terms[0].items()}
@@ -144,9 +130,6 @@ def _checked(number: Fraction) -> Fraction:
     if max(number.numerator.bit_length(), number.denominator.bit_length()) > _DIGITS:
         raise ValueError("an exact number grows beyond all that float64 can hold")
     return number
-
-
-# -- formulas --------------------------------------------------------------------------------------
 
 
 def compare(sign: str, left: Term, right: Term) -> Formula:
@@ -285,7 +268,7 @@ class Reader:
 
     def read(self) -> Query:
         """What the text declares and asserts."""
-        for token in tokens(self._text):
+        for token in _TOKEN.finditer(self._text):
             kind = token.lastgroup or ""
             place = token.start(kind)
             if kind in ("bounded", "compared"):

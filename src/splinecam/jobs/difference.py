@@ -9,7 +9,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from splinecam._util.options import device_of, kind_of
+from splinecam._util.options import device_of
 from splinecam._util.progress import progress_bar, tell
 from splinecam._util.tolerances import SAFETY, UV_ERROR
 from splinecam.engine.overlay import run_both
@@ -24,7 +24,7 @@ from splinecam.network.capture.pairs import Pair, Shown, pair_of
 from splinecam.network.program import Program
 from splinecam.partitions.computing import is_smooth, record_of
 from splinecam.partitions.partition import Partition, assemble
-from splinecam.partitions.request import Model, Options, Request
+from splinecam.partitions.request import Model, Options, Request, require_domain
 from splinecam.questions.difference import Difference
 from splinecam.questions.partition_data import Smoothing
 from splinecam.smooth.smoothing import Smoothed, smoothed
@@ -111,8 +111,7 @@ def difference(
     ]
     request = next((each for each in requests if each.device != "auto"), requests[0])
     smooth = request.smooth
-    if not isinstance(domain, Domain):
-        raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")
+    require_domain(domain)
     if smooth is not None and smooth.refine is not None:
         raise TypeError("refine= is for sc.partition: the difference of networks has no classes")
     with torch.inference_mode(False):

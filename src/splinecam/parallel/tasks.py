@@ -193,10 +193,6 @@ class Job:
         return Plan.of(program, last, self.memory, share=worker.memory_share)
 
 
-Task = tuple[int, FlatDomains]
-"""The number of the first domain of a chunk, and the domains."""
-
-
 def run_chunks(
     engine: Engine,
     job: Packed,
@@ -216,7 +212,7 @@ def run_chunks(
     pace, finish = _Pace(engine.workers, total, chunk), job.value.finish
     numbers: dict[int, range] = {}
 
-    def tasks() -> Iterator[Task]:
+    def tasks() -> Iterator[tuple[int, FlatDomains]]:
         coming, first, most = iter(domains), 0, _FIRST
         while some := list(islice(coming, min(pace.size(first), most))):
             most = max(1, _BYTES // some[0].basis.nbytes)
@@ -230,8 +226,8 @@ def run_chunks(
         yield members, outcomes_of(result, device) if finish is None else result
 
 
-def _run_chunk(worker: Worker, task: Task) -> tuple[float, Any]:
-    """The seconds that a chunk takes, and the results of its domains."""
+def _run_chunk(worker: Worker, task: tuple[int, FlatDomains]) -> tuple[float, Any]:
+    """The seconds that a chunk takes, and its results; task: its first number, and its domains."""
     job, (first, flat) = worker.shared, task
     if "plan" not in worker.kept:
         worker.kept["plan"] = job.plan(worker)

@@ -451,9 +451,6 @@ def _written(file: IO[bytes], piece: bytes | NDArray[Any]) -> Iterator[int]:
         yield len(block)
 
 
-# -- the XML format -------------------------------------------------------------------------------
-
-
 def _xml(found: Surface) -> Iterator[bytes | NDArray[Any]]:
     """A .vtp file: a description in XML, and then the arrays, each after its number of bytes."""
     arrays: list[NDArray[Any]] = []
@@ -491,9 +488,6 @@ def _xml(found: Surface) -> Iterator[bytes | NDArray[Any]]:
         yield np.array([array.nbytes], "<u8")
         yield array
     yield b"\n</AppendedData>\n</VTKFile>\n"
-
-
-# -- the older format -----------------------------------------------------------------------------
 
 
 def _legacy(found: Surface) -> Iterator[bytes | NDArray[Any]]:

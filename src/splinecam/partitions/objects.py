@@ -93,9 +93,6 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-# -- what it costs --------------------------------------------------------------------------------
-
-
 def _tell_cost(part: PartitionData, maps: bool, ends: bool, most: int | None) -> None:
     """Log the cost of a graph, or raise an error if there are too many regions."""
     numbers = 3 * int(part.values.shape[1]) * 8 if maps else 0  # the weight and bias of a region
@@ -113,9 +110,6 @@ def _tell_cost(part: PartitionData, maps: bool, ends: bool, most: int | None) ->
     _log.info("networkx: a graph of %s regions takes %s", f"{len(part):,}", cost)
 
 
-# -- nodes ----------------------------------------------------------------------------------------
-
-
 def _nodes(part: PartitionData, maps: bool) -> Iterator[tuple[int, dict[str, Any]]]:
     """The number and the attributes of each region."""
     usual = ["class", "area", "layer", "vertices", "centroid_u", "centroid_v"]
@@ -129,9 +123,6 @@ def _nodes(part: PartitionData, maps: bool) -> Iterator[tuple[int, dict[str, Any
         columns |= {"weight": to_numpy(part.weight), "bias": to_numpy(part.bias)}
     rows = zip(*columns.values(), strict=True)
     return ((k, dict(zip(columns, row, strict=True))) for k, row in enumerate(rows))
-
-
-# -- edges ----------------------------------------------------------------------------------------
 
 
 def _shared_edges(part: PartitionData) -> dict[str, Tensor]:

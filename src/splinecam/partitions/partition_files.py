@@ -118,9 +118,6 @@ Arrays = Mapping[str, NDArray[Any]]
 P = TypeVar("P", bound=PartitionData)
 
 
-# -- writing --------------------------------------------------------------------------------------
-
-
 def save(part: PartitionData, path: str | os.PathLike[str] | BinaryIO) -> None:
     """Write everything but the network to a file (conventionally .npz) that ``sc.load`` reads.
 
@@ -178,9 +175,6 @@ def narrow(array: NDArray[Any]) -> NDArray[Any]:
         return array
     low, high = int(array.min(initial=0)), int(array.max(initial=0))
     return array.astype(np.result_type(np.min_scalar_type(low), np.min_scalar_type(-high - 1)))
-
-
-# -- reading --------------------------------------------------------------------------------------
 
 
 def read(

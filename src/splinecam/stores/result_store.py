@@ -232,38 +232,24 @@ def fill(
     """
     store.check(digests)
     while missing := store.missing(digests):
+        done: dict[int, Any] = {}
+        waiting, size, due = True, 0, time.monotonic() + seconds
         try:
-            waiting = _compute(store, _Claimed(store, missing), digests, compute, seconds)
-        finally:
-            store.claims.release()
+            for number, result in compute(_Claimed(store, missing)):
+                done[number], waiting = result, False
+                size += store.codec.size(result)
+                if (now := time.monotonic()) >= due or size > _BYTES:
+                    _write(store, done, digests)
+                    size, took = 0, time.monotonic() - now
+                    due = now + took + (max(seconds, took / _SHARE) if seconds else 0.0)
+        finally:  # an error does not lose what was done before
+            try:
+                _write(store, done, digests)
+            finally:
+                store.claims.release()
         if waiting:  # other processes have claimed all that is missing
             time.sleep(_PAUSE)
         store.refresh()
-
-
-def _compute(
-    store: ResultStore,
-    claimed: Iterator[int],
-    digests: Mapping[int, bytes],
-    compute: Compute,
-    seconds: float,
-) -> bool:
-    """Compute and write what can be claimed; return whether there was nothing to claim."""
-    done: dict[int, Any] = {}
-    none, size, due = True, 0, time.monotonic() + seconds
-    try:
-        for number, result in compute(claimed):
-            done[number] = result
-            none = False
-            size += store.codec.size(result)
-            if (now := time.monotonic()) >= due or size > _BYTES:
-                _write(store, done, digests)
-                size = 0
-                took = time.monotonic() - now
-                due = now + took + (max(seconds, took / _SHARE) if seconds else 0.0)
-    finally:  # an error does not lose what was done before
-        _write(store, done, digests)
-    return none
 
 
 def _write(store: ResultStore, done: dict[int, Any], digests: Mapping[int, bytes]) -> None:

@@ -83,11 +83,12 @@ def _eye(node: Node, items: list[Any]) -> Tensor:
     return ones.tril(node.get("k", 0)).triu(node.get("k", 0))
 
 
+_SAME = "Pow Sqrt Exp Log Reciprocal Floor Ceil Round Sign Add Sub Mul"
 _PLAIN: dict[str, Callable[..., Tensor]] = {
+    **{name: getattr(torch, name.lower()) for name in _SAME.split()},
     "Div": lambda a, b: torch.div(a, b, rounding_mode=None if a.is_floating_point() else "trunc"),
     "Mod": torch.remainder,
     "Where": lambda chosen, a, b: torch.where(chosen.to(torch.bool), a, b),
-    "Pow": torch.pow,
     "Equal": torch.eq,
     "Greater": torch.gt,
     "Less": torch.lt,
@@ -97,17 +98,6 @@ _PLAIN: dict[str, Callable[..., Tensor]] = {
     "Or": torch.logical_or,
     "Xor": torch.logical_xor,
     "Not": torch.logical_not,
-    "Sqrt": torch.sqrt,
-    "Exp": torch.exp,
-    "Log": torch.log,
-    "Reciprocal": torch.reciprocal,
-    "Floor": torch.floor,
-    "Ceil": torch.ceil,
-    "Round": torch.round,
-    "Sign": torch.sign,
-    "Add": torch.add,
-    "Sub": torch.sub,
-    "Mul": torch.mul,
 }
 
 

@@ -68,12 +68,6 @@ def _function(node: Node) -> Value:
 
 def elementwise(node: Node, operation: str, items: Sequence[Any], *, mask: bool = False) -> Value:
     """The result of an operation that broadcasts its arguments, values or constants."""
-    tensors, shape = _aligned(node, items)
-    return node.make(node.call(operation, *tensors), shape, mask=mask)
-
-
-def _aligned(node: Node, items: Sequence[Any]) -> tuple[list[Any], tuple[int, ...]]:
-    """Tensors that broadcast as the values in the file do, and the shape of the result."""
     try:
         shape = np.broadcast_shapes(*(tuple(item.shape) for item in items))
     except ValueError:
@@ -89,13 +83,13 @@ def _aligned(node: Node, items: Sequence[Any]) -> tuple[list[Any], tuple[int, ..
         return len(item.shape) == rank and (merged or rank == 0)
 
     aligned = all(map(is_aligned, items))
-    found: list[Any] = []
+    tensors: list[Any] = []  # that broadcast as the values in the file do
     for item in items:
         if isinstance(item, Tensor):
-            found.append(item.reshape(()) if item.numel() == 1 else item)
+            tensors.append(item.reshape(()) if item.numel() == 1 else item)
         else:
-            found.append(item.tensor if aligned else node.extended(item, rank))
-    return found, shape
+            tensors.append(item.tensor if aligned else node.extended(item, rank))
+    return node.make(node.call(operation, *tensors), shape, mask=mask)
 
 
 @rule("Sum Mean", "several inputs")

@@ -24,7 +24,7 @@ from splinecam.network.ops.nonlinear import (
 
 Result = Value | Tensor
 Function = Callable[[Node], Result | list[Result]]
-Fold = Callable[[Node, list[Any]], Tensor | list[Tensor]]
+Fold = Callable[[Node, list[Any]], Tensor]
 
 
 RULES: dict[str, Function] = {}

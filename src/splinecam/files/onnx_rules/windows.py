@@ -147,11 +147,13 @@ def _sides(mode: str, totals: Sequence[int]) -> tuple[tuple[int, ...], tuple[int
     return before, tuple(map(sub, totals, before))
 
 
-def require_room(windows: Windows, sizes: Sequence[int]) -> None:
-    """Refuse windows that are larger than the input with its padding."""
+def _fitting_windows(node: Node, x: Value, kernel: Any) -> Windows:
+    """The windows of a node, which are no larger than the input with its padding."""
+    windows, sizes = windows_of(node, x, kernel), x.shape[2:]
     rooms = map(sum, zip(sizes, windows.before, windows.after, strict=True))
     if any(map(lt, rooms, windows.extent)):
-        raise Refused(f"its windows {windows.kernel} are larger than its input {tuple(sizes)}")
+        raise Refused(f"its windows {windows.kernel} are larger than its input {sizes}")
+    return windows
 
 
 def _kind(name: str, space: int) -> Any:
@@ -191,8 +193,7 @@ def _conv(node: Node) -> Value:
     fewer = over_fewer_axes(node, x, weight.shape[2:], _conv)
     if fewer is not None:
         return fewer
-    windows = windows_of(node, x, weight.shape[2:])
-    require_room(windows, x.shape[2:])
+    windows = _fitting_windows(node, x, weight.shape[2:])
     groups, outputs = node.get("group", 1), weight.shape[0]
     inputs = weight.shape[1] * groups
     if groups < 1 or inputs != x.shape[1] or outputs % groups:
@@ -282,8 +283,7 @@ def _pool(node: Node) -> Value:
     fewer = over_fewer_axes(node, x, kernel or (), _pool)
     if fewer is not None:
         return fewer
-    windows, ceil = windows_of(node, x, kernel), bool(node.get("ceil_mode", 0))
-    require_room(windows, x.shape[2:])
+    windows, ceil = _fitting_windows(node, x, kernel), bool(node.get("ceil_mode", 0))
     pool = _maxima if node.kind == "MaxPool" else _means
     return pool(node, x, windows, ceil)
 
