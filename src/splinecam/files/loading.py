@@ -51,7 +51,7 @@ def require_file(path: Path) -> None:
 def load_numpy(path: Path, key: str | None = None) -> dict[str, Tensor]:
     """Return the numbers in an .npy or .npz file by name, in float64; an .npy file has no name.
 
-    key: the only array to read, if the file has it.
+    key: the name of the only array to read, if the file has this array.
     """
     require_file(path)
     try:

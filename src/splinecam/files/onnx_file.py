@@ -182,7 +182,7 @@ def read_message(path: Path) -> Any:
 
 
 def _names(graph: Any) -> Iterator[Any]:
-    """The names in a graph; protobuf gives one that is not valid UTF-8 as bytes."""
+    """The names in a graph; protobuf gives a name as bytes if it is not valid UTF-8."""
     for item in (*graph.input, *graph.output, *graph.initializer):
         yield item.name
     for node in graph.node:

@@ -134,8 +134,8 @@ class Property:
     The condition describes what is unsafe: an input that satisfies it is a counterexample, and the
     property holds if there is none. Boxes are closed, also where a file says ``<``.
 
-    cases: the boxes, each with its condition. input_shape, output_shape: those of the file, flat
-    in version 1. version: that of the syntax. source: the name of the file.
+    cases: the boxes, each with its condition. input_shape, output_shape: the shapes in the file,
+    flat in version 1. version: of the syntax. source: the name of the file.
     """
 
     cases: tuple[PropertyCase, ...]

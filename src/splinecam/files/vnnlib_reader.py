@@ -1,8 +1,8 @@
 """Read the text of a VNN-LIB file, of version 1 or 2, into declared variables and formulas.
 
 Version 1 is the subset of SMT-LIB that VNN-COMP has used since 2020, with a constant ``X_i`` for
-each input and ``Y_i`` for each output. Version 2 declares networks with tensors; its grammar is
-that of the VNN-LIB standard (https://www.vnnlib.org, https://github.com/VNNLIB/VNNLIB-Standard).
+each input and ``Y_i`` for each output. Version 2 declares networks with tensors; its grammar is in
+the VNN-LIB standard (https://www.vnnlib.org, https://github.com/VNNLIB/VNNLIB-Standard).
 
 Files hold millions of comparisons of two words, such as ``(<= X_12 0.5)``. Each of them is one
 token here, which takes a fraction of the time: "bounded" if the second word is a number, else
@@ -57,7 +57,7 @@ Bound = tuple[int, str, float]
 
 _CASES = 300_000  # that a formula may have
 _PARTS = 5_000_000  # bounds and rows that its cases may have together
-_DIGITS = 20_000  # bits of an exact number; those of float64 need 2,100
+_DIGITS = 20_000  # bits of an exact number; a float64 needs 2,100
 
 
 class Row(NamedTuple):
@@ -128,7 +128,7 @@ def multiply(terms: Sequence[Term]) -> Term:
 
 def _checked(number: Fraction) -> Fraction:
     if max(number.numerator.bit_length(), number.denominator.bit_length()) > _DIGITS:
-        raise ValueError("an exact number grows beyond all that float64 can hold")
+        raise ValueError("an exact number grows far beyond the range of float64")
     return number
 
 

@@ -33,8 +33,8 @@ from splinecam.smooth.smoothing import Smoothed, smoothed
 def _record_on(mesh: Mesh, real: Program, found: Smoothed | None) -> Smoothing:
     """The record of a network with bounds on the regions of a finer mesh.
 
-    A region has the bounds of the one that it lies in. Where rounding leaves open which one this
-    is, it has the largest of all. found: None if the network has no smooth functions.
+    A region has the bounds of the coarse region around it. Where rounding leaves open which one
+    this is, it has the largest bounds of all. found: None if there are no smooth functions.
     """
     if found is None:
         outputs = int(torch.Size(real.output_shape).numel())
@@ -87,11 +87,10 @@ def difference(
     neither.
 
     model_a, model_b: two models, captured networks or files, as for ``partition``, with inputs and
-    outputs of the same shapes. The difference is the output of the first less that of the second.
-    options: as for ``partition``. The regions are those of both networks together, often four times
-    as many as those of one. ``smooth`` is the error that outputs of each network may have;
-    ``diff.bound`` is how far the difference of the models can be from that of the replaced
-    networks.
+    outputs of the same shapes. The difference is the output of the first less the output of the
+    second. options: as for ``partition``. Both networks together often have four times as many
+    regions as one. ``smooth`` is the error that outputs of each network may have; ``diff.bound`` is
+    how far the difference of the models can be from the difference of the replaced networks.
 
     >>> import copy
     >>> from torch import nn
@@ -214,7 +213,7 @@ def _assembled(
 
 
 def _outputs(both: Tensor, kind: Shown) -> Tensor:
-    """The outputs that are shown, from those of both networks side by side (V, 2 n)."""
+    """The outputs that are shown, from the outputs of both networks side by side (V, 2 n)."""
     if kind == "both":
         return both
     a, b = both.chunk(2, 1)

@@ -104,7 +104,7 @@ def load_file(path: Path) -> Any:
 
 
 def _writable(array: Array) -> Array:
-    """The array; a copy of one that must not be written to, since an engine shares it."""
+    """The array, or a copy if it is read-only, because an engine shares it."""
     return array if array.flags.writeable else array.copy()
 
 

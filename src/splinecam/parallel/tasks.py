@@ -151,11 +151,11 @@ def _exchange(engine: Engine) -> Iterator[Setting]:
 # Domains of a chunk: of the first chunks, and at most.
 _FIRST, _MOST = 8, 1024
 _BYTES = 1 << 23  # of the domains of a chunk, at most: tasks are to be light
-_GROWTH = 4  # how many times as large a chunk may be as the largest one that is done
+_GROWTH = 4  # how many times as large a chunk may be as the largest finished one
 
 # Seconds that a chunk is to take: at the end less, so that all workers end at about the same time.
 _LONG, _SHORT = 1.0, 0.1
-_PER_WORKER = 4  # chunks that each worker is to have of those that remain
+_PER_WORKER = 4  # chunks of the remaining domains for each worker
 
 
 @dataclass(frozen=True, eq=False)

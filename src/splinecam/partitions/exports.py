@@ -284,7 +284,7 @@ def _features(
 _RECORDS = 1 << 17  # regions or vertices that are written at a time
 _MOST = 255  # corners of a polygon whose number fits into a byte
 
-# The types of a PLY file, by those of numpy.
+# The names of types in a PLY file, by their names in numpy.
 _TYPES = {"f8": "double", "i4": "int", "u1": "uchar"}
 
 

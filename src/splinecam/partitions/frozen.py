@@ -88,9 +88,9 @@ class Frozen(Wrapper):
     ``frozen(x)`` runs it on inputs (B, ...) in the floating-point type of x, whatever type its
     weights have. It has copies of the weights, and can be moved, copied and pickled.
 
-    network: the module that computes what is left. real: a copy of the model as it was. at: the
-    anchor, which is one input, in float64. held: what is held, each with its ``name`` in the model,
-    its ``kind`` (attention pattern, denominator or gate) and its ``shape``. output: which of
+    inner: the module that computes the rest. real: a copy of the model as it was. at: the anchor,
+    which is one input, in float64. held: the values that are held, each with its ``name`` in the
+    model, its ``kind`` (attention pattern, denominator or gate) and its ``shape``. output: which of
     several outputs of the model is meant.
     """
 
@@ -193,8 +193,8 @@ def freeze(
     model: an ``nn.Module`` in eval mode, which is not changed; or the path of a file for
     ``load_model``. at: the anchor, one input, such as the residual states ``(positions, width)`` at
     which a transformer block is looked at; with or without a batch of one. gates: also hold one
-    factor where activations are multiplied with each other, as in SwiGLU: the one that comes from
-    a non-linearity. output: which of several outputs is meant, as for ``partition``.
+    factor where activations are multiplied with each other, as in SwiGLU: the factor from a
+    non-linearity. output: which of several outputs is meant, as for ``partition``.
 
     >>> _ = torch.manual_seed(0)
     >>> block = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()

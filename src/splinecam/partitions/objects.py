@@ -47,13 +47,13 @@ def to_networkx(
     names of classes also ``class_name``. An edge of the graph has the ``length`` of what the two
     regions share, the number ``edge`` of the edge between them in the partition, the ``layer`` and
     ``unit`` that drew it, and ``layer_name``. If two regions share several edges, which are then
-    on one line, ``edge``, ``layer`` and ``unit`` are those of the first.
+    on one line, ``edge``, ``layer`` and ``unit`` belong to the first.
 
     A graph of Python objects takes about twenty times the memory of the partition: above
     ``max_regions`` a ``LimitError`` says beforehand how much memory and time it takes.
 
     maps: give nodes ``weight`` (n_out, 2) and ``bias`` (n_out,), arrays of numpy. ends: give edges
-    ``ends``, the two end points of what is shared, ``((u, v), (u, v))``. Without both, all
+    ``ends``, the two end points of the shared segment, ``((u, v), (u, v))``. Without both, all
     attributes are plain numbers and text, which files in GraphML, GEXF and GML can hold.
     max_regions: the most regions, or None for any number. progress: show a progress bar in
     interactive use.
@@ -102,7 +102,9 @@ def _tell_cost(part: PartitionData, maps: bool, ends: bool, most: int | None) ->
     amount = f"{memory / 1e9:.1f} GB" if memory >= 1e9 else f"{max(1, round(memory / 1e6))} MB"
     cost = f"about {amount} of memory and {max(1, round(seconds)):,} s"
     if most is not None and len(part) > most:
-        leaner = "" if not (maps or ends) else " maps=False and ends=False leave out what is large."
+        leaner = (
+            "" if not (maps or ends) else " maps=False and ends=False leave out large attributes."
+        )
         raise LimitError(
             f"A graph of {len(part):,} regions takes {cost}, and max_regions is {most:,}. "
             f"Say max_regions=None to make it anyway.{leaner}"

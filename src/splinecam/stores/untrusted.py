@@ -195,7 +195,7 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def write_array(path: Path, array: NDArray[Any]) -> None:
-    """Write an array and its checksum to a file, in place of one that is there."""
+    """Write an array and its checksum to a file; an old file of the name is replaced."""
     array = np.ascontiguousarray(array)
     with writing(path), replaced(path) if path.exists() else path.open("xb") as file:
         np.save(file, array)
@@ -239,7 +239,7 @@ def read_array(path: Path, kinds: str, remedy: str, *, verify: bool = True) -> N
             raise ValueError(f"it has entries of the type {dtype}")
         count = math.prod(shape)
         if begin + count * dtype.itemsize + _SUM_BYTES != size or begin % dtype.itemsize:
-            raise ValueError(f"{size:,} bytes are not those of an array {shape}")
+            raise ValueError(f"{size:,} bytes do not fit an array {shape}")
         block = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     array: NDArray[Any] = np.frombuffer(block, dtype, count, begin).reshape(shape)
     if verify and _sum(path, array) != int.from_bytes(block[-_SUM_BYTES:], "little"):
@@ -311,12 +311,11 @@ def _plain(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
         return float(value) if isinstance(value, float) else int(value)
     if isinstance(value, np.bool_ | np.integer | np.floating):
         return value.item()
-    if isinstance(value, Tensor) or (
-        isinstance(value, np.ndarray) and value.dtype.kind in "biufcUS"
-    ):
-        tensor, number = isinstance(value, Tensor), len(arrays)
-        arrays[f"array_{number}"] = value.detach().cpu().numpy() if tensor else value
-        return {"tensor" if tensor else "array": number}
+    array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+    if isinstance(array, np.ndarray) and array.dtype.kind in "biufcUS":
+        number = len(arrays)
+        arrays[f"array_{number}"] = array
+        return {"array" if array is value else "tensor": number}
     if isinstance(value, Mapping):
         if all(isinstance(key, str) for key in value) and not _marked(value):
             return {key: _plain(item, arrays) for key, item in value.items()}

@@ -54,7 +54,7 @@ def _factor(node: Node, i: int, flag: str) -> Value | Tensor:
 def _product(
     node: Node, a: Value | Tensor, b: Value | Tensor, shift: Value | Tensor | None
 ) -> Value:
-    """The product of a value with a constant, plus what is added to it."""
+    """The product of a value with a constant, plus a shift."""
     if isinstance(a, Value) and isinstance(b, Value):
         raise Refused(PRODUCT)
     if isinstance(a, Value) and isinstance(b, Tensor) and b.dim() == 2:
@@ -166,7 +166,7 @@ def _scaler(node: Node) -> Value:
 
 
 def _scores(node: Node, outputs: int) -> Value:
-    """The linear functions of a model, and what is applied to their results."""
+    """The scores of a linear model, after the function that it applies to them."""
     x, count = _features(node)
     weight = _numbers(node, "coefficients", [0.0])
     bias = _numbers(node, "intercepts", [0.0] * outputs)

@@ -157,7 +157,7 @@ def _fitting_windows(node: Node, x: Value, kernel: Any) -> Windows:
 
 
 def _kind(name: str, space: int) -> Any:
-    """A class of torch's layers for so many axes of space, such as ``nn.Conv2d``."""
+    """The class of torch's layers for a number of axes of space, such as ``nn.Conv2d``."""
     return getattr(nn, f"{name}{space}d")
 
 
@@ -182,7 +182,7 @@ def _weights(node: Node, x: Value) -> tuple[Tensor, Tensor | None]:
         raise Refused(f"its weight of shape {tuple(weight.shape)} does not fit the shape {x.shape}")
     kernel = node.get("kernel_shape")
     if kernel is not None and tuple(kernel) != tuple(weight.shape[2:]):
-        raise Refused(f"its kernel_shape {kernel} is not that of its weight")
+        raise Refused(f"its kernel_shape {kernel} does not fit its weight")
     return weight, bias
 
 
