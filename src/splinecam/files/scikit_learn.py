@@ -161,7 +161,8 @@ def _ranged(estimator: Any) -> nn.Module:
     scaled = _scaling(torch.zeros_like(scale), factor, bias)
     if not getattr(estimator, "clip", False):
         return scaled
-    return nn.Sequential(scaled, nn.Hardtanh(*map(float, bounds)))
+    low, high = map(float, bounds)
+    return nn.Sequential(scaled, nn.Hardtanh(low, high))
 
 
 def _pca(estimator: Any) -> nn.Module:

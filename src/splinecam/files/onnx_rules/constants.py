@@ -29,7 +29,6 @@ def _constant(node: Node, items: list[Any]) -> Any:
     raise Refused("it is sparse, or holds text")
 
 
-@rule("Shape Size", "a constant")
 def _shape(node: Node) -> Tensor:
     shape = tuple(node.given(0).shape)
     if node.kind == "Size":
@@ -37,6 +36,7 @@ def _shape(node: Node) -> Tensor:
     return torch.tensor(shape[node.get("start", 0) : node.get("end")], dtype=torch.long)
 
 
+rule("Shape Size", "a constant")(_shape)
 fold("Shape Size")(lambda node, items: _shape(node))
 
 

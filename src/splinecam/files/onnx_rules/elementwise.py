@@ -97,8 +97,9 @@ def elementwise(node: Node, operation: str, items: Sequence[Any], *, mask: bool 
 def _chain(node: Node) -> Value | Tensor:
     """Apply an operation from the first argument to the last, first of all to the constants."""
     operation = _CHAINS[node.kind]
-    result, *others = sorted(node.inputs, key=lambda item: isinstance(item, Value))
-    for item in others:
+    items: list[Any] = sorted(node.inputs, key=lambda item: isinstance(item, Value))
+    result: Value | Tensor = items[0]
+    for item in items[1:]:
         if isinstance(result, Tensor) and isinstance(item, Tensor):
             result = Call(operation, Input(0), Input(1))(result, item)
         else:
