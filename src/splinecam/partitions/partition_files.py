@@ -246,8 +246,8 @@ def _contents(file: BinaryIO, name: str) -> tuple[Arrays, dict[str, Any]]:
 def _assembled(arrays: Arrays, about: Mapping[str, Any], kind: type[P]) -> P:
     """The partition that consists of the given arrays."""
     layers = tuple(map(str, about["layers"]))
-    plane = [_floats(arrays, f"domain_{name}") for name in _PLANE]
-    domain = Domain(*plane, input_shape=tuple(about["input_shape"]))
+    plane = {name: _floats(arrays, f"domain_{name}") for name in _PLANE}
+    domain = Domain(**plane, input_shape=tuple(about["input_shape"]))
     whole = {f.name: _whole(arrays, f"mesh_{f.name}") for f in fields(Mesh) if f.name != "uv"}
     mesh = Mesh(uv=_floats(arrays, "mesh_uv"), **whole)
     part = kind(
