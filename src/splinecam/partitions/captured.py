@@ -65,8 +65,9 @@ class Captured:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the stages as they are, and the model by its own rules."""
         block = join(parts_of(self.program.to("cpu")))
-        about = self.model, self.input_shape, self.output, self.wanted, self.smooth
-        return _unpickled, (block, *about)
+        about: dict[str, Any] = {"model": self.model, "input_shape": self.input_shape}
+        about |= {"output": self.output, "device": self.wanted, "smooth": self.smooth}
+        return _unpickled, (block, about)
 
     def __repr__(self) -> str:
         shapes = f"{self.input_shape} -> {self.program.output_shape}"
@@ -75,8 +76,8 @@ class Captured:
         return f"Captured({kind}, {shapes}, layers {self.layers}{left_out}, on {self.device})"
 
 
-def _unpickled(block: Block, *about: Any) -> Captured:
-    captured = Captured(*about, program=load(block))
+def _unpickled(block: Block, about: dict[str, Any]) -> Captured:
+    captured = Captured(**about, program=load(block))
     captured.program = captured.program.to(captured.device)
     return captured
 
