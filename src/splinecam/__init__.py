@@ -87,8 +87,8 @@ __all__ = [
     "watch",
 ]
 
-# Where a name comes from. It is imported when it is first used: torch takes seconds, which the
-# command line's help, and who interrupts it, need not wait for.
+# The module of each name, which is imported when the name is first used: torch takes seconds, and
+# the help of the command line need not wait for it.
 _MODULES = {
     "errors": tuple(name for name in __all__ if name.endswith("Error")),
     "files.loading": ("load_model",),
@@ -117,7 +117,7 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names}
 _PAPER = ("compute", "graph", "models", "utils", "wrappers")
 
 
-if not TYPE_CHECKING:  # which would take any name for one of ours
+if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name: str) -> Any:
         """A public name, or a module of the package."""

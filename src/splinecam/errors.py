@@ -7,22 +7,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-# What messages name in Python's words, and how the command line says it.
+# How the command line writes what messages name in Python's words.
+_OPTIONS = (
+    "at box slice polygon through around fit device input_shape max_regions memory output smooth"
+)
 _FLAGS = {
-    "at": "--at",
+    **{name: f"--{name.replace('_', '-')}" for name in _OPTIONS.split()},
     "axes": "--slice",
-    "box": "--box",
-    "slice": "--slice",
-    "polygon": "--polygon",
-    "through": "--through",
-    "around": "--around",
-    "fit": "--fit",
-    "device": "--device",
-    "input_shape": "--input-shape",
-    "max_regions": "--max-regions",
-    "memory": "--memory",
-    "output": "--output",
-    "smooth": "--smooth",
     "splinecam.op_table()": "splinecam ops",
     "smooth=1e-3 replaces it": "splinecam partition --smooth 1e-3 replaces it",
     "sc.load(path, model=model), or part.attach(model)": "--model MODEL",
@@ -44,10 +35,10 @@ def on_command_line() -> Iterator[None]:
 
 
 def option(name: str, value: str | None = None, *, flag: str = "") -> str:
-    """An option in a message, as Python or, while a command runs, the command line writes it.
+    """An option in a message, as the command line writes it while a command runs, else as Python.
 
-    What only Python has stays as it is. value: what follows the name, which may be nothing. flag:
-    that of the command line, if one name has several.
+    Options that only Python has stay as they are. value: what follows the name, which may be
+    nothing. flag: of the command line, if one name has several.
 
     >>> option("max_regions"), option("memory", "5"), option("smooth", "")
     ('max_regions', 'memory=5', 'smooth=')
@@ -78,7 +69,7 @@ class CaptureError(SplineCamError):
 class OffendingOp:
     """One operation that is not piecewise linear: its name in the model, its op, where, why.
 
-    settled: the reason says all that can be done, so that nothing is to be replaced or registered.
+    settled: whether the reason says all that can be done, and no other advice is needed.
     """
 
     name: str
@@ -93,7 +84,7 @@ class OffendingOp:
 
 
 class UnsupportedOpError(CaptureError):
-    """Some operations are not continuous piecewise linear; ``ops`` lists every one of them.
+    """Some operations are not continuous piecewise linear; ``ops`` lists all of them.
 
     advice: what the message says to do, in place of the advice for models in PyTorch.
     """
@@ -135,7 +126,7 @@ class FileError(SplineCamError, OSError):
 
 
 class DataError(SplineCamError):
-    """Data of an experiment are not on this machine, or a file of them is damaged."""
+    """Data of an experiment are not on this machine, or one of their files is damaged."""
 
 
 class ValidationError(SplineCamError, AssertionError):

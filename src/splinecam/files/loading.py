@@ -37,11 +37,11 @@ from splinecam.network.model_files import instead_of, kind_of_file
 _PICKLED = "it holds pickled objects, which are not opened, because opening them can run any code"
 _FOREIGN = "it was not written by NumPy (np.save, np.savez)"
 _KINDS = "biufc"  # of numbers
-_PICKLES = 5  # in a file that torch wrote before version 1.6, before its storages
+_PICKLES = 5  # before the storages, in a file of torch before version 1.6
 
 
 def require_file(path: Path) -> None:
-    """Raise an error that says so when a file does not exist or is a folder."""
+    """Raise an error if a file does not exist, or is a folder."""
     if path.is_dir():
         raise FileError(f"{path} is a folder, not a file.")
     if not path.exists():
@@ -51,7 +51,7 @@ def require_file(path: Path) -> None:
 def load_numpy(path: Path, key: str | None = None) -> dict[str, Tensor]:
     """Return the numbers in an .npy or .npz file by name, in float64; an .npy file has no name.
 
-    key: the only array to read, if the file has it.
+    key: the name of the only array to read, if the file has this array.
     """
     require_file(path)
     try:
@@ -92,7 +92,7 @@ def _wide(array: NDArray[Any]) -> Tensor:
 
 
 def load_torch(path: Path) -> Any:
-    """Return what a .pt or .pth file holds, if that is tensors in plain containers."""
+    """Return the tensors in plain containers that a .pt or .pth file holds."""
     require_file(path)
     try:
         _check_torch(path)
@@ -111,7 +111,9 @@ def load_torch(path: Path) -> Any:
 
 def _check_torch(path: Path) -> None:
     """Raise an error if the pickles in a file would take far more than its size explains."""
-    trusted = [f"{each.__module__} {each.__qualname__}" for each in _safe_globals()]
+    given: list[Any] = torch.serialization.get_safe_globals()  # that the caller lets torch trust
+    globals_ = [each[0] if isinstance(each, tuple) else each for each in given]
+    trusted = [f"{each.__module__} {each.__qualname__}" for each in globals_]
     most = most_bytes(path.stat().st_size)
     try:
         if zipfile.is_zipfile(path):
@@ -130,12 +132,6 @@ def _check_torch(path: Path) -> None:
         ) from error
 
 
-def _safe_globals() -> list[Any]:
-    """The classes and functions that the caller has told torch to trust."""
-    given = torch.serialization.get_safe_globals()
-    return [each[0] if isinstance(each, tuple) else each for each in given]
-
-
 def load_safetensors(path: Path) -> dict[str, Tensor]:
     """Return the tensors in a .safetensors file by name, in the types of the file."""
     require_file(path)
@@ -144,9 +140,8 @@ def load_safetensors(path: Path) -> dict[str, Tensor]:
     try:
         return dict(reader.load_file(path))
     except (safetensors.SafetensorError, OSError, KeyError, ValueError) as error:
-        raise FileError(
-            f"{path} cannot be read: it is damaged, or not written by safetensors ({error})."
-        ) from error
+        message = f"{path} cannot be read: it is damaged, or not written by safetensors ({error})."
+        raise FileError(message) from error
 
 
 _ZEROS = "torch.zeros(2, ...)  # two inputs of the model"
@@ -178,7 +173,7 @@ def read_program(path: Path) -> tuple[nn.Module, tuple[int, ...] | None]:
 
 
 def _refuse_objects(path: Path) -> None:
-    """Raise an error if a program holds pickled objects or compiled code, which opening runs."""
+    """Raise an error if a program holds objects or compiled code, which would run when opened."""
     with open_archive(path) as archive:
         for info in archive.infolist():
             name = info.filename
@@ -190,8 +185,8 @@ def _refuse_objects(path: Path) -> None:
             for key, entry in entries.items():
                 if not str(entry.get("path_name")).startswith(("weight_", "tensor_")):
                     raise CaptureError(
-                        f"{path} holds an object that is no tensor ({key}), which is not opened, "
-                        "because opening it can run any code. Use the code that makes the model: "
+                        f"{path} holds an object that is no tensor ({key}). It is not opened, "
+                        "because that can run any code. Use the code that makes the model: "
                         "package.module:factory."
                     )
 
@@ -226,8 +221,11 @@ def _input_shape(exported: Any, path: Path) -> tuple[int, ...] | None:
     if not shape:
         raise CaptureError(f"The program in {path} takes a single number, not a batch of inputs.")
     batch, *rest = shape
-    size = _limited(batch, exported.range_constraints)
-    if size is not None:
+    size = f"exactly {batch}" if isinstance(batch, int) else ""
+    limits = None if size else exported.range_constraints.get(batch.node.expr)
+    if limits is not None and not (limits.lower <= 2 and limits.upper >= _MANY):
+        size = f"{limits.lower} to {limits.upper}"
+    if size:
         zeros = f"torch.zeros({', '.join(map(str, [2, *rest]))})"
         raise CaptureError(
             f"The program in {path} was exported for a batch of {size}, but many points are run "
@@ -236,21 +234,11 @@ def _input_shape(exported: Any, path: Path) -> tuple[int, ...] | None:
     return tuple(rest) if all(isinstance(n, int) for n in rest) else None
 
 
-def _limited(batch: Any, ranges: Mapping[Any, Any]) -> str | None:
-    """Return the batch sizes that a program was exported for, or None if it takes all."""
-    if isinstance(batch, int):
-        return f"exactly {batch}"
-    limits = ranges.get(batch.node.expr)
-    if limits is None or (limits.lower <= 2 and limits.upper >= _MANY):
-        return None
-    return f"{limits.lower} to {limits.upper}"
-
-
 WEIGHTS = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".npz")
 """How the names of files of weights end."""
 
 _WRAPPED = ("state_dict", "model_state_dict", "model")  # where checkpoints keep their weights
-_PREFIXES = ("module.", "_orig_mod.")  # of data parallelism and torch.compile
+_PREFIXES = ("module.", "_orig_mod.")  # of all names: by data parallelism and torch.compile
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
@@ -263,8 +251,11 @@ def copy_weights(model: nn.Module, state: Mapping[str, Tensor], source: str) -> 
 
     source: where the weights are, for an error if they do not fit.
     """
+    for prefix in _PREFIXES:
+        if state and all(name.startswith(prefix) for name in state):
+            state = {name.removeprefix(prefix): tensor for name, tensor in state.items()}
     try:
-        model.load_state_dict(_with_tied_names(model, _plain_names(state)))
+        model.load_state_dict(_with_tied_names(model, state))
     except RuntimeError as error:
         lines = [line.strip() for line in str(error).splitlines()[1:] if line.strip()]
         shown = "".join(f"\n  {line[:200]}{' ...' * (len(line) > 200)}" for line in lines[:6])
@@ -293,27 +284,15 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
     return dict(found)
 
 
-def _plain_names(state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """Remove the prefix that wrappers put before every name."""
-    for prefix in _PREFIXES:
-        if state and all(name.startswith(prefix) for name in state):
-            state = {name.removeprefix(prefix): tensor for name, tensor in state.items()}
-    return state
-
-
 def _with_tied_names(model: nn.Module, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Give a weight that the model has under several names to all of them.
-
-    Files of safetensors hold such a weight once, under one of its names.
-    """
+    """Give every name of a shared weight the tensor of one of them, as safetensors writes it."""
     names: dict[int, list[str]] = {}
     for name, weight in model.state_dict(keep_vars=True).items():
         names.setdefault(id(weight), []).append(name)
     full = dict(state)
     for tied in names.values():
-        given = next((name for name in tied if name in state), None)
-        if given is not None:
-            full |= {name: state[given] for name in tied if name not in state}
+        given = [state[name] for name in tied if name in state]
+        full |= {name: given[0] for name in tied if given and name not in state}
     return full
 
 
@@ -322,12 +301,13 @@ def load_model(
 ) -> nn.Module:
     """The network in a file, as a module in eval mode: an ONNX file, or an exported program.
 
-    The layers of an ONNX network are torch's own wherever there is one, are named after the nodes
-    of the file, and hold its weights in float32, or in float64 where the file does. The module
-    takes inputs ``(N, *input_shape)``, also where the file has a batch of one, a batch of another
-    fixed size, or none; what it computes for a point is what the file gives for this point alone.
+    The layers of an ONNX network are torch's own wherever torch has them. They are named after the
+    nodes of the file, and hold its weights in float32, or in float64 where the file does. The
+    module takes inputs ``(N, *input_shape)``, also where the file has a batch of one, a batch of
+    another fixed size, or none. It computes for a point what the file gives for this point alone.
     Several outputs are returned as a dict by their names. Nothing in an ONNX file is executed, and
-    nothing outside of its folder is read. An exported program is code: load those that you trust.
+    nothing outside of its folder is read. An exported program is code: load only programs that you
+    trust.
 
     path: of a ``.onnx`` or a ``.pt2`` file. input_shape: of one input, without the batch, where an
     ONNX file leaves it open.
@@ -349,11 +329,16 @@ def load_model(
 
 
 def loaded(model: object) -> object:
-    """The model itself, or the network in the file whose path is given for it.
-
-    A path of a file that no model can be loaded from is returned as it is.
-    """
+    """The model itself, or for a path the network in its file, if models are in such files."""
     if not isinstance(model, (str, os.PathLike)):
         return model
     place = Path(os.fsdecode(model))
     return load_model(place) if kind_of_file(place) in ("onnx", "exported") else model
+
+
+def module_of(model: object, argument: str = "model") -> nn.Module:
+    """The module that is given, or that is in a file; a ``TypeError`` that names the argument."""
+    network = loaded(model)
+    if not isinstance(network, nn.Module):
+        raise TypeError(f"{argument} must be an nn.Module, not {instead_of(network)}")
+    return network

@@ -14,15 +14,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from splinecam._util.files import reason_of
 from splinecam._util.text import optional
 from splinecam.errors import CaptureError, FileError
 
 MOST_ENTRIES = 1 << 26
-"""So many numbers may a value have that is made while a file is read: 512 MB in float64."""
+"""The most numbers of a value that is made while a file is read: 512 MB in float64."""
 
 _MOST_AXES = 64  # as in NumPy
-_BFLOAT16 = 16
-# Codes of TensorProto.DataType, the field that holds the entries, and their type as raw bytes.
+_FLOAT16, _BFLOAT16 = 10, 16
+# For codes of TensorProto.DataType: the field with the entries, and their types in bytes and here.
 _KINDS: dict[int, tuple[str, Any, torch.dtype]] = {
     1: ("float_data", np.dtype("<f4"), torch.float32),
     2: ("int32_data", np.dtype("u1"), torch.uint8),
@@ -31,14 +32,14 @@ _KINDS: dict[int, tuple[str, Any, torch.dtype]] = {
     6: ("int32_data", np.dtype("<i4"), torch.int32),
     7: ("int64_data", np.dtype("<i8"), torch.int64),
     9: ("int32_data", np.dtype("?"), torch.bool),
-    10: ("int32_data", np.dtype("<f2"), torch.float16),
+    _FLOAT16: ("int32_data", np.dtype("<f2"), torch.float16),
     11: ("double_data", np.dtype("<f8"), torch.float64),
     _BFLOAT16: ("int32_data", np.dtype("<u2"), torch.bfloat16),
 }
 
 
 def dtype_of_code(code: int) -> torch.dtype | None:
-    """The torch type of a code of ONNX; None if there is none, as for strings.
+    """The torch type for a code of ONNX; None if there is none, as for strings.
 
     >>> dtype_of_code(1)
     torch.float32
@@ -47,7 +48,7 @@ def dtype_of_code(code: int) -> torch.dtype | None:
 
 
 def bounded(shape: tuple[int, ...], what: str) -> tuple[int, ...]:
-    """The same shape, or an error if a value of that shape would be gigantic."""
+    """The shape itself, or an error if a value of this shape would be gigantic."""
     if len(shape) > _MOST_AXES:
         raise FileError(f"{what} would have {len(shape)} axes: at most {_MOST_AXES} can be read.")
     if any(size < 0 for size in shape) or prod(shape) > MOST_ENTRIES:
@@ -58,101 +59,68 @@ def bounded(shape: tuple[int, ...], what: str) -> tuple[int, ...]:
     return shape
 
 
-def broadcast(*shapes: Sequence[int]) -> tuple[int, ...]:
-    """The shape of the result of an operation that broadcasts; a ``ValueError`` if there is none.
+def read_tensor(proto: Any, path: Path, what: str = "") -> Tensor:
+    """The tensor of a ``TensorProto`` in the file at a path; what: its name in errors."""
+    what, code = f"the tensor {what or proto.name!r}", proto.data_type
+    if code not in _KINDS:
+        raise damaged(path, f"{what} has the type {code}, which is not numeric")
+    field, dtype, kind = _KINDS[code]
+    shape = tuple(int(size) for size in proto.dims)
+    count, size = prod(shape), prod(shape) * dtype.itemsize
+    if any(each < 0 for each in shape):
+        raise damaged(path, f"{what} has the shape {shape}")
+    external = proto.data_location == proto.EXTERNAL
+    if not external and not proto.HasField("raw_data"):
+        entries = getattr(proto, field)
+        if len(entries) != count:
+            raise damaged(path, f"{what} of shape {shape} has {len(entries)} entries, not {count}")
+        if code in (_FLOAT16, _BFLOAT16):  # their bits are stored as whole numbers
+            return _tensor(np.array(entries, np.int64).astype("<u2").view(dtype), shape, kind)
+        return _tensor(np.array(entries).astype(dtype), shape, kind)
+    raw = _external(proto, path, what, size) if external else proto.raw_data
+    if len(raw) != size:
+        raise damaged(path, f"{what} of shape {shape} has {len(raw)} bytes, not {size}")
+    array = np.frombuffer(raw, "u1") != 0 if kind is torch.bool else np.frombuffer(raw, dtype)
+    return _tensor(array, shape, kind)
 
-    >>> broadcast((4, 1), (3,))
-    (4, 3)
-    """
-    return tuple(np.broadcast_shapes(*(tuple(shape) for shape in shapes)))
+
+def _external(proto: Any, path: Path, what: str, expected: int) -> bytes:
+    """The bytes of a tensor in another file."""
+    given = {entry.key: entry.value for entry in proto.external_data}
+    file = _inside(path, given.get("location", ""), what)
+    try:
+        start, size = int(given.get("offset", 0)), file.stat().st_size
+        count = int(given["length"]) if "length" in given else expected
+    except (ValueError, OSError) as error:
+        raise damaged(path, f"the external data of {what} cannot be found") from error
+    if start < 0 or count != expected or start + count > size:
+        needed = f"{what} needs {expected} bytes from byte {start} of {file.name}"
+        raise damaged(path, f"{needed}, which has {size}")
+    try:
+        with file.open("rb") as stream:
+            stream.seek(start)
+            return stream.read(count)
+    except OSError as error:
+        raise FileError(f"{file} cannot be read: {reason_of(error)}.") from error
 
 
-class TensorReader:
-    """Reads the tensors of one file. path: of the model, in whose folder external data lie."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __call__(self, proto: Any, what: str = "") -> Tensor:
-        """The tensor of a ``TensorProto``; what: its name in errors."""
-        what = f"the tensor {what or proto.name!r}"
-        if proto.data_type not in _KINDS:
-            raise damaged(self.path, f"{what} has the type {proto.data_type}, which is not numeric")
-        field, dtype, kind = _KINDS[proto.data_type]
-        shape = tuple(int(size) for size in proto.dims)
-        if any(size < 0 for size in shape):
-            raise damaged(self.path, f"{what} has the shape {shape}")
-        if proto.data_location == proto.EXTERNAL:
-            raw = self._external(proto, what, prod(shape) * dtype.itemsize)
-        elif proto.HasField("raw_data"):
-            raw = proto.raw_data
-        else:
-            return self._from_field(getattr(proto, field), shape, what, proto.data_type)
-        if len(raw) != prod(shape) * dtype.itemsize:
-            raise damaged(
-                self.path,
-                f"{what} of shape {shape} has {len(raw)} bytes, not {prod(shape) * dtype.itemsize}",
-            )
-        array = np.frombuffer(raw, dtype)
-        if dtype == np.dtype("?"):
-            array = np.frombuffer(raw, "u1") != 0
-        return _tensor(array, shape, kind)
-
-    def _from_field(self, entries: Any, shape: tuple[int, ...], what: str, code: int) -> Tensor:
-        _, dtype, kind = _KINDS[code]
-        if len(entries) != prod(shape):
-            raise damaged(
-                self.path, f"{what} of shape {shape} has {len(entries)} entries, not {prod(shape)}"
-            )
-        if code in (10, _BFLOAT16):  # their bits are stored as whole numbers
-            array = np.array(entries, np.int64).astype("<u2").view(dtype)
-        else:
-            array = np.array(entries).astype(dtype)
-        return _tensor(array, shape, kind)
-
-    # -- data in other files
-
-    def _external(self, proto: Any, what: str, expected: int) -> bytes:
-        given = {entry.key: entry.value for entry in proto.external_data}
-        file = self._inside(given.get("location", ""), what)
-        try:
-            start, size = int(given.get("offset", 0)), file.stat().st_size
-            count = int(given["length"]) if "length" in given else expected
-        except (ValueError, OSError) as error:
-            raise damaged(self.path, f"the external data of {what} cannot be found") from error
-        if start < 0 or count != expected or start + count > size:
-            raise damaged(
-                self.path,
-                f"{what} needs {expected} bytes from byte {start} of {file.name}, which has {size}",
-            )
-        try:
-            with file.open("rb") as stream:
-                stream.seek(start)
-                return stream.read(count)
-        except OSError as error:
-            raise FileError(f"{file} cannot be read: {error.strerror or error}.") from error
-
-    def _inside(self, location: str, what: str) -> Path:
-        """The file with external data, which must lie in the folder of the model or below."""
-        folder = self.path.resolve().parent
-        pure = [PurePosixPath(location), PureWindowsPath(location)]
-        plain = (
-            location
-            and "\0" not in location
-            and not any(p.is_absolute() or p.drive or ".." in p.parts for p in pure)
+def _inside(path: Path, location: str, what: str) -> Path:
+    """The file with external data, which must lie in the folder of the model or below."""
+    folder = path.resolve().parent
+    pure = [PurePosixPath(location), PureWindowsPath(location)]
+    outer = any(p.is_absolute() or p.drive or ".." in p.parts for p in pure)
+    plain = location and "\0" not in location and not outer
+    file = (folder / location).resolve() if plain else folder
+    if not plain or not file.is_relative_to(folder):
+        raise FileError(
+            f"{path} keeps {what} in {location!r}, outside of its folder, where nothing is read. "
+            "Put the file with the data beside the model."
         )
-        file = (folder / location).resolve() if plain else folder
-        if not plain or not file.is_relative_to(folder):
-            raise FileError(
-                f"{self.path} keeps {what} in {location!r}, outside of its folder, where nothing "
-                "is read. Put the file with the data beside the model."
-            )
-        if not file.is_file():
-            raise FileError(
-                f"{self.path} keeps {what} in {location!r}, which is missing: put this file beside "
-                "the model."
-            )
-        return file
+    if not file.is_file():
+        raise FileError(
+            f"{path} keeps {what} in {location!r}, which is missing: put it beside the model."
+        )
+    return file
 
 
 def _tensor(array: Any, shape: tuple[int, ...], kind: torch.dtype) -> Tensor:
@@ -170,7 +138,7 @@ _DEEPEST = 100  # calls of functions within functions
 _STANDARD = ("", "ai.onnx")
 
 
-def require_onnx() -> Any:
+def _package() -> Any:
     """The package ``onnx``, or an error that says what to install."""
     return optional("onnx", "Reading an ONNX file", "onnx")
 
@@ -185,16 +153,17 @@ def damaged(path: Path, why: str) -> FileError:
 
 def read_message(path: Path) -> Any:
     """The ``ModelProto`` in a file, without its external data; functions are written out."""
-    onnx = require_onnx()
+    onnx = _package()
     if not path.is_file():
         raise FileError(f"There is no file {path}.")
     try:
-        size = path.stat().st_size
-        content = path.read_bytes() if size <= _MOST_BYTES else b""
+        if path.stat().st_size > _MOST_BYTES:
+            raise damaged(path, "it is larger than 2 GB, which is more than one message can hold")
+        content = path.read_bytes()
+    except FileError:
+        raise
     except OSError as error:
-        raise FileError(f"{path} cannot be read: {error.strerror or error}.") from error
-    if size > _MOST_BYTES:
-        raise damaged(path, "it is larger than 2 GB, which is more than one message can hold")
+        raise FileError(f"{path} cannot be read: {reason_of(error)}.") from error
     model = onnx.ModelProto()
     try:
         model.ParseFromString(content)
@@ -213,7 +182,7 @@ def read_message(path: Path) -> Any:
 
 
 def _names(graph: Any) -> Iterator[Any]:
-    """The names in a graph; protobuf gives one that is not valid UTF-8 as bytes."""
+    """The names in a graph; protobuf gives a name as bytes if it is not valid UTF-8."""
     for item in (*graph.input, *graph.output, *graph.initializer):
         yield item.name
     for node in graph.node:
@@ -224,8 +193,8 @@ def _names(graph: Any) -> Iterator[Any]:
 def _refuse_large_functions(model: Any, path: Path) -> None:
     """Raise an error if functions call themselves, or grow beyond bounds when written out.
 
-    What is not called counts, too, and so do calls in graphs within graphs: the program that writes
-    functions out follows all of them.
+    Functions that nobody calls count, and so do calls in graphs within graphs: the package ``onnx``
+    follows all of them when it writes functions out.
     """
     bodies = {(f.domain, f.name): f.node for f in model.functions}
     sizes: dict[tuple[str, str], int] = {}
@@ -254,7 +223,7 @@ def _refuse_large_functions(model: Any, path: Path) -> None:
 
 
 def _with_inner(nodes: Sequence[Any]) -> Iterator[Any]:
-    """The nodes, and those of the graphs in their attributes."""
+    """The nodes, and the nodes of graphs in their attributes."""
     waiting = list(nodes)
     while waiting:
         node = waiting.pop()
@@ -265,8 +234,8 @@ def _with_inner(nodes: Sequence[Any]) -> Iterator[Any]:
 
 
 def opset_of(model: Any, path: Path) -> int:
-    """The version of the operations in a model, which must be one that is known."""
-    newest = int(require_onnx().defs.onnx_opset_version())
+    """The version of the operations in a model, or an error if it is not known."""
+    newest = int(_package().defs.onnx_opset_version())
     versions = [entry.version for entry in model.opset_import if entry.domain in _STANDARD]
     if not versions:
         raise damaged(path, "it does not say which version of the operations (opset) it uses")

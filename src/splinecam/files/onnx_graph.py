@@ -1,9 +1,9 @@
-"""From the graph in an ONNX file to layers: by rules for nodes, and by computing constants."""
+"""Make layers of the graph in an ONNX file: by rules for nodes, and by computing constants."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from splinecam.errors import CaptureError, FileError, OffendingOp, UnsupportedOpError
-from splinecam.files.onnx_file import MOST_ENTRIES, TensorReader, damaged
+from splinecam.files.onnx_file import MOST_ENTRIES, damaged, read_tensor
 from splinecam.files.onnx_nodes import Eager, Node, Refused, Value, Writer
 from splinecam.files.onnx_rules import FOLDS, LEARNING, REJECTED, RULES
 from splinecam.network.ops.nonlinear import WINNER
@@ -22,7 +22,7 @@ _FLOATING = {1: torch.float32, 10: torch.float32, 11: torch.float64, 16: torch.f
 _FEW = 16  # outputs that are tried one by one
 _STRINGS = 8  # the type of tensors of texts
 _FINAL = ("Softmax", "LogSoftmax")
-# What may follow a final function: it is left out together with these.
+# These may follow a final function: they are left out together with it.
 _FOLLOWERS = (
     *("Identity", "Dropout", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"),
     *("Mul", "Div", "Add", "Sub", "Neg", "Log", "Exp", "Normalizer"),
@@ -48,7 +48,7 @@ class Imported:
 
 
 def input_of(graph: Any, path: Path) -> Any:
-    """The one input of a graph that is no initialiser."""
+    """The only input of a graph, beside its initialisers."""
     constants = {tensor.name for tensor in graph.initializer}
     constants |= {tensor.values.name for tensor in graph.sparse_initializer}
     inputs = [item for item in graph.input if item.name not in constants]
@@ -89,7 +89,7 @@ def import_graph(
                 found[name] = run({name: value})
             except UnsupportedOpError as other:
                 errors.append(other)
-        if not found:  # what stands in the way of the output that needs the least
+        if not found:  # the error of the output with the fewest obstacles
             raise min(errors, key=lambda each: len(each.ops)) from None
         if len(found) == len(outputs):
             raise
@@ -100,8 +100,7 @@ def import_graph(
 def _outputs_of(graph: Any) -> dict[str, str]:
     """The values that are outputs, by the names of the outputs.
 
-    What ``ZipMap`` makes of the outputs of a classifier is a list of dicts by class; the values
-    are those that it is given.
+    ``ZipMap`` makes a list of dicts by class of the scores of a classifier: it stands for these.
     """
     zipped = {
         node.output[0]: node.input[0]
@@ -124,7 +123,6 @@ class _Importer:
         self.graph, self.path, self.opset, self.batch = graph, path, opset, batch
         self.outputs = outputs
         self.source = input_of(graph, path)
-        self.read = TensorReader(path)
         self.offending: list[OffendingOp] = []
         self.made = 0  # entries of constants that nodes have made
         self.nodes = _needed(graph, path, set(outputs.values()))
@@ -143,11 +141,14 @@ class _Importer:
             raise damaged(path, "two of its initialisers have the same name")
 
     def run(self) -> Imported:
-        """Import all nodes; one error lists all that cannot be imported."""
+        """Import all nodes; one error lists every node that cannot be imported."""
         for proto in self.nodes:
             self._import(proto)
-        if not self.offending:
-            self._refuse_inner_functions()
+        for proto in () if self.offending else self.nodes:
+            inner = proto.op_type in _FINAL and not set(proto.output) <= self.ends
+            if inner and any(isinstance(self.values.get(name), Value) for name in proto.input):
+                reason = "it is not piecewise linear, and is allowed only at the end"
+                self._reject(proto.name or proto.output[0], proto.op_type, True, reason)
         if self.offending:
             raise UnsupportedOpError(self.offending, _ADVICE)
         outputs = {}
@@ -159,7 +160,9 @@ class _Importer:
                         f"The output {name!r} of the network in {self.path} has the shape "
                         f"{value.shape}: there are no numbers in it."
                     )
-                outputs[name] = self._returned(name, value)
+                if len(value.shape) == 1:  # the tensor is to be (N, n), not (N,)
+                    value = replace(value, tensor=self._outer(name, "Output").extended(value))
+                outputs[name] = value
             elif len(self.outputs) == 1:
                 raise CaptureError(
                     f"The output {name!r} of the network in {self.path} does not depend on "
@@ -171,16 +174,8 @@ class _Importer:
         return Imported(self.writer, outputs)
 
     def _outer(self, label: str, kind: str) -> Node:
-        """A node that is not in the file, but at its border."""
+        """A node for the input or an output, which is not in the file."""
         return Node(kind, label, {}, [], [], self.opset, self.writer)
-
-    def _returned(self, name: str, value: Value) -> Value:
-        """An output as a tensor (N, n), not (N,), where the file has one axis of size n."""
-        if len(value.shape) != 1:
-            return value
-        return Value(self._outer(name, "Output").extended(value), value.shape)
-
-    # -- one node
 
     def _import(self, proto: Any) -> None:
         kind, label = proto.op_type, proto.name or (proto.output[0] if proto.output else "")
@@ -188,32 +183,28 @@ class _Importer:
         standard = proto.domain == _LEARNING if kind in LEARNING else proto.domain in _STANDARD
         known = standard and (kind in RULES or kind in FOLDS)
         results: Any = [_UNKNOWN] * len(proto.output)
-        if any(item is _UNKNOWN for item in inputs):
-            if not (standard and kind in RULES):
-                self._reject(label, kind, standard)
-        elif not known:
+        unknown = any(item is _UNKNOWN for item in inputs)
+        if not (standard and kind in RULES if unknown else known):
             self._reject(label, kind, standard)
-        else:
+        elif not unknown:
             try:
                 results = self._results(self._node(proto, kind, label, inputs))
                 self._count(results)
             except Refused as error:
                 self._reject(label, kind, standard, str(error))
-        if any(
-            item is None and self.uses[name]
-            for name, item in zip(proto.output, results, strict=False)
-        ):
+        made = list(zip(proto.output, results, strict=False))
+        if any(item is None and self.uses[name] for name, item in made):
             self._reject(label, kind, standard, WINNER)
-        for item in inputs:  # another use of a product, so that it cannot take a bias
-            if isinstance(item, Value) and item.tensor in self.writer.linear:
-                del self.writer.linear[item.tensor]
-        for name, result in zip(proto.output, results, strict=False):
+        for item in inputs:  # a product that is used cannot take a bias any more
+            if isinstance(item, Value):
+                self.writer.linear.pop(item.tensor, None)
+        for name, result in made:
             if name and (name in self.values or name in self.constants):
                 raise damaged(self.path, f"the value {name!r} is made twice")
             self.values[name] = _UNKNOWN if name and result is None else result
 
     def _count(self, results: list[Any]) -> None:
-        """Raise an error when constants that are not in the file become too many."""
+        """Raise an error if nodes make too many constants."""
         self.made += sum(item.numel() for item in results if isinstance(item, Tensor))
         if self.made > 2 * MOST_ENTRIES:
             raise FileError(
@@ -224,37 +215,27 @@ class _Importer:
     def _node(self, proto: Any, kind: str, label: str, inputs: list[Any]) -> Node:
         attributes = {item.name: self._attribute(item, label) for item in proto.attribute}
         uses = [self.uses[name] if name else 0 for name in proto.output]
-        node = Node(kind, label, attributes, inputs, uses, self.opset, self.writer)
-        node.others = {"batch": self.batch, "dtype": self.dtype}
-        node.others["final"] = set(proto.output) <= self.ends
-        return node
+        about = self.opset, self.writer, self.batch, set(proto.output) <= self.ends
+        return Node(kind, label, attributes, inputs, uses, *about)
 
     def _results(self, node: Node) -> list[Any]:
-        constant = not any(isinstance(item, Value) for item in node.inputs)
-        if constant and node.kind in FOLDS:
-            found: Any = FOLDS[node.kind](node, node.inputs)
-        elif node.kind not in RULES:
+        if node.kind in FOLDS and not any(isinstance(item, Value) for item in node.inputs):
+            return [FOLDS[node.kind](node, node.inputs)]
+        if node.kind not in RULES:
             raise Refused(REJECTED.get(node.kind, "its inputs must be constants"))
-        elif constant:
-            return self._folded(node)
-        else:
-            found = RULES[node.kind].function(node)
-        return found if isinstance(found, list) else [found]
-
-    def _folded(self, node: Node) -> list[Any]:
-        """Run the layers of a node with constant inputs: the first one goes through them."""
-        at = next((i for i, item in enumerate(node.inputs) if item is not None), None)
-        if at is None:
-            raise Refused("its inputs are missing")
-        constant = node.inputs[at]
-        assert isinstance(constant, Tensor)
-        node.writer = Eager(constant)
-        node.inputs[at] = Value("", tuple(constant.shape))
-        found = RULES[node.kind].function(node)
+        if not any(isinstance(item, Value) for item in node.inputs):  # run layers on the first one
+            at = next((i for i, item in enumerate(node.inputs) if item is not None), None)
+            if at is None:
+                raise Refused("its inputs are missing")
+            constant: Any = node.inputs[at]
+            node.writer, node.inputs[at] = Eager(constant), Value("", tuple(constant.shape))
+        found = RULES[node.kind](node)
         results = found if isinstance(found, list) else [found]
-        tensors = node.writer.tensors
+        if node.writer is self.writer:
+            return results
+        made = node.writer.tensors
         return [
-            tensors[item.tensor].reshape(item.shape).detach() if isinstance(item, Value) else item
+            made[item.tensor].reshape(item.shape).detach() if isinstance(item, Value) else item
             for item in results
         ]
 
@@ -273,11 +254,11 @@ class _Importer:
                 self.offending.append(OffendingOp(name, "initializer", "", reason))
                 self.values[name] = _UNKNOWN
             else:
-                self.values[name] = self._plain(self.read(proto, repr(name)))
+                self.values[name] = self._plain(read_tensor(proto, self.path, repr(name)))
         return self.values[name]
 
     def _plain(self, tensor: Tensor) -> Tensor:
-        """A constant in one of the three types that are told apart."""
+        """A constant as floating-point numbers of the network, as int64 or as booleans."""
         if tensor.is_floating_point():
             return tensor.to(self.dtype)
         return tensor if tensor.dtype == torch.bool else tensor.long()
@@ -290,39 +271,23 @@ class _Importer:
         if item.type == 3:
             return _text(item.s)
         if item.type == 4:
-            return self._plain(self.read(item.t, f"{item.name!r} of {label!r}"))
+            return self._plain(read_tensor(item.t, self.path, f"{item.name!r} of {label!r}"))
         return None
 
-    # -- what is wrong
-
     def _reject(self, label: str, kind: str, standard: bool, reason: str | None = None) -> None:
-        if reason is None:
-            reason = "it is not one of the operations that can be read"
-            if not standard:
-                reason = "it is not an operation of ONNX itself, but of another library"
-            reason = REJECTED.get(kind, reason) if standard else reason
-        self.offending.append(OffendingOp(label, kind, "", reason))
+        if not standard:
+            general = "it is not an operation of ONNX itself, but of another library"
+        else:
+            general = REJECTED.get(kind, "it is not one of the operations that can be read")
+        self.offending.append(OffendingOp(label, kind, "", reason or general))
 
     def _ends(self) -> set[str]:
-        """The outputs, and the values that only followers of a final function come after."""
+        """The outputs, and the values that lead to them by followers of a final function alone."""
         ends = set(self.outputs.values())
         for proto in reversed(self.nodes):
             if set(proto.output) <= ends and proto.op_type in _FOLLOWERS:
                 ends.update(name for name in proto.input if self.uses[name] == 1)
         return ends
-
-    def _refuse_inner_functions(self) -> None:
-        """List softmax functions that are followed by more of the network."""
-        for proto in self.nodes:
-            free = set(proto.output) <= self.ends
-            if proto.op_type in _FINAL and not free and self._active(proto.input):
-                reason = "it is not piecewise linear, and is allowed only at the end"
-                self.offending.append(
-                    OffendingOp(proto.name or proto.output[0], proto.op_type, "", reason)
-                )
-
-    def _active(self, names: Iterable[str]) -> bool:
-        return any(isinstance(self.values.get(name), Value) for name in names)
 
 
 def _text(item: Any) -> Any:
@@ -330,8 +295,8 @@ def _text(item: Any) -> Any:
     return item.decode("utf-8", "replace") if isinstance(item, bytes) else item
 
 
-def class_names_in(graph: Any, read: TensorReader) -> tuple[str, ...] | None:
-    """The names of the classes, which nodes that choose a label have as an attribute or input.
+def class_names_in(graph: Any, path: Path) -> tuple[str, ...] | None:
+    """The names of the classes, which are an attribute or input of a node that chooses a label.
 
     Numbers from 0 on are no names.
     """
@@ -344,7 +309,9 @@ def class_names_in(graph: Any, read: TensorReader) -> tuple[str, ...] | None:
         chosen = constants.get(node.input[0]) if node.input else None
         if node.op_type == "ArrayFeatureExtractor" and chosen is not None:
             texts = chosen.data_type == _STRINGS
-            found = [*(chosen.string_data if texts else read(chosen).flatten().tolist())]
+            found = [
+                *(chosen.string_data if texts else read_tensor(chosen, path).flatten().tolist())
+            ]
         names = tuple(str(_text(each)) for each in found)
         if names:
             return None if names == tuple(map(str, range(len(names)))) else names

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
@@ -13,10 +13,12 @@ from torch import Tensor
 
 from splinecam._util.tolerances import VALUE_PRECISION
 from splinecam.errors import CaptureError, FileError, SplineCamError
-from splinecam.files.onnx_file import TensorReader, bounded, damaged, opset_of, read_message
+from splinecam.files.onnx_file import bounded, damaged, opset_of, read_message
 from splinecam.files.onnx_graph import Imported, class_names_in, import_graph, input_of
 from splinecam.files.onnx_nodes import layout
 from splinecam.network.layer_graph import LayerGraph
+
+Names = tuple[str, ...] | None
 
 _TRIALS = 32  # inputs at which rows are compared
 
@@ -26,18 +28,12 @@ class OnnxModule(LayerGraph):
 
     It takes inputs (N, *input_shape) and returns (N, ...), or a dict of such tensors by the names
     of the outputs if there are several in the file. file: its name; opset: the version of its
-    operations. class_names: those of the classes, if the file of a classifier has them; left_out:
-    the names of outputs that are not piecewise linear, such as the label of a classifier.
+    operations. class_names: of a classifier, if the file has them; left_out: the names of outputs
+    that are not piecewise linear, such as the label of a classifier.
     """
 
     def __init__(
-        self,
-        imported: Imported,
-        source: str,
-        *,
-        file: str,
-        opset: int,
-        class_names: tuple[str, ...] | None = None,
+        self, imported: Imported, source: str, *, file: str, opset: int, class_names: Names
     ) -> None:
         writer = imported.writer
         super().__init__(
@@ -51,7 +47,7 @@ class OnnxModule(LayerGraph):
         self.class_names, self.left_out = class_names, imported.left_out
 
     def returned(self, values: Mapping[str, Any]) -> Any:
-        """One output, or a dict by name; so is one of several, of which others are left out."""
+        """One output, or a dict by name if the file has several, also if only one is left."""
         found = super().returned(values)
         alone = self.left_out and len(self.outputs) == 1
         return dict.fromkeys(self.outputs, found) if alone else found
@@ -80,24 +76,12 @@ def _read(path: Path, input_shape: tuple[int, ...] | None) -> OnnxModule:
 
     def imported(shape: tuple[int, ...], batch: int | None) -> OnnxModule:
         found = import_graph(graph, path, opset, shape, batch)
-        names = class_names_in(graph, TensorReader(path))
+        names = class_names_in(graph, path)
         return OnnxModule(found, source.name, file=path.name, opset=opset, class_names=names)
 
     if batch is None:
         return imported(shape, None)
-    return _of_batch(imported, shape, graph)
-
-
-def _of_batch(
-    imported: Callable[[tuple[int, ...], int | None], OnnxModule],
-    shape: tuple[int, ...],
-    graph: Any,
-) -> OnnxModule:
-    """The network of a file whose input has a fixed first size: a batch, or part of the input.
-
-    It is a batch if the network computes each row as it computes a row alone.
-    """
-    batch = shape[0]
+    # The first size is a batch if the network computes each row as it computes a row alone.
     try:
         whole = imported(shape, None)
     except CaptureError:
@@ -113,10 +97,10 @@ def _of_batch(
 
 
 def _same(whole: OnnxModule, single: OnnxModule, shape: tuple[int, ...]) -> bool:
-    """Whether rows together, and each row alone, have the same results.
+    """Whether rows together and each row alone have the same results.
 
-    They are compared at inputs of several sizes, since units that are idle at small ones may still
-    mix the rows, and in float64, in which a weak mixture is told from rounding.
+    Inputs have several sizes, since units that are idle at small ones may still mix the rows.
+    Results are float64, so that a weak mixture differs from rounding.
     """
     generator = torch.Generator().manual_seed(0)
     sizes = torch.logspace(-2, 4, _TRIALS, dtype=torch.float64).view(-1, *[1] * len(shape))
@@ -130,7 +114,7 @@ def _same(whole: OnnxModule, single: OnnxModule, shape: tuple[int, ...]) -> bool
 
 
 def _close(many: Tensor, each: Tensor) -> bool:
-    """Whether results of batches ``(n, N, ...)`` are those of their rows ``(n N, ...)``."""
+    """Whether results of batches ``(n, N, ...)`` agree with those of their rows ``(n N, ...)``."""
     if many.flatten(0, 1).shape != each.shape:
         return False
     found = each.view_as(many).flatten(1)
@@ -153,14 +137,17 @@ def _whole_shape(
     if input_shape is not None:
         return _given_shape(sizes, path, tuple(input_shape)), None
     if any(size <= 0 for size in sizes):
-        raise CaptureError(_unknown(path, f"the shape {_words(tensor)}"))
+        words = [
+            str(x.dim_value) if x.dim_value > 0 else x.dim_param or "?" for x in tensor.shape.dim
+        ]
+        raise CaptureError(_unknown(path, f"the shape ({', '.join(words)})"))
     batch = sizes[0] if len(sizes) > 1 and sizes[0] > 1 else None
     bounded(tuple(sizes[1:] if batch else sizes), f"The input of the network in {path}")
     return tuple(sizes), batch
 
 
 def _given_shape(sizes: list[int], path: Path, given: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of the input, where the file leaves sizes open that the caller gives."""
+    """The shape of the input, with the caller's sizes where the file leaves them open."""
     inner = layout(sizes)
     fits = len(inner) == len(given) and all(a in (b, 0) for a, b in zip(inner, given, strict=True))
     if fits:
@@ -168,14 +155,6 @@ def _given_shape(sizes: list[int], path: Path, given: tuple[int, ...]) -> tuple[
     if 0 not in sizes:
         return tuple(sizes)  # the module reshapes its inputs, if they have as many numbers
     raise CaptureError(f"The network in {path} takes inputs of shape {inner}, not {given}.")
-
-
-def _words(tensor: Any) -> str:
-    parts = [
-        str(item.dim_value) if item.dim_value > 0 else item.dim_param or "?"
-        for item in tensor.shape.dim
-    ]
-    return f"({', '.join(parts)})"
 
 
 def _unknown(path: Path, what: str) -> str:

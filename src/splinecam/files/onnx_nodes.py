@@ -1,16 +1,16 @@
 """The nodes of an ONNX graph as rules see them, and the layers that rules make of them.
 
 A network in a file is read as a function of one point: a batch dimension has size 1, whatever the
-file says, so that all shapes are known. The layers compute it for N points at once. A value whose
-shape in the file is (1, ...) is a tensor (N, ...), and any other value (...) is a tensor (N, ...)
-with one more dimension. So nothing can mix the points.
+file says, so that all shapes are known. The layers compute this function for N points at once. A
+value of the shape (1, ...) in the file is a tensor (N, ...). Any other value (...) is a tensor
+(N, ...) with one more dimension. So nothing can mix the points.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from splinecam.files.onnx_file import bounded
 from splinecam.network.layer_graph import Call, Input, LayerGraph, Link, Weight, blank_result
 
-_POINTS = 2  # of the tensors without data that shapes are found with
+_POINTS = 2  # of the tensors without data, which tell shapes
 _TAKEN = frozenset({*dir(LayerGraph), "links", "source", "outputs", "input_shape", "file", "opset"})
 _TAKEN |= {"class_names", "left_out"}
 
@@ -32,8 +32,8 @@ class Refused(Exception):
 class Value:
     """A value that depends on the input.
 
-    tensor: its name among the tensors of the writer; shape: in the file, for one point; mask: it is
-    a comparison, or a sign, which may only choose between other values.
+    tensor: its name among the tensors of the writer; shape: in the file, for one point; mask:
+    whether it is a comparison or a sign, which may only choose between other values.
     """
 
     tensor: str
@@ -58,15 +58,10 @@ class Writer:
         self.dtype = dtype
         self.layers: dict[str, nn.Module] = {}
         self.links: list[Link] = []
-        self.numbers: dict[str, int] = {}  # that names of several layers end with
+        self.numbers: dict[str, int] = {}  # the last number that was added to each name
         self.linear: dict[str, nn.Linear] = {}  # products of one use, which may take a bias still
-        self.tensors: dict[str, Tensor] = {
-            source: torch.empty(
-                (_POINTS, *(shape if len(shape) == 1 else layout(shape))),
-                dtype=dtype,
-                device="meta",
-            )
-        }
+        inner = shape if len(shape) == 1 else layout(shape)
+        self.tensors = {source: torch.empty((_POINTS, *inner), dtype=dtype, device="meta")}
 
     def add(self, module: nn.Module, inputs: Sequence[str], label: str, kind: str) -> str:
         """Add a layer and return the name of its result."""
@@ -100,7 +95,7 @@ class Writer:
         name = f"{kind}_{name}" if name[0].isdigit() else name
         if name not in self.layers and name not in _TAKEN:
             return name
-        while True:  # on from the number that was given last, as thousands may have one name
+        while True:  # it goes on from the last number, as thousands of layers may share a name
             self.numbers[name] = self.numbers.get(name, 1) + 1
             numbered = f"{name}_{self.numbers[name]}"
             if numbered not in self.layers:
@@ -130,8 +125,9 @@ class Eager(Writer):
 class Node:
     """One node of the graph.
 
-    kind: the type of the operation; label: its name. inputs: values, constant tensors, or None for
-    those that are left out. uses: how often each of its outputs is used.
+    kind: the type of the operation; label: its name. inputs: values, constant tensors, or None
+    where one is left out. uses: how often each of its outputs is used. batch: the fixed size of the
+    batch in the file, if it has one. final: whether only followers of a final function come after.
     """
 
     kind: str
@@ -141,7 +137,8 @@ class Node:
     uses: list[int]
     opset: int
     writer: Writer
-    others: dict[str, Any] = field(default_factory=dict)
+    batch: int | None = None
+    final: bool = False
 
     # -- what is given
 
@@ -157,7 +154,7 @@ class Node:
         return item
 
     def value(self, i: int = 0) -> Value:
-        """An input that depends on that of the network."""
+        """An input that depends on the input of the network."""
         item = self.given(i)
         if isinstance(item, Tensor):
             raise Refused(f"its input {i} is a constant, and another one is not")
@@ -179,7 +176,7 @@ class Node:
         return self.attributes.get(name, default)
 
     def integers(self, i: int, name: str) -> list[int] | None:
-        """Whole numbers that older versions give as an attribute and newer ones as an input."""
+        """Whole numbers, which older versions give as an attribute, newer ones as an input."""
         if name in self.attributes:
             found = self.attributes[name]
             return [int(x) for x in found] if isinstance(found, list) else [int(found)]
@@ -192,6 +189,15 @@ class Node:
         """Add a layer for tensors, and return the name of its result."""
         return self.writer.add(module, tensors, self.label, self.kind)
 
+    def applied(self, layer: nn.Module, value: Value | None = None) -> Value:
+        """The result of a layer that keeps the shape of a value, by default of the first input."""
+        x = self.value() if value is None else value
+        return Value(self.emit(layer, x.tensor), x.shape)
+
+    def number(self, number: float) -> Tensor:
+        """A constant in the type of the network."""
+        return torch.tensor(float(number), dtype=self.writer.dtype)
+
     def call(self, operation: str, *arguments: Any) -> str:
         """Add a call of an ATen operation; tensors are given by name, constants as tensors."""
         inputs: list[str] = []
@@ -201,16 +207,20 @@ class Node:
             if isinstance(item, list):
                 return [changed(part) for part in item]
             if isinstance(item, Tensor):
-                name = "constant" if not weights else f"constant{len(weights)}"
+                name = f"constant{len(weights) or ''}"
                 weights[name] = item
                 return Weight(name)
-            if isinstance(item, _Named):
-                inputs.append(item.tensor)
+            if isinstance(item, str):
+                inputs.append(item)
                 return Input(len(inputs) - 1)
             return item
 
         changed_arguments = [changed(item) for item in arguments]
         return self.emit(Call(operation, *changed_arguments, **weights), *inputs)
+
+    def bounded(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of a result, or an error if it would be gigantic."""
+        return bounded(tuple(shape), f"The result of {self.label} ({self.kind})")
 
     def shape_of(self, tensor: str) -> tuple[int, ...]:
         """The shape of a tensor, less the number of points in front."""
@@ -222,10 +232,13 @@ class Node:
             return tensor
         if len(shape) == 1 and self.shape_of(tensor):
             return self.emit(nn.Flatten(), tensor)
-        return self.call("reshape", named(tensor), [-1, *shape])
+        return self.call("reshape", tensor, [-1, *shape])
 
     def extended(self, value: Value, rank: int | None = None) -> str:
-        """The tensor (N, *shape) of a value, also where its shape begins with 1; of a rank."""
+        """The tensor (N, *shape) of a value, also where its shape begins with 1.
+
+        rank: how many axes the shape gets at least, by ones in front.
+        """
         shape = (*[1] * ((rank or 0) - len(value.shape)), *value.shape)
         return self.reshaped(value.tensor, shape)
 
@@ -240,26 +253,8 @@ class Node:
         return axis % rank
 
     def dims(self, value: Value, axes: Sequence[int]) -> tuple[str, list[int]]:
-        """The tensor of a value, and the dimensions of the tensor that axes of the value are."""
+        """The tensor of a value, and the dimensions of this tensor for axes of the value."""
         merged = layout(value.shape) != value.shape
         if merged and 0 not in axes:
             return value.tensor, list(axes)
         return self.extended(value), [axis + 1 for axis in axes]
-
-
-@dataclass(frozen=True)
-class _Named:
-    """The name of a tensor among the arguments of a call."""
-
-    tensor: str
-
-
-def named(tensor: str) -> _Named:
-    """Mark the name of a tensor among the arguments of ``Node.call``."""
-    return _Named(tensor)
-
-
-def operands(items: Sequence[Any], tensors: Sequence[Any]) -> Iterator[Any]:
-    """The tensors of values, marked for a call, and constants as they are."""
-    for item, tensor in zip(items, tensors, strict=True):
-        yield tensor if isinstance(item, Tensor) else named(tensor)

@@ -34,7 +34,7 @@ class Conjunction(NamedTuple):
 class OutputCondition:
     """A disjunction of conjunctions of linear constraints on outputs.
 
-    Called with outputs, it tells which of them satisfy it. It is a sequence of its conjunctions.
+    It is a sequence of its conjunctions. Called with outputs, it tells which of them satisfy it.
 
     A, b, strict, C: the rows of all conjunctions below each other, as in ``Conjunction``. start:
     ``(k + 1,)``, the rows of conjunction j are ``start[j]`` to ``start[j + 1]``.
@@ -79,7 +79,7 @@ class OutputCondition:
         """Whether outputs satisfy the condition, ``(N,)``.
 
         outputs: ``(N, *output_shape)``;
-        inputs: ``(N, *input_shape)``, which are needed if the condition is about them, too.
+        inputs: ``(N, *input_shape)``, for a condition on inputs, too.
         """
         y = _batch(outputs, self.A.shape[1], "outputs")
         x = None
@@ -105,7 +105,7 @@ class OutputCondition:
         return (count == 0).any(1)
 
     def __repr__(self) -> str:
-        rows = f"{len(self.b):,} linear constraint{'s' * (len(self.b) != 1)}"
+        rows = _counted(len(self.b), "linear constraint")
         about = "outputs" if self.C is None else "outputs and inputs"
         return f"OutputCondition({_counted(len(self), 'conjunction')} of {rows} on {about})"
 
@@ -134,8 +134,8 @@ class Property:
     The condition describes what is unsafe: an input that satisfies it is a counterexample, and the
     property holds if there is none. Boxes are closed, also where a file says ``<``.
 
-    cases: the boxes, each with its condition. input_shape, output_shape: those of the file, flat
-    in version 1. version: that of the syntax. source: the name of the file.
+    cases: the boxes, each with its condition. input_shape, output_shape: the shapes in the file,
+    flat in version 1. version: of the syntax. source: the name of the file.
     """
 
     cases: tuple[PropertyCase, ...]
@@ -155,7 +155,7 @@ class Property:
         if len(self.cases) != 1:
             raise DomainError(
                 f"{self.source} has {len(self.cases):,} boxes of inputs: choose one of .boxes, or "
-                "of .cases, which have their conditions, too."
+                "one of .cases with its condition."
             )
         return self.cases[0].box
 
@@ -165,8 +165,8 @@ class Property:
         first = self.cases[0].condition if self.cases else None
         if first is None or any(case.condition is not first for case in self.cases):
             raise DomainError(
-                f"{self.source} has {len(self.cases):,} boxes of inputs without a condition that "
-                "they share: those are in .cases."
+                f"The {len(self.cases):,} boxes of {self.source} have no condition in common: "
+                "the conditions are in .cases."
             )
         return first
 
@@ -198,9 +198,9 @@ def _batch(values: Any, size: int, name: str) -> Tensor:
     """Inputs or outputs as float64 numbers ``(N, size)``."""
     found = as_float64(values, name)
     if found.ndim < 2 or prod(found.shape[1:]) != size:
+        shape = tuple(found.shape)
         raise DomainError(
-            f"{name} has shape {tuple(found.shape)}; give a batch (N, *shape) of {size:,} numbers "
-            "each."
+            f"{name} has shape {shape}; give a batch (N, *shape) of {size:,} numbers."
         )
     return found.flatten(1)
 

@@ -1,13 +1,12 @@
 """Estimators of scikit-learn as modules: perceptrons, linear models, pipelines with scalers.
 
-The attributes of a fitted estimator are read as they are documented. scikit-learn itself is not
-imported: it is there if an estimator is.
+The documented attributes of a fitted estimator are read, and scikit-learn is not imported.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,10 +21,10 @@ def from_sklearn(estimator: Any) -> nn.Module:
     """Return a fitted estimator of scikit-learn as a module in float64, in eval mode.
 
     Its output is what the estimator computes before the last activation: the prediction of a
-    regressor (its logarithm with the loss poisson), one score for each class of a classifier, and a
-    single score for two classes, which is positive where the second is predicted. So
-    ``torch.softmax(model(x), 1)`` or ``torch.sigmoid(model(x))`` is what ``predict_proba`` of a
-    perceptron gives. With several labels there is one score for each of them.
+    regressor (its logarithm with the loss poisson), or one score for each class of a classifier.
+    Two classes have a single score, which is positive where the second is predicted. So
+    ``predict_proba`` of a perceptron is ``torch.softmax(model(x), 1)``, or
+    ``torch.sigmoid(model(x))`` for two classes. With several labels, each of them has a score.
 
     estimator: an ``MLPClassifier`` or ``MLPRegressor`` with any hidden activation,
     a linear model such as ``LogisticRegression``, ``LinearSVC``, ``SGDClassifier`` or ``Ridge``, a
@@ -66,12 +65,9 @@ def _converted(estimator: Any) -> nn.Module:
 
 def _sklearn_name(estimator: Any) -> str | None:
     """Return the name of the nearest class of scikit-learn that an object is an instance of."""
-    if isinstance(estimator, type):
-        return None
-    for base in type(estimator).__mro__:
-        if base.__module__.partition(".")[0] == "sklearn":
-            return base.__name__
-    return None
+    bases = () if isinstance(estimator, type) else type(estimator).__mro__
+    names = (base.__name__ for base in bases if base.__module__.partition(".")[0] == "sklearn")
+    return next(names, None)
 
 
 def _fitted(estimator: Any, attribute: str) -> Any:
@@ -84,12 +80,9 @@ def _fitted(estimator: Any, attribute: str) -> Any:
 
 
 def _tensor(values: Any) -> Tensor:
-    """Return numbers of NumPy, also of a sparse matrix, as a copy in float64."""
+    """Return a copy of an array or a sparse matrix in float64."""
     dense = values.toarray() if hasattr(values, "toarray") else values
     return torch.from_numpy(np.array(dense, np.float64))
-
-
-# -- layers -----------------------------------------------------------------------------------
 
 
 def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
@@ -103,10 +96,7 @@ def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
 
 
 def _scaling(shift: Tensor, factor: Tensor, bias: Tensor | None = None) -> nn.BatchNorm1d:
-    """Return the layer ``(x - shift) * factor + bias`` of every feature.
-
-    A batch normalisation has this form, and needs no matrix: the variance is 1.
-    """
+    """Return ``(x - shift) * factor + bias`` for every feature, as a batch normalisation."""
     layer = nn.BatchNorm1d(len(shift), eps=0.0, dtype=torch.float64)
     assert layer.running_mean is not None
     with torch.no_grad():
@@ -114,9 +104,6 @@ def _scaling(shift: Tensor, factor: Tensor, bias: Tensor | None = None) -> nn.Ba
         layer.weight.copy_(factor)
         layer.bias.copy_(torch.zeros_like(shift) if bias is None else bias)
     return layer
-
-
-# -- estimators -------------------------------------------------------------------------------
 
 
 _ACTIVATIONS: dict[str, type[nn.Module]] = {
@@ -131,8 +118,7 @@ def _perceptron(estimator: Any) -> nn.Module:
     """Convert a multi-layer perceptron; its last activation is left out."""
     weights, biases = _fitted(estimator, "coefs_"), _fitted(estimator, "intercepts_")
     activation = estimator.activation
-    hidden = len(weights) > 1
-    if hidden and activation not in _ACTIVATIONS:
+    if len(weights) > 1 and activation not in _ACTIVATIONS:
         raise CaptureError(
             f"this {type(estimator).__name__} has the hidden activation {activation!r}, which is "
             f"none of {', '.join(map(repr, _ACTIVATIONS))}"
@@ -153,38 +139,26 @@ def _linear_model(estimator: Any) -> nn.Module:
     return _linear(weight, bias.expand(len(weight)))
 
 
-def _standard_scaler(estimator: Any) -> nn.Module:
-    scale = _fitted(estimator, "scale_")
-    # The mean is there in any case, because the deviation is measured from it.
-    return _divided(estimator, estimator.mean_ if estimator.with_mean else None, scale)
-
-
-def _robust_scaler(estimator: Any) -> nn.Module:
-    return _divided(estimator, _fitted(estimator, "center_"), _fitted(estimator, "scale_"))
-
-
-def _divided(estimator: Any, shift: Any, divisor: Any) -> nn.Module:
-    """Convert ``(x - shift) / divisor``; what the scaler leaves out is None."""
-    count = estimator.n_features_in_
+def _divided(estimator: Any) -> nn.Module:
+    """Convert a scaler that divides by ``scale_``; what it leaves out is None."""
+    divisor, count = _fitted(estimator, "scale_"), estimator.n_features_in_
+    # A StandardScaler has a mean in any case, because the deviation is measured from it.
+    robust = hasattr(estimator, "center_")
+    shift = estimator.center_ if robust else estimator.mean_ if estimator.with_mean else None
     return _scaling(
         torch.zeros(count) if shift is None else _tensor(shift),
         torch.ones(count) if divisor is None else 1 / _tensor(divisor),
     )
 
 
-def _min_max_scaler(estimator: Any) -> nn.Module:
-    factor, bias = _tensor(_fitted(estimator, "scale_")), _tensor(_fitted(estimator, "min_"))
-    scaled = _scaling(torch.zeros_like(factor), factor, bias)
-    return _clipped(scaled, estimator, estimator.feature_range)
-
-
-def _max_abs_scaler(estimator: Any) -> nn.Module:
-    divisor = _tensor(_fitted(estimator, "scale_"))
-    return _clipped(_scaling(torch.zeros_like(divisor), 1 / divisor), estimator, (-1, 1))
-
-
-def _clipped(scaled: nn.Module, estimator: Any, bounds: Sequence[float]) -> nn.Module:
-    """Limit scaled features to a range, if the scaler does so."""
+def _ranged(estimator: Any) -> nn.Module:
+    """Convert a MinMaxScaler or a MaxAbsScaler, which may limit features to its range."""
+    scale = _tensor(_fitted(estimator, "scale_"))
+    if hasattr(estimator, "min_"):
+        bounds, factor, bias = estimator.feature_range, scale, _tensor(estimator.min_)
+    else:
+        bounds, factor, bias = (-1, 1), 1 / scale, None
+    scaled = _scaling(torch.zeros_like(scale), factor, bias)
     if not getattr(estimator, "clip", False):
         return scaled
     low, high = map(float, bounds)
@@ -192,8 +166,10 @@ def _clipped(scaled: nn.Module, estimator: Any, bounds: Sequence[float]) -> nn.M
 
 
 def _pca(estimator: Any) -> nn.Module:
-    """Convert a projection to principal components, by a shift before it that keeps its digits."""
+    """Convert a projection to components; a shift before it keeps the digits of centered ones."""
     weight = _tensor(_fitted(estimator, "components_"))
+    if not hasattr(estimator, "mean_"):  # a TruncatedSVD
+        return _linear(weight, torch.zeros(len(weight)))
     mean = _tensor(estimator.mean_)
     if estimator.whiten:
         # As in scikit-learn: a deviation below the rounding unit is raised to it.
@@ -204,29 +180,21 @@ def _pca(estimator: Any) -> nn.Module:
     return nn.Sequential(shifted, _linear(weight, torch.zeros(len(weight))))
 
 
-def _svd(estimator: Any) -> nn.Module:
-    weight = _tensor(_fitted(estimator, "components_"))
-    return _linear(weight, torch.zeros(len(weight)))
-
-
 def _pipeline(estimator: Any) -> nn.Module:
     """Convert the steps of a pipeline to children of their names."""
     children: OrderedDict[str, nn.Module] = OrderedDict()
-    steps = [(name, step) for name, step in estimator.steps if step not in (None, "passthrough")]
-    for name, step in steps:
+    empty = nn.Sequential()
+    for name, step in estimator.steps:
+        if step in (None, "passthrough"):
+            continue
+        word = name.replace(".", "_") or "step"
+        while word in children or hasattr(empty, word):  # no child can have the name
+            word += "_"
         try:
-            children[_child_name(name, children)] = _converted(step)
+            children[word] = _converted(step)
         except (CaptureError, TypeError, ValueError) as error:
             raise type(error)(f"step {name!r} of the pipeline: {error}") from error
     return nn.Sequential(children)
-
-
-def _child_name(name: str, taken: OrderedDict[str, nn.Module]) -> str:
-    """Return a name that a child of a module can have, from that of a step."""
-    word, empty = name.replace(".", "_") or "step", nn.Sequential()
-    while word in taken or hasattr(empty, word):
-        word += "_"
-    return word
 
 
 def _search(estimator: Any) -> nn.Module:
@@ -234,39 +202,22 @@ def _search(estimator: Any) -> nn.Module:
     return _converted(_fitted(estimator, "best_estimator_"))
 
 
-_CLASSIFIERS = (
-    "LogisticRegression",
-    "LogisticRegressionCV",
-    "LinearSVC",
-    "SGDClassifier",
-    "Perceptron",
-    "PassiveAggressiveClassifier",
-    "RidgeClassifier",
-    "RidgeClassifierCV",
-    "LinearDiscriminantAnalysis",
-)
-_REGRESSORS = (
-    "LinearRegression",
-    "Ridge",
-    "RidgeCV",
-    "Lasso",
-    "LassoCV",
-    "ElasticNet",
-    "ElasticNetCV",
-    "HuberRegressor",
-    "LinearSVR",
-    "SGDRegressor",
+_LINEAR = (
+    "LogisticRegression LogisticRegressionCV LinearSVC SGDClassifier Perceptron "
+    "PassiveAggressiveClassifier RidgeClassifier RidgeClassifierCV LinearDiscriminantAnalysis "
+    "LinearRegression Ridge RidgeCV Lasso LassoCV ElasticNet ElasticNetCV HuberRegressor "
+    "LinearSVR SGDRegressor"
 )
 _CONVERTERS: dict[str, Callable[[Any], nn.Module]] = {
     "MLPClassifier": _perceptron,
     "MLPRegressor": _perceptron,
-    **dict.fromkeys((*_CLASSIFIERS, *_REGRESSORS), _linear_model),
-    "StandardScaler": _standard_scaler,
-    "MinMaxScaler": _min_max_scaler,
-    "MaxAbsScaler": _max_abs_scaler,
-    "RobustScaler": _robust_scaler,
+    **dict.fromkeys(_LINEAR.split(), _linear_model),
+    "StandardScaler": _divided,
+    "MinMaxScaler": _ranged,
+    "MaxAbsScaler": _ranged,
+    "RobustScaler": _divided,
     "PCA": _pca,
-    "TruncatedSVD": _svd,
+    "TruncatedSVD": _pca,
     "Pipeline": _pipeline,
     "GridSearchCV": _search,
     "RandomizedSearchCV": _search,

@@ -16,7 +16,7 @@ from splinecam._util.files import reason_of
 from splinecam._util.unpacking import TEXT, most_bytes, refused
 from splinecam.errors import FileError
 from splinecam.files.properties import OutputCondition, Property, PropertyCase
-from splinecam.files.vnnlib_reader import Case, Query, Row, conjunction, product, read_query
+from splinecam.files.vnnlib_reader import Case, Query, Reader, Row, conjunction, product
 
 _LONGEST = 1 << 30  # characters of a file
 _ENTRIES = 1 << 27  # of all boxes, and of a condition's matrix
@@ -28,8 +28,8 @@ def read_vnnlib(path: str | os.PathLike[str]) -> Property:
 
     Both versions of the syntax are read, with variables ``X_0`` and ``Y_0`` (1.0) or with tensors
     ``X[0,1]`` (2.0, of one network with one input and one output), plain or compressed by gzip.
-    Numbers become the nearest float64 numbers; equations are two inequalities, and inputs in
-    conditions, nonlinear terms or several networks say so.
+    Numbers become the nearest float64 numbers, and an equation becomes two inequalities. An error
+    names nonlinear terms, and several networks.
 
     path: a ``.vnnlib`` or ``.vnnlib.gz`` file.
 
@@ -54,7 +54,7 @@ constraints on outputs)
     tensor([False,  True])
     """
     source = Path(path)
-    return _property(read_query(_text(source), str(source)), source.name)
+    return _property(Reader(_text(source), str(source)).read(), source.name)
 
 
 def _text(path: Path) -> str:
@@ -79,9 +79,8 @@ def _text(path: Path) -> str:
     try:
         return found.decode()
     except UnicodeDecodeError as error:
-        raise FileError(
-            f"{path} is not a VNN-LIB file: byte {error.start:,} is no text (UTF-8)."
-        ) from error
+        what = f"byte {error.start:,} is no text (UTF-8)"
+        raise FileError(f"{path} is not a VNN-LIB file: {what}.") from error
 
 
 def _property(query: Query, source: str) -> Property:
@@ -115,7 +114,7 @@ def _property(query: Query, source: str) -> Property:
 
 
 def _bounds(common: Case, cases: Sequence[Case], size: int) -> tuple[Tensor, Tensor]:
-    """The bounds ``(N, D)`` of the inputs of N cases, which all have common ones."""
+    """The bounds ``(N, D)`` of the inputs of N cases, within the bounds that all have in common."""
     found = []
     for sides, unbounded, tighter in (
         ([common.lower, *(case.lower for case in cases)], -torch.inf, torch.maximum),

@@ -1,30 +1,29 @@
 """Read the text of a VNN-LIB file, of version 1 or 2, into declared variables and formulas.
 
-Files of properties hold millions of comparisons of two words, such as ``(<= X_12 0.5)``. Each of
-them is one token here, so that they are read in a fraction of the time: "bounded" if the second
-word is a number, else "compared". The group "asserted" is there if it is all that is asserted.
-
-A formula is kept as a conjunction of what always holds and of choices, each of which is a list of
-cases, and cases are expanded against each other only inside of an ``or``. How many there may be is
-bounded, as a short formula can have exponentially many.
-
 Version 1 is the subset of SMT-LIB that VNN-COMP has used since 2020, with a constant ``X_i`` for
-each input and ``Y_i`` for each output. Version 2 declares networks with tensors; its grammar is
-that of the VNN-LIB standard (https://www.vnnlib.org, https://github.com/VNNLIB/VNNLIB-Standard).
+each input and ``Y_i`` for each output. Version 2 declares networks with tensors; its grammar is in
+the VNN-LIB standard (https://www.vnnlib.org, https://github.com/VNNLIB/VNNLIB-Standard).
 
-Expressions are evaluated when their parentheses close, so that no tree of them is built, and deep
-nesting costs no recursion.
+Files hold millions of comparisons of two words, such as ``(<= X_12 0.5)``. Each of them is one
+token here, which takes a fraction of the time: "bounded" if the second word is a number, else
+"compared". The group "asserted" is there if nothing else is asserted with it.
+
+A formula is a conjunction of what always holds and of choices. A choice is a list of cases, and
+cases are expanded against each other only inside of an ``or``. Their number is bounded, since a
+short formula can have exponentially many.
+
+Expressions are evaluated when their parentheses close: no tree is built, and deep nesting costs no
+recursion.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
-from math import inf, prod
+from math import inf, isfinite, prod
 from typing import Any, NamedTuple, NoReturn
 
 from splinecam.errors import FileError
@@ -49,37 +48,16 @@ _TOKEN = re.compile(
 )
 
 
-def tokens(text: str) -> Iterator[re.Match[str]]:
-    r"""Yield the tokens of a text; ``lastgroup`` tells the kind of each.
-
-    >>> [token.lastgroup for token in tokens("(assert ; bounds\n (and (<= X_0 1) (<= X_0 X_1)))")]
-    ['open', 'word', 'open', 'word', 'bounded', 'compared', 'close', 'close', 'end']
-    >>> [token["asserted"] for token in tokens("(assert (<= X_0 1))(<= X_0 1)")]
-    ['(', None, None]
-    """
-    return _TOKEN.finditer(text)
-
-
-def place_of(text: str, position: int) -> str:
-    r"""A position of a text in words.
-
-    >>> place_of("(a\n (b))", 4)
-    'line 2, column 2'
-    """
-    line = text.count("\n", 0, position) + 1
-    return f"line {line}, column {position - text.rfind(chr(10), 0, position)}"
-
-
 # Variables are whole numbers: i for the input with the flat index i, ~i for the output.
 # A term maps its variables to their factors, and None to its constant.
 Term = dict[int | None, Fraction]
 
-# A variable, a sign and a number that it is compared with. Files have millions of them.
+# A variable, a sign, and the number on the other side. Files have millions of them.
 Bound = tuple[int, str, float]
 
 _CASES = 300_000  # that a formula may have
 _PARTS = 5_000_000  # bounds and rows that its cases may have together
-_DIGITS = 20_000  # bits of an exact number; those of float64 need 2,100
+_DIGITS = 20_000  # bits of an exact number; a float64 needs 2,100
 
 
 class Row(NamedTuple):
@@ -118,17 +96,14 @@ class Case:
 
 @dataclass
 class Formula:
-    """What always holds, and choices: of each of them one case holds. No case is false."""
+    """What always holds, and choices, each of which has one case that holds."""
 
     common: Case = field(default_factory=Case)
     choices: list[list[Case]] = field(default_factory=list)
 
 
-# -- terms -----------------------------------------------------------------------------------------
-
-
 def add(terms: Sequence[Term], signs: Sequence[int]) -> Term:
-    """The sum of terms with signs; the first term is used up."""
+    """The sum of terms with signs, which may change the first term."""
     total = terms[0] if signs[0] > 0 else {key: -value for key, value in terms[0].items()}
     for term, sign in zip(terms[1:], signs[1:], strict=True):
         for key, value in term.items():
@@ -137,7 +112,7 @@ def add(terms: Sequence[Term], signs: Sequence[int]) -> Term:
 
 
 def multiply(terms: Sequence[Term]) -> Term:
-    """The product of terms, of which at most one may have variables."""
+    """The product of terms; a ``ValueError`` if two of them have variables."""
     factor, linear = Fraction(1), None
     for term in terms:
         if any(value and key is not None for key, value in term.items()):
@@ -153,11 +128,8 @@ def multiply(terms: Sequence[Term]) -> Term:
 
 def _checked(number: Fraction) -> Fraction:
     if max(number.numerator.bit_length(), number.denominator.bit_length()) > _DIGITS:
-        raise ValueError("an exact number grows beyond all that float64 can hold")
+        raise ValueError("an exact number grows far beyond the range of float64")
     return number
-
-
-# -- formulas --------------------------------------------------------------------------------------
 
 
 def compare(sign: str, left: Term, right: Term) -> Formula:
@@ -182,7 +154,7 @@ def compare(sign: str, left: Term, right: Term) -> Formula:
 
 
 def conjunction(formulas: Iterable[Formula | Bound]) -> Formula:
-    """The formula that holds where all of the given ones do."""
+    """The formula that holds where all of the given ones hold."""
     found = Formula()
     lower, upper, rows = found.common.lower, found.common.upper, found.common.rows
     for each in formulas:
@@ -204,7 +176,7 @@ def conjunction(formulas: Iterable[Formula | Bound]) -> Formula:
 
 
 def disjunction(formulas: Iterable[Formula | Bound]) -> Formula:
-    """The formula that holds where one of the given ones does."""
+    """The formula that holds where one of the given ones holds."""
     cases: list[Case] = []
     for each in formulas:
         formula = each if isinstance(each, Formula) else conjunction([each])
@@ -216,7 +188,7 @@ def disjunction(formulas: Iterable[Formula | Bound]) -> Formula:
 
 
 def product(choices: Sequence[Sequence[Case]]) -> list[Case]:
-    """All ways to choose a case of each of several choices, as one case each."""
+    """All ways to choose a case of every choice, each as one case."""
     several = [list(cases) for cases in choices if len(cases) != 1 or len(cases[0])]
     _require_few(prod(map(len, several)), 0)
     found = several[0] if several else [Case()]
@@ -273,12 +245,9 @@ class _Frame:
     places: list[int] = field(default_factory=list)
 
 
-def read_query(text: str, source: str) -> Query:
-    """The declarations and assertions of a file; source: its name, for messages."""
-    return _Reader(text, source).read()
+class Reader:
+    """Reads the declarations and assertions of a text; source: the name of its file, for errors."""
 
-
-class _Reader:
     def __init__(self, text: str, source: str) -> None:
         self._text, self._source = text, source
         self._query = Query()
@@ -298,7 +267,8 @@ class _Reader:
         }
 
     def read(self) -> Query:
-        for token in tokens(self._text):
+        """What the text declares and asserts."""
+        for token in _TOKEN.finditer(self._text):
             kind = token.lastgroup or ""
             place = token.start(kind)
             if kind in ("bounded", "compared"):
@@ -306,7 +276,9 @@ class _Reader:
             elif kind in ("word", "string", "index"):
                 self._word(token[kind], place)
             elif kind == "open":
-                self._enter(place)
+                if len(self._open) >= _DEEPEST:
+                    self._fail(place, f"parentheses are nested more than {_DEEPEST:,} deep")
+                self._open.append(_Frame(place))
             elif kind == "close":
                 self._close(place)
             elif kind == "end":
@@ -320,12 +292,9 @@ class _Reader:
     # -- the structure -----------------------------------------------------------------------------
 
     def _fail(self, place: int, problem: str) -> NoReturn:
-        raise FileError(f"{self._source}, {place_of(self._text, place)}: {problem}.")
-
-    def _enter(self, place: int) -> None:
-        if len(self._open) >= _DEEPEST:
-            self._fail(place, f"parentheses are nested more than {_DEEPEST:,} deep")
-        self._open.append(_Frame(place))
+        line = self._text.count("\n", 0, place) + 1
+        column = place - self._text.rfind("\n", 0, place)
+        raise FileError(f"{self._source}, line {line}, column {column}: {problem}.")
 
     def _word(self, word: str, place: int) -> None:
         if not self._open:
@@ -336,7 +305,7 @@ class _Reader:
                 self._fail(place, "expected an operator after '('")
             frame.head = word
             if len(self._open) == 1 and word not in _TOP:
-                self._fail(place, f"{word[:40]!r} is no command: expected {_listed(_TOP[:5])}")
+                self._fail(place, f"{word[:40]!r} is no command: expected {', '.join(_TOP[:5])}")
         elif word[0] == "[" and frame.parts and not frame.head.startswith("declare"):
             if not isinstance(frame.parts[-1], str):
                 self._fail(place, "expected the name of a variable before the index")
@@ -353,28 +322,24 @@ class _Reader:
         if not self._open:
             self._fail(place, "')' closes nothing")
         frame = self._open.pop()
-        if frame.head is None and frame.parts:
-            self._fail(frame.place, "expected an operator after '('")
-        if frame.head is None and not frame.parts:
+        if frame.head is None:
+            if frame.parts:
+                self._fail(frame.place, "expected an operator after '('")
             if not self._open or self._open[-1].head != "declare-fun":
                 self._fail(frame.place, "the parentheses are empty")
             return
         try:
             value = self._value(frame)
-        except (ValueError, OverflowError) as error:
-            large = isinstance(error, OverflowError)
-            self._fail(
-                frame.place, "a number is beyond the range of float64" if large else f"{error}"
-            )
+        except OverflowError:
+            self._fail(frame.place, "a number is beyond the range of float64")
+        except ValueError as error:
+            self._fail(frame.place, str(error))
         if value is not None:
             self._push(value, frame.place)
 
     def _value(self, frame: _Frame) -> Any:
-        """What an expression means: a term or a formula; None for a command."""
+        """The term or formula of an expression; None for a command, which is carried out."""
         head = frame.head or ""
-        if head in self._commands:
-            self._command(head, frame)
-            return None
         if head in ("+", "-", "*", "/"):
             return self._arithmetic(head, frame)
         if head in _COMPARISONS:
@@ -393,7 +358,7 @@ class _Reader:
     # -- terms and formulas ------------------------------------------------------------------------
 
     def _compared(self, token: re.Match[str], kind: str) -> None:
-        """Take over a comparison of two words, which may be all that is asserted."""
+        """Take over a comparison of two words, with the ``assert`` around it if there is one."""
         formula = self._short(token, kind)
         if token["asserted"]:
             if self._open:
@@ -420,10 +385,10 @@ class _Reader:
         terms = [self._term(frame, k) for k in range(len(frame.parts))]
         if not terms or (head == "/" and len(terms) != 2):
             raise ValueError(f"{head!r} has {len(terms)} operands")
-        if head == "+":
-            return add(terms, [1] * len(terms))
-        if head == "-":
-            return add(terms, [-1] if len(terms) == 1 else [1] + [-1] * (len(terms) - 1))
+        if head == "-" and len(terms) == 1:
+            return add(terms, [-1])
+        if head in ("+", "-"):
+            return add(terms, [1, *[1 if head == "+" else -1] * (len(terms) - 1)])
         if head == "/":
             divisor = terms[1].pop(None, Fraction(0))
             if any(terms[1].values()) or not divisor:
@@ -437,9 +402,13 @@ class _Reader:
             return part
         if not isinstance(part, str):
             self._fail(place, f"{frame.head!r} takes numbers and variables, and this is a formula")
-        if _NUMBER.fullmatch(part):
-            return {None: self._exact(part, place)}
-        return {self._variable(part, place): Fraction(1)}
+        if not _NUMBER.fullmatch(part):
+            return {self._variable(part, place): Fraction(1)}
+        value, exponent = self._float(part, place), re.search(r"[eE]([-+]?\d+)", part)
+        # Beyond these sizes an exact number takes more memory than it is worth.
+        if len(part) > 1000 or (exponent and (len(exponent[1]) > 4 or abs(int(exponent[1])) > 400)):
+            return {None: Fraction(value)}
+        return {None: Fraction(Decimal(part))}
 
     def _formulas(self, frame: _Frame) -> list[Formula | Bound]:
         for part, place in zip(frame.parts, frame.places, strict=True):
@@ -449,29 +418,17 @@ class _Reader:
 
     def _float(self, word: str, place: int) -> float:
         value = float(word)
-        if not math.isfinite(value):
+        if not isfinite(value):
             self._fail(place, f"the number {word[:40]} is beyond the range of float64")
         return value
 
-    def _exact(self, word: str, place: int) -> Fraction:
-        value = self._float(word, place)
-        exponent = re.search(r"[eE]([-+]?\d+)", word)
-        # Beyond these sizes an exact number takes more memory than it is worth.
-        if len(word) > 1000 or (exponent and (len(exponent[1]) > 4 or abs(int(exponent[1])) > 400)):
-            return Fraction(value)
-        return Fraction(Decimal(word))
-
     def _variable(self, word: str, place: int) -> int:
-        found = self._variables.get(word)
-        if found is None:
-            found = self._variables[word] = self._look_up(word, place)
-        return found
-
-    def _look_up(self, word: str, place: int) -> int:
-        """The variable of an element of a tensor, which version 2 declares."""
+        """A variable; in version 2 it is an element of a declared tensor."""
+        if word in self._variables:
+            return self._variables[word]
         match = _INDEXED.fullmatch(re.sub(r"\s", "", word))
         if match is None or match[1] not in self._shapes:
-            known = _listed(sorted([*self._shapes, *self._variables])[:6]) or "none"
+            known = ", ".join(sorted([*self._shapes, *self._variables])[:6]) or "none"
             self._fail(place, f"{word[:40]!r} is not declared here; declared are {known}")
         is_input, shape = self._shapes[match[1]]
         index = [int(each) for each in match[2].split(",")] if match[2] else []
@@ -480,7 +437,8 @@ class _Reader:
         flat = 0
         for i, n in zip(index, shape, strict=True):
             flat = flat * n + i
-        return flat if is_input else ~flat
+        self._variables[word] = flat if is_input else ~flat
+        return self._variables[word]
 
     # -- commands ----------------------------------------------------------------------------------
 
@@ -521,18 +479,16 @@ class _Reader:
     def _tensor(self, frame: _Frame) -> None:
         if not self._open or self._open[-1].head != "declare-network":
             raise ValueError(f"{frame.head!r} belongs into 'declare-network'")
-        words = (re.sub(r"\s", "", part) for part in frame.parts if isinstance(part, str))
+        words = [re.sub(r"\s", "", part) for part in frame.parts if isinstance(part, str)]
         found = _TENSOR.fullmatch(" ".join(words))
         if found is None:
             raise ValueError(f"expected a tensor such as ({frame.head} X float32 [1,5])")
         shape = tuple(int(size) for size in found[2].split(",")) if found[2] else ()
-        if not all(0 < size <= _LARGEST for size in shape) or math.prod(shape) > _LARGEST:
+        if not all(0 < size <= _LARGEST for size in shape) or prod(shape) > _LARGEST:
             raise ValueError(f"tensors of shape {found[2]} are too large, or empty")
         is_input = frame.head == "declare-input"
         if found[1] in self._shapes or any(each[0] == is_input for each in self._shapes.values()):
-            raise ValueError(
-                "networks with one input and one output can be read, and here are more"
-            )
+            raise ValueError("only networks with one input and one output can be read")
         self._shapes[found[1]] = is_input, shape
         if is_input:
             self._query.inputs = shape or (1,)
@@ -553,15 +509,9 @@ class _Reader:
             missing = [i for i in range(count) if f"{letter}_{i}" not in self._declared]
             if missing:
                 last = next(name for name in reversed(self._declared) if name[0] == letter)
-                self._fail(
-                    self._declared[last],
-                    f"{count} variables {letter}_i are declared, but {letter}_{missing[0]} is not",
-                )
+                known = f"{count} variables {letter}_i are declared"
+                self._fail(self._declared[last], f"{known}, but {letter}_{missing[0]} is not")
         if not self._counts["X"]:
             self._fail(0, "no inputs are declared")
         query.inputs, query.outputs = (self._counts["X"],), (self._counts["Y"],)
         return query
-
-
-def _listed(words: Any) -> str:
-    return ", ".join(words)

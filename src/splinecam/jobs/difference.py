@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Unpack
 
 import torch
 from torch import Tensor
 
-from splinecam._util.options import device_of, kind_of
+from splinecam._util.options import device_of
 from splinecam._util.progress import progress_bar, tell
 from splinecam._util.tolerances import SAFETY, UV_ERROR
 from splinecam.engine.overlay import run_both
@@ -21,59 +21,36 @@ from splinecam.geometry.point_location import Locator, signed_distances
 from splinecam.geometry.subdivision import Mesh
 from splinecam.network.capture import Both, capture
 from splinecam.network.capture.pairs import Pair, Shown, pair_of
-from splinecam.network.nonlinearities import SmoothScalar
 from splinecam.network.program import Program
-from splinecam.partitions.computing import record_of
+from splinecam.partitions.computing import is_smooth, record_of
 from splinecam.partitions.partition import Partition, assemble
-from splinecam.partitions.request import Model, Options, Request
+from splinecam.partitions.request import Model, Options, Request, require_domain
 from splinecam.questions.difference import Difference
 from splinecam.questions.partition_data import Smoothing
-from splinecam.smooth.smoothing import Run, Smoothed, smoothed
-from splinecam.smooth.tables import Tolerance
+from splinecam.smooth.smoothing import Smoothed, smoothed
 
 
-@dataclass(frozen=True)
-class Nearby:
-    """A piecewise-linear network that stands for another.
+def _record_on(mesh: Mesh, real: Program, found: Smoothed | None) -> Smoothing:
+    """The record of a network with bounds on the regions of a finer mesh.
 
-    program: the network with tables; real: the network itself; found: its own partition with
-    bounds, None if the network has no smooth functions.
+    A region has the bounds of the coarse region around it. Where rounding leaves open which one
+    this is, it has the largest bounds of all. found: None if there are no smooth functions.
     """
-
-    program: Program
-    real: Program
-    found: Smoothed | None
-
-    def on(self, mesh: Mesh) -> Smoothing:
-        """The record with bounds on the regions of a finer mesh.
-
-        A region has the bounds of the one that it lies in. Where rounding leaves open which one
-        that is, it has the largest of all.
-        """
-        if self.found is None:
-            outputs = int(torch.Size(self.real.output_shape).numel())
-            none = mesh.uv.new_zeros((mesh.num_faces, outputs))
-            return Smoothing(none.new_zeros(outputs), none)
-        record, own = record_of(self.real, self.found), self.found.outcome.mesh
-        middle = mesh.means()
-        face = Locator(own)(middle)
-        known = (face >= 0).nonzero()[:, 0]
-        deep = signed_distances(own, middle[known], face[known]) > SAFETY * UV_ERROR
-        bounds = record._bound.expand(mesh.num_faces, -1).clone()
-        bounds[known[deep]] = record.region_bounds[face[known[deep]]]
-        return replace(record, region_bounds=bounds)
+    if found is None:
+        outputs = int(torch.Size(real.output_shape).numel())
+        none = mesh.uv.new_zeros((mesh.num_faces, outputs))
+        return Smoothing(none.new_zeros(outputs), none)
+    record, own, middle = record_of(real, found), found.outcome.mesh, mesh.means()
+    face = Locator(own)(middle)
+    known = (face >= 0).nonzero()[:, 0]
+    deep = signed_distances(own, middle[known], face[known]) > SAFETY * UV_ERROR
+    bounds = record._bound.expand(mesh.num_faces, -1).clone()
+    bounds[known[deep]] = record.region_bounds[face[known[deep]]]
+    return replace(record, region_bounds=bounds)
 
 
-def nearby(program: Program, domain: Domain, tolerance: Tolerance | None, run: Run) -> Nearby:
-    """The network that stands for another on a domain; the same if it has no smooth functions."""
-    if tolerance is None or not any(isinstance(layer, SmoothScalar) for layer in program.layers):
-        return Nearby(program, program, None)
-    found = smoothed(program, domain, tolerance, run)
-    return Nearby(found.program, program, found)
-
-
-def shown_record(records: Sequence[Smoothing], shown: Shown, *, equal: bool) -> Smoothing:
-    """The record of the outputs that are shown, of those of both networks.
+def _shown_record(records: Sequence[Smoothing], shown: Shown, *, equal: bool) -> Smoothing:
+    """The record of the outputs that are shown, from the records of both networks.
 
     equal: whether both networks are the same, so that their difference is zero for certain.
     """
@@ -98,10 +75,7 @@ _WHERE = "model_a", "model_b"
 
 
 def difference(
-    model_a: Model,
-    model_b: Model,
-    domain: Domain,
-    **options: Unpack[Options],
+    model_a: Model, model_b: Model, domain: Domain, **options: Unpack[Options]
 ) -> Difference:
     """Where and by how much two networks of equal shapes differ on a domain, exactly.
 
@@ -113,11 +87,10 @@ def difference(
     neither.
 
     model_a, model_b: two models, captured networks or files, as for ``partition``, with inputs and
-    outputs of the same shapes. The difference is the output of the first less that of the second.
-    options: as for ``partition``. The regions are those of both networks together, often four times
-    as many as those of one. ``smooth`` is the error that outputs of each network may have;
-    ``diff.bound`` says how far the difference of the models is from that of the replaced networks
-    at most.
+    outputs of the same shapes. The difference is the output of the first less the output of the
+    second. options: as for ``partition``. Both networks together often have four times as many
+    regions as one. ``smooth`` is the error that outputs of each network may have; ``diff.bound`` is
+    how far the difference of the models can be from the difference of the replaced networks.
 
     >>> import copy
     >>> from torch import nn
@@ -137,11 +110,9 @@ def difference(
     ]
     request = next((each for each in requests if each.device != "auto"), requests[0])
     smooth = request.smooth
-    if not isinstance(domain, Domain):
-        raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")
+    require_domain(domain)
     if smooth is not None and smooth.refine is not None:
         raise TypeError("refine= is for sc.partition: the difference of networks has no classes")
-    tolerance = None if smooth is None else smooth.allowed
     with torch.inference_mode(False):
         outputs = requests[0].output, requests[1].output
         both = Both(requests[0].model, requests[1].model, outputs, smooth=smooth is not None)
@@ -163,15 +134,22 @@ def difference(
             def run_one(program: Program) -> Outcome:
                 return run(program, domain, max_regions=most, plan=plan(program))
 
-            near = [nearby(program, domain, tolerance, run_one) for program in programs]
-            if any(each.found is not None for each in near):
-                pair = pair_of(*(each.program for each in near))
+            found = [
+                smoothed(program, domain, smooth.allowed, run_one)
+                if smooth is not None and is_smooth(program)
+                else None
+                for program in programs
+            ]
+            replaced = list(zip(programs, found, strict=True))
+            if any(found):
+                pair = pair_of(*(real if each is None else each.program for real, each in replaced))
             outcome, same = run_both(pair, domain, plan, max_regions=most, report=report)
-        return _assembled(both, pair, domain, outcome, same, names, near)
+        records = [_record_on(outcome.mesh, *each) for each in replaced] if any(found) else None
+        return _assembled(both, pair, domain, outcome, same, names, records)
 
 
 def _captured(both: Both, domain: Domain, device: torch.device) -> tuple[Program, Program]:
-    """The programs of two networks, whose shapes and last functions agree."""
+    """The programs of two networks, or an error unless shapes and last functions agree."""
     programs = []
     for where, model, output in zip(_WHERE, (both.a, both.b), both.outputs, strict=True):
         try:
@@ -203,11 +181,12 @@ def _assembled(
     outcome: Outcome,
     same: Tensor,
     names: Sequence[str] | None,
-    near: Sequence[Nearby],
+    records: Sequence[Smoothing] | None,
 ) -> Difference:
-    """The difference from the outcome of a run, whose outputs are those of both networks.
+    """The difference from the outcome of a run, which has the outputs of both networks.
 
-    same: (n,) whether each output is known to be the same function in both.
+    same: (n,) whether each output is known to be the same function in both. records: of smooth
+    functions, if there are any.
     """
     error_a, error_b = outcome.error.chunk(2)
     rounding = error_a + error_b
@@ -217,9 +196,6 @@ def _assembled(
     rounding = torch.zeros_like(rounding) if pair.equal else rounding
     errors = {"both": outcome.error, "a": error_a, "b": error_b, "difference": rounding}
     stripped = pair.a.stripped is not None
-    records = None
-    if any(each.found is not None for each in near):
-        records = [each.on(outcome.mesh) for each in near]
 
     def view(kind: Shown) -> Partition:
         device = outcome.mesh.uv.device
@@ -229,7 +205,7 @@ def _assembled(
         named = names if kind in ("a", "b") else None
         model = both.showing(kind, stripped=stripped)
         if records is not None:
-            record = shown_record(records, kind, equal=pair.equal)
+            record = _shown_record(records, kind, equal=pair.equal)
             chosen = replace(chosen, smoothing=record)
         return assemble(model, program, domain, chosen, names=named)
 
@@ -237,7 +213,7 @@ def _assembled(
 
 
 def _outputs(both: Tensor, kind: Shown) -> Tensor:
-    """The outputs that are shown, of those of both networks side by side (V, 2 n)."""
+    """The outputs that are shown, from the outputs of both networks side by side (V, 2 n)."""
     if kind == "both":
         return both
     a, b = both.chunk(2, 1)

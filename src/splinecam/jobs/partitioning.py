@@ -48,10 +48,10 @@ def partition(
 
     model: any ``nn.Module`` of continuous piecewise-linear operations, in eval mode; it is not
     changed. A network from ``capture`` stands for its model as it is now, and the path of an ONNX
-    file or an exported program for what ``load_model`` makes of it. output: which of several
-    outputs of the model, as an index into a tuple, a key of a dict, the name of a field, or a
-    function of the model's result. device: where the result is computed and stored, by default a
-    GPU if there is one; by default, layers that are small enough to be faster on the CPU are
+    file or an exported program for the module that ``load_model`` makes of it. output: which of
+    several outputs of the model, as an index into a tuple, a key of a dict, the name of a field, or
+    a function of the model's result. device: where the result is computed and stored, by default a
+    GPU if there is one; then layers that are faster on the CPU, because they are small, are
     computed there, and the log says where the computation moves to the GPU.
     memory: the number of bytes to stay within, the result included, also as text such as ``"4GB"``;
     by default most of the device's free memory. ``sc.atlas`` keeps larger partitions on disk.
@@ -61,12 +61,11 @@ def partition(
     logger ``splinecam`` reports each step at level INFO.
     smooth: the error that outputs may have, absolute or, as text such as ``"1%"``, relative to the
     range of each. With it, smooth functions of one variable (GELU, SiLU, tanh, ...) are replaced by
-    piecewise-linear ones, and ``part.region_bounds`` says how far the model is from each map at
-    most. ``sc.Smooth`` has more to say, such as to refine regions at the decision boundary only.
+    piecewise-linear ones, and ``part.region_bounds`` bounds the distance of the model from each
+    map. ``sc.Smooth`` has further options, such as to refine only at the decision boundary.
     n_jobs: how many processes compute, as for ``sweep``: the first layers are computed once, then
-    parts of the domain by the processes, or by the cluster that ``joblib.parallel_config`` names;
-    it pays on several machines and for wide networks, elsewhere the threads of one process are
-    faster.
+    parts of the domain by the processes, or by the cluster that ``joblib.parallel_config`` names.
+    This pays on several machines and for wide networks; else the threads of one process are faster.
 
     >>> from torch import nn
     >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
@@ -109,7 +108,7 @@ def partition(
 def reporting(
     request: Request, input_shape: tuple[int, ...], device: torch.device
 ) -> Iterator[tuple[Program, Report, Note]]:
-    """Capture the model and show a progress bar; gives the program, and what reports progress."""
+    """Capture the model and show a progress bar; yield the program, and what reports progress."""
     with progress_bar(None, "layer", request.progress) as bar:
         bar.set_description_str("reading the model")
         program = request.captured(input_shape, device)
@@ -133,11 +132,7 @@ def reporting(
 def along(model: Model, path: Path, **options: Unpack[Options]) -> PathPartition: ...
 @overload
 def along(
-    model: Model,
-    path: SegmentBatch,
-    *,
-    stream: Literal[False] = False,
-    **options: Unpack[Options],
+    model: Model, path: SegmentBatch, *, stream: Literal[False] = False, **options: Unpack[Options]
 ) -> SegmentPartitions: ...
 @overload
 def along(
@@ -152,8 +147,8 @@ def along(
     million of them are a single call.
 
     model, options: as for ``partition``, without ``smooth``; ``max_regions`` limits the pieces of
-    all segments together. stream: of many segments, return an iterator over some ten thousand at a
-    time, for results that do not fit in memory.
+    all segments together. stream: for many segments, whether to return an iterator over some ten
+    thousand of them at a time, for results that do not fit in memory.
 
     >>> from torch import nn
     >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
@@ -189,9 +184,8 @@ def _along_segments(
         program = request.captured(segments.input_shape, device_of(request.device))
     with progress_bar(len(segments), "segment", request.progress) as bar:
         for start in range(0, len(segments), chunk):
-            some = segments
+            some, rows = segments, slice(start, start + chunk)
             if chunk < len(segments):
-                rows = slice(start, start + chunk)
                 starts, ends = segments.starts[rows], segments.ends[rows]
                 some = SegmentBatch(starts, ends, segments.input_shape)
             pieces = _pieces(request, program, some.starts, some.ends, bar.update)

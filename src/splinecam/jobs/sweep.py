@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, islice
 from operator import length_hint
 from pathlib import Path as FilePath
@@ -15,7 +16,7 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from splinecam._util.files import folder_of
 from splinecam._util.options import device_of, kind_of, limit_of
@@ -30,18 +31,18 @@ from splinecam.network.capture.models import Output, dtype_of
 from splinecam.network.program import Program
 from splinecam.parallel import Engine, Job, Packed, engine_for, run_chunks
 from splinecam.parallel.flat import FlatOutcomes, flat_outcomes, outcomes_of
-from splinecam.partitions.computing import SmoothWindow, is_smooth
+from splinecam.partitions.computing import is_smooth, run_smooth_window
 from splinecam.partitions.partition import Partition, assemble
 from splinecam.partitions.partition_files import check_arrays, smoothing_read, smoothing_written
 from splinecam.partitions.request import Model, Options, Request
-from splinecam.questions.partition_data import Smoothing, Unresolved
+from splinecam.questions.partition_data import Unresolved
 from splinecam.stores.manifest import domain_digest, function_name, model_facts
 from splinecam.stores.result_store import ResultStore, Taken, fill
 from splinecam.stores.untrusted import VALUES, Codec, decode, encode
 
 _log = logging.getLogger("splinecam")
 
-# Domains in a window, which is partitioned at a time: at first, and at most.
+# Domains that are partitioned at a time: at first, and at most.
 _FIRST, _MOST = 128, 1024
 
 _SHARE = 1 / 4  # the part of the memory that the partitions of a window may fill
@@ -50,7 +51,7 @@ _TOGETHER = 128  # partitions that a function takes at once, if it takes several
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep computes for each domain, wherever that is.
+    """What a sweep computes for each domain, here or by workers.
 
     reduce: a function of a partition, whose results are wanted instead of the partitions.
     """
@@ -59,7 +60,7 @@ class Sweep:
     reduce: Callable[[Partition], Any] | None
 
     def here(self, domains: Iterable[Domain]) -> Iterator[Any]:
-        """Yield the results in order, which are computed as they are asked for."""
+        """Yield the results in order; each is computed when it is asked for."""
         total = length_hint(domains) or None
         coming = checked(domains)
         first = next(coming, None)
@@ -71,18 +72,17 @@ class Sweep:
         run = self._window(program)
         most = _MOST if run is run_window else 1
         plan = Plan.of(program, device_of(request.device), request.memory)
-        finish = self._finish(program)
+        finish = self.finish(program)
         coming, size, done = chain([first], coming), min(_FIRST, most), 0
         with progress_bar(total, "domain", request.progress) as bar:
+
+            def report(name: str, regions: int, share: float) -> None:
+                tell(bar, name, regions)
+
             while window := list(islice(coming, size)):
                 used: list[int] = []
-                outcomes = run(
-                    plan,
-                    window,
-                    max_regions=request.max_regions,
-                    report=lambda name, regions, share: tell(bar, name, regions),
-                    first=done,
-                )
+                limits: Any = {"max_regions": request.max_regions, "first": done}
+                outcomes = run(plan, window, report=report, **limits)
                 for made in finish(window, _measured(outcomes, used), plan):
                     bar.update()
                     yield made
@@ -94,7 +94,7 @@ class Sweep:
     def by(
         self, engine: Engine, domains: Iterable[Domain], chunk: int | None = None
     ) -> Iterator[tuple[int, Any]]:
-        """Yield the number and the result of each domain, as the workers of an engine are done.
+        """Yield the number and the result of each domain, as workers finish them.
 
         chunk: domains of a task, by default as many as take about a second.
         """
@@ -104,7 +104,7 @@ class Sweep:
         if first is None:
             return
         program = self.request.captured(first.input_shape, torch.device("cpu"))
-        finish, job = self._finish(program), self._job(program)
+        finish, job = self.finish(program), self._job(program)
         place = _place(self.request.device)
         there = program if place is None else program.to(place)
         waiting: dict[int, Domain] = {}
@@ -128,11 +128,14 @@ class Sweep:
                         yield number, finish.partition(waiting.pop(number), found, there)
 
     def _window(self, program: Program) -> Callable[..., Iterator[Outcome]]:
-        """What runs the network over some domains."""
+        """The function that runs the network over some domains."""
         smooth = self.request.smooth
-        return SmoothWindow(smooth) if smooth is not None and is_smooth(program) else run_window
+        if smooth is None or not is_smooth(program):
+            return run_window
+        return partial(run_smooth_window, smooth)
 
-    def _finish(self, program: Program) -> _Finish:
+    def finish(self, program: Program) -> _Finish:
+        """What makes the results of the outcomes of domains."""
         model, names = self.request.model, self.request.names_for(program)
         return _Finish(model, dtype_of(model), self.request.output, names, self.reduce)
 
@@ -142,7 +145,7 @@ class Sweep:
         finish: Any = None if window is run_window else _sent
         lost = finish
         if self.reduce is not None:
-            finish = self._finish(program)
+            finish = self.finish(program)
             lost = replace(finish, model=None)
         asked = self.request
         light = is_light(asked.model, shape)
@@ -157,10 +160,10 @@ class Sweep:
 
 @dataclass(frozen=True)
 class _Finish:
-    """What is made of the outcomes of domains: partitions, or what ``reduce`` gives for those.
+    """Makes partitions of the outcomes of domains, or what ``reduce`` gives for partitions.
 
     model: None where it could not be sent. reduce: a function of a partition. If it has a method
-    ``many``, that is given several partitions at once, and returns the results of all.
+    ``many``, this method takes several partitions at once, and returns the results of all.
     """
 
     model: nn.Module | None
@@ -172,7 +175,7 @@ class _Finish:
     def __call__(
         self, domains: Iterable[Domain], outcomes: Iterable[Outcome], plan: Plan
     ) -> Iterator[Any]:
-        """Yield the results of the outcomes of domains, which are on the last place of a plan."""
+        """Yield the results for outcomes of domains on the last device of a plan."""
         pairs = zip(domains, outcomes, strict=True)
         parts = (self.partition(*pair, plan.last.program) for pair in pairs)
         many = getattr(self.reduce, "many", None)
@@ -191,7 +194,7 @@ class _Finish:
 
 
 def _sent(domains: Iterable[Domain], outcomes: Iterable[Outcome], plan: Plan) -> Iterator[Outcome]:
-    """The outcomes as they are sent to another process, which have more than flat arrays hold."""
+    """The outcomes on the CPU, as they are sent: they have more than flat arrays hold."""
     return (to_device(outcome, torch.device("cpu")) for outcome in outcomes)
 
 
@@ -207,7 +210,7 @@ def in_order(found: Iterable[tuple[int, Any]]) -> Iterator[Any]:
 
 
 def _place(device: str | torch.device) -> torch.device | None:
-    """Where results are to be in this process; None for the CPU, where workers leave them."""
+    """The device of results in this process; None for the CPU, where workers leave them."""
     try:
         place = device_of(device)
     except SplineCamError:  # only the workers have such a device
@@ -216,7 +219,7 @@ def _place(device: str | torch.device) -> torch.device | None:
 
 
 def checked(domains: Iterable[Any]) -> Iterator[Domain]:
-    """Yield the domains, which must all have the input shape of the first one."""
+    """Yield the domains; raise an error unless all have the input shape of the first one."""
     shape = None
     for index, domain in enumerate(domains):
         if not isinstance(domain, Domain):
@@ -231,25 +234,25 @@ def checked(domains: Iterable[Any]) -> Iterator[Domain]:
 
 
 def _measured(outcomes: Iterable[Outcome], used: list[int]) -> Iterator[Outcome]:
-    """Yield outcomes, and note the memory that the partition of each takes."""
+    """Yield outcomes, and note the memory that each of their partitions takes."""
     for outcome in outcomes:
         arrays = (outcome.output, *vars(outcome.mesh).values())
         used.append(sum(array.nbytes for array in arrays))
         yield outcome
 
 
-Run = Callable[[Iterable[Domain]], Iterator[tuple[int, Any]]]
+RunDomains = Callable[[Iterable[Domain]], Iterator[tuple[int, Any]]]
 """Yields the place and the result of each domain, as they are done."""
 
 _BLOCK = 1024  # domains that are computed before the results of a stream are read
 
 
 def stored_sweep(
-    how: Sweep, run: Run, domains: Iterable[Domain], folder: FilePath, *, stream: bool
+    how: Sweep, run: RunDomains, domains: Iterable[Domain], folder: FilePath, *, stream: bool
 ) -> Iterator[Any]:
-    """Yield the results in order; those that the folder lacks are computed and written first.
+    """Yield the results in order, after computing and writing what the folder lacks.
 
-    stream: take so many domains at a time that their results need not be in memory together.
+    stream: take a limited number of domains at a time, whose results fit in memory.
     """
     coming, request = checked(domains), how.request
     first = next(coming, None)
@@ -262,28 +265,32 @@ def stored_sweep(
         "reduce": function_name(how.reduce),
     }
     coming, start = chain([first], coming), 0
-    restored = _Restored.of(request, first)
-    codec = VALUES if how.reduce is not None else restored.codec
+    program = request.captured(first.input_shape, device_of(request.device))
+    finish, codec = how.finish(program), VALUES
+    if how.reduce is None:
+        codec = Codec(_encode, partial(_decode, program.device), _bytes)
     with ResultStore(folder, about, codec=codec) as store:
         while some := list(islice(coming, _BLOCK if stream else None)):
             digests = {start + k: domain_digest(domain) for k, domain in enumerate(some)}
             fill(store, digests, _computing(run, some, start))
             for domain, result in zip(some, store.read(digests), strict=True):
-                yield result if how.reduce is not None else restored.partition(domain, result)
+                yield (
+                    result if how.reduce is not None else _restored(finish, program, domain, result)
+                )
             start += len(some)
 
 
 def _computing(
-    run: Run, domains: Sequence[Domain], start: int
+    run: RunDomains, domains: Sequence[Domain], start: int
 ) -> Callable[[Iterator[int]], Iterator[tuple[int, Any]]]:
-    """Computes some of the domains by their numbers, of which the first one has ``start``."""
+    """A function that computes domains by their numbers; the first one has the number ``start``."""
 
     def compute(numbers: Iterator[int]) -> Iterator[tuple[int, Any]]:
         taken = Taken(numbers, domains, start)
         try:
             for place, result in run(taken):
                 yield taken.numbers[place], result
-        except SplineCamError as error:  # which may name the domain by its place
+        except SplineCamError as error:  # it may name the domain by its place
             named = re.match(r"domains\[(\d+)\]", str(error))
             if named is None:
                 raise
@@ -294,53 +301,39 @@ def _computing(
     return compute
 
 
-@dataclass(frozen=True)
-class _Restored:
-    """Makes partitions from files of outcomes, whose places are on a device."""
-
-    request: Request
-    program: Program
-    names: tuple[str, ...] | None
-
-    @classmethod
-    def of(cls, request: Request, first: Domain) -> _Restored:
-        program = request.captured(first.input_shape, device_of(request.device))
-        return cls(request, program, request.names_for(program))
-
-    @property
-    def codec(self) -> Codec:
-        """How partitions are kept: their arrays one after the other, and unresolved places."""
-        return Codec(_encode, self._decode, _bytes)
-
-    def _decode(self, arrays: Mapping[str, NDArray[Any]]) -> list[Any]:
-        flat, unresolved, *records = decode(arrays)
-        columns = {name: _widened(array) for name, array in flat[0].items()}
-        device = self.program.device
-        outcomes = outcomes_of(FlatOutcomes(columns, *flat[1:]), device)
-        for k, written in records[0].items() if records else ():
-            outcomes[k] = replace(outcomes[k], smoothing=_smoothing(*written).to(device))
-        return [(outcome, unresolved.get(k, ())) for k, outcome in enumerate(outcomes)]
-
-    def partition(self, domain: Domain, result: Any) -> Partition:
-        """The partition of a domain; a ``FileError`` if its arrays do not fit together."""
-        try:
-            part = self._assembled(domain, *result)
-            check_arrays(part)
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
-            raise FileError(
-                f"The store is damaged: {error}. Remove it, and compute its results again."
-            ) from error
-        return part
-
-    def _assembled(self, domain: Domain, outcome: Outcome, unresolved: Iterable[Any]) -> Partition:
-        about: Any = {"output": self.request.output, "names": self.names}
-        part = assemble(self.request.model, self.program, domain, outcome, **about)
+def _restored(finish: _Finish, program: Program, domain: Domain, result: Any) -> Partition:
+    """The partition of a domain from a file; a ``FileError`` if its arrays do not fit together."""
+    try:
+        outcome, unresolved = result
+        part = finish.partition(domain, outcome, program)
         part.unresolved = tuple(Unresolved(tuple(place), *why) for place, *why in unresolved)
-        return part
+        check_arrays(part)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        raise FileError(
+            f"The store is damaged: {error}. Remove it, and compute its results again."
+        ) from error
+    return part
+
+
+def _decode(device: torch.device, arrays: Mapping[str, NDArray[Any]]) -> list[Any]:
+    """The outcomes in a file of partitions, on a device, each with its unresolved places."""
+    flat, unresolved, *records = decode(arrays)
+    columns = {
+        name: array.astype(np.int64) if array.dtype == np.int32 else array
+        for name, array in flat[0].items()
+    }
+    outcomes = outcomes_of(FlatOutcomes(columns, *flat[1:]), device)
+    for k, (about, tensors) in records[0].items() if records else ():
+        numbers = {name: tensor.numpy() for name, tensor in tensors.items()}
+        record = smoothing_read(about, numbers, tensors.__getitem__)
+        if record is None:
+            raise ValueError("there is no record of replaced functions")
+        outcomes[k] = replace(outcomes[k], smoothing=record.to(device))
+    return [(outcome, unresolved.get(k, ())) for k, outcome in enumerate(outcomes)]
 
 
 def _encode(parts: Sequence[Partition]) -> dict[str, NDArray[Any]]:
-    """The arrays of a file of partitions; maps are left out, which follow from the others."""
+    """The arrays of a file of partitions, without maps, which follow from the others."""
     outcomes = [
         Outcome(part.mesh, part.values, part._value_error, part._layer_errors, []) for part in parts
     ]
@@ -351,15 +344,6 @@ def _encode(parts: Sequence[Partition]) -> dict[str, NDArray[Any]]:
     return encode([(narrow, *rest), unresolved, *([records] if records else [])])
 
 
-def _smoothing(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Smoothing:
-    """The record of replaced functions that ``smoothing_written`` has made."""
-    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-    found = smoothing_read(about, arrays, tensors.__getitem__)
-    if found is None:
-        raise ValueError("there is no record of replaced functions")
-    return found
-
-
 def _bytes(part: Partition) -> int:
     return sum(array.nbytes for array in (part.values, *vars(part.mesh).values()))
 
@@ -368,10 +352,6 @@ def _narrowed(column: NDArray[Any]) -> NDArray[Any]:
     """Whole numbers in 32 bits, if they fit."""
     small = column.dtype == np.int64 and np.abs(column).max(initial=0) < 1 << 31
     return column.astype(np.int32) if small else column
-
-
-def _widened(column: NDArray[Any]) -> NDArray[Any]:
-    return column.astype(np.int64) if column.dtype == np.int32 else column
 
 
 T = TypeVar("T")
@@ -433,8 +413,8 @@ def sweep(
     the cluster that ``joblib.parallel_config`` names.
 
     model, options: as for ``partition``; ``memory`` does not count the partitions themselves, and
-    each worker stays within as much; ``max_regions`` is of one domain, whose number the error
-    names. Networks with smooth functions are computed one domain after the other.
+    holds for each worker; ``max_regions`` holds for each domain, and the error names the domain.
+    Networks with smooth functions are computed one domain after the other.
     domains: an iterable of domains of one input shape. stream: return an iterator instead of a
     list, for partitions that do not all fit in memory; it takes a few hundred domains at a time.
     reduce: a function of a partition that is called where the partition is computed; its results
@@ -443,8 +423,8 @@ def sweep(
     as they are done. n_jobs: how many processes compute, as in scikit-learn: None or 1 for this
     one, -1 for one per core; None also for what ``joblib.parallel_config`` says. chunk: how many
     domains a process gets at a time, by default as many as take about a second. store: a folder in
-    which every result is kept as soon as it is computed. The same call computes only what is
-    missing there, whatever has interrupted the last one; several processes can work on one store.
+    which every result is kept as soon as it is computed. The same call, made again after any
+    interruption, computes only what is missing there; several processes can work on one store.
 
     >>> model = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 1))
     >>> domains = [Domain.around(torch.randn(5), side=2.0, seed=i) for i in range(20)]

@@ -1,9 +1,9 @@
-"""Work that is spread over processes and machines by joblib.
+"""Work that joblib, Dask or Ray spreads over processes and machines.
 
 ``flat`` writes objects with large arrays as one block of bytes, and many domains or outcomes as a
-few arrays. ``workers`` is what runs in a worker, ``engines`` what joblib, Dask and Ray are asked
-for. ``tasks`` hands out tasks, also the chunks of a sweep, and takes in results. ``one_domain``
-divides a single large domain.
+few arrays. ``workers`` runs in a worker, and ``engines`` calls joblib, Dask and Ray. ``tasks``
+hands out tasks, also the chunks of a sweep, and takes in results. ``one_domain`` divides a single
+large domain.
 """
 
 from splinecam.parallel.engines import Engine, engine_for

@@ -1,13 +1,15 @@
-"""What runs tasks elsewhere: joblib with its own processes or Dask, and Ray."""
+"""Engines that run tasks elsewhere: joblib with its own processes or Dask, and Ray."""
 
 from __future__ import annotations
 
 import os
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from splinecam._util.text import optional
@@ -23,9 +25,9 @@ class Engine:
     """Something that runs calls elsewhere.
 
     workers: how many calls run at a time. neighbours: how many workers share a machine. results:
-    runs calls and yields their results as they are done; it ends when there are no more calls.
-    losses: gives the errors that ``results`` raises where a worker was lost. share: makes a large
-    argument of many calls what they get. local: whether workers are processes on this machine.
+    runs calls and yields their results as they are done, until there are no more calls. losses: the
+    errors that ``results`` raises if a worker is lost. share: sends a large argument of many calls
+    once, and returns what stands for it. local: whether workers are processes on this machine.
     inside: whether they are threads of this process. threads: of each worker, None for as many as
     the engine gives it.
     """
@@ -80,26 +82,24 @@ def _joblib_engine(joblib: Any, n_jobs: int | None, workers: int, backend: Any) 
         threads = max(1, joblib.cpu_count() // workers)
 
     def delayed(call: Call) -> Any:
-        function, *arguments = call
-        return joblib.delayed(function)(*arguments)
+        return joblib.delayed(call[0])(*call[1:])
 
     def results(calls: Iterator[Call]) -> Generator[Any, None, None]:
         # Unlike a generator, a map may go on after the calls have been empty.
         made = parallel(map(delayed, calls))
         try:
-            # A "yield from" would close it outside of this function.
+            # A "yield from" would close the results outside of this function.
             for result in made:  # noqa: UP028
                 yield result
         finally:
             if not isinstance(made, list):
-                with warnings.catch_warnings():  # it warns that tasks were not done
+                with warnings.catch_warnings():  # joblib warns that tasks were not done
                     warnings.simplefilter("ignore")
                     made.close()
 
     neighbours = _dask_neighbours(backend) if cluster else workers
-    return Engine(
-        workers, neighbours, results, _joblib_losses, local=local, inside=inside, threads=threads
-    )
+    about: Any = {"local": local, "inside": inside, "threads": threads}
+    return Engine(workers, neighbours, results, _joblib_losses, **about)
 
 
 def _joblib_losses() -> tuple[type[BaseException], ...]:
@@ -113,15 +113,14 @@ def _joblib_losses() -> tuple[type[BaseException], ...]:
 
 def _dask_neighbours(backend: Any) -> int:
     """The most tasks that run on one machine of a Dask cluster at a time."""
-    tasks: dict[str, int] = {}
+    tasks: Counter[str] = Counter()
     for address, cores in backend.client.ncores().items():
-        host = address.rpartition(":")[0]
-        tasks[host] = tasks.get(host, 0) + cores
+        tasks[address.rpartition(":")[0]] += cores
     return max(tasks.values(), default=1)
 
 
 def _ray_engine(n_jobs: int | None, backend: Any) -> Engine:
-    """A Ray cluster: tasks in its worker processes, which Ray runs again if it loses one."""
+    """An engine of a Ray cluster, which runs tasks again if it loses a worker."""
     ray = optional("ray", "A Ray cluster")
     if not ray.is_initialized():
         ray.init()
@@ -136,11 +135,7 @@ def _ray_engine(n_jobs: int | None, backend: Any) -> Engine:
         remote: dict[Any, Any] = {}
         try:
             while True:
-                while len(pending) < _AHEAD * workers:
-                    call = next(calls, None)
-                    if call is None:
-                        break
-                    function, *arguments = call
+                for function, *arguments in islice(calls, _AHEAD * workers - len(pending)):
                     if function not in remote:
                         remote[function] = ray.remote(function).options(**options)
                     pending.append(remote[function].remote(*arguments))

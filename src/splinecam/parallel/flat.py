@@ -1,8 +1,8 @@
 """Domains, outcomes and objects with large arrays as flat blocks that travel well.
 
-The block begins with the sizes of its parts. The first part is a pickle, the others are the
-contents of arrays, so that reading a mapped file copies none of them. Operations of torch are
-pickled by their names, and functions that have no name by their code.
+A block begins with the sizes of its parts. The first part is a pickle, the others are the contents
+of arrays, so that reading a mapped file copies none of them. Operations of torch are pickled by
+their names, and functions without a name by their code.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.subdivision import Mesh
 
+Array = npt.NDArray[Any]
 Block = npt.NDArray[np.uint8]
 Parts = list[memoryview]
 
@@ -53,13 +54,13 @@ class Packed:
 
     @classmethod
     def first_of(cls, *makers: Callable[[], Any]) -> Packed:
-        """The first of several objects that can be pickled, which are made one after the other."""
+        """Make one object after the other, and pack the first that can be pickled."""
         reasons = []
         for maker in makers:
             value = maker()
             try:
                 return cls(value, parts_of(value))
-            except Exception as error:  # whatever the objects of others raise
+            except Exception as error:  # the objects of others may raise anything
                 reasons.append(error)
         raise SplineCamError(
             "The network cannot be sent to another process, because it cannot be pickled: "
@@ -86,7 +87,8 @@ def save(parts: Parts, path: Path) -> None:
 
 
 def load(block: Block) -> Any:
-    """The object in a block; its arrays are views of the block."""
+    """The object in a block; its arrays are views of the block if that can be written to."""
+    block = _writable(block)
     (count,) = block[:8].view(np.int64)
     sizes = block[8 : 8 * (count + 1)].view(np.int64).tolist()
     start, parts = _room(8 * (int(count) + 1)), []
@@ -97,8 +99,13 @@ def load(block: Block) -> Any:
 
 
 def load_file(path: Path) -> Any:
-    """The object in a file; its arrays are in a private map of the file, and can be written to."""
+    """The object in a file; its arrays are in a private, writable map of the file."""
     return load(np.memmap(path, dtype=_BYTES, mode="c").view(np.ndarray))
+
+
+def _writable(array: Array) -> Array:
+    """The array, or a copy if it is read-only, because an engine shares it."""
+    return array if array.flags.writeable else array.copy()
 
 
 def _room(size: int) -> int:
@@ -146,26 +153,22 @@ def _plain(value: Any) -> bool:
     )
 
 
-def _flat(value: Tensor) -> tuple[npt.NDArray[Any], tuple[int, ...], tuple[int, ...]]:
-    """The numbers that a tensor takes in its storage, its shape and its strides."""
+def _flat(value: Tensor) -> tuple[Array, tuple[int, ...], tuple[int, ...]]:
+    """The numbers of a tensor in its storage, its shape and its strides."""
     shape, strides = tuple(value.shape), tuple(value.stride())
     steps = zip(shape, strides, strict=True)
     span = 1 + sum((size - 1) * stride for size, stride in steps) if value.numel() else 0
     return value.as_strided((span,), (1,)).numpy(), shape, strides
 
 
-def _tensor(flat: npt.NDArray[Any], shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
+def _tensor(flat: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
     return torch.from_numpy(flat).as_strided(shape, strides)
-
-
-Array = npt.NDArray[Any]
 
 
 class FlatDomains(NamedTuple):
     """N domains of one input shape.
 
-    origins: (N, D); bases: (N, 2, D); corners: (K, 2) of all, one after the other; counts: (N,) how
-    many corners each has.
+    origins: (N, D); bases: (N, 2, D); corners: (K, 2) of all domains; counts: (N,) of corners.
     """
 
     origins: Array
@@ -175,14 +178,14 @@ class FlatDomains(NamedTuple):
     input_shape: tuple[int, ...]
 
     def domains(self) -> list[Domain]:
-        """The domains, as they were: they are not checked again."""
-        corners = torch.split(_tensor_of(self.corners), self.counts)
-        columns = zip(_tensor_of(self.origins), _tensor_of(self.bases), corners, strict=True)
+        """The domains as they were, without checking them again."""
+        split = torch.split(_tensor_of(self.corners), self.counts)
+        rows = zip(_tensor_of(self.origins), _tensor_of(self.bases), split, strict=True)
         found = []
-        for row in columns:
+        for origin, basis, corners in rows:
             domain = object.__new__(Domain)
-            named = dict(zip(("origin", "basis", "corners"), row, strict=True))
-            vars(domain).update(named, input_shape=self.input_shape)
+            about = {"origin": origin, "basis": basis, "corners": corners}
+            vars(domain).update(about, input_shape=self.input_shape)
             found.append(domain)
         return found
 
@@ -202,8 +205,8 @@ class FlatOutcomes(NamedTuple):
     """The outcomes of N domains.
 
     columns: the fields of all meshes and the outputs, each as one array. sizes: (N,) rows of every
-    column. errors: the rounding errors of the output and of the units of each layer, for every
-    batch; batch: (N,) which of them. ambiguities: of the domains that have some.
+    column. errors: of every batch, the rounding errors of the output and of the units of each
+    layer; batch: (N,) the batch of each domain. ambiguities: by the numbers of domains.
     """
 
     columns: dict[str, Array]
@@ -265,6 +268,5 @@ def _array(tensor: Tensor) -> Array:
 
 
 def _tensor_of(array: Array, device: torch.device | None = None) -> Tensor:
-    # Engines hand over arrays that must not be written to, and those would be shared.
-    tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
+    tensor = torch.from_numpy(_writable(array))
     return tensor if device is None else tensor.to(device)

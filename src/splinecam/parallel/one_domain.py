@@ -1,4 +1,4 @@
-"""One large domain over workers: the first layers once, then parts of it, which are joined."""
+"""One large domain over workers: the first layers once, then parts of the domain, then joined."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from splinecam.engine.run import Outcome, outcome_of
 from splinecam.engine.step import Computation, Report
 from splinecam.errors import LimitError
 from splinecam.geometry.domain import Domain
-from splinecam.geometry.subdivision import Mesh
 from splinecam.network.program import Program
 from splinecam.parallel.engines import Engine
 from splinecam.parallel.flat import Packed
@@ -30,17 +29,25 @@ _MOST = 1 << 16  # regions that a layer may make of the undivided domain in this
 def run_domain(
     engine: Engine, jobs: list[Job], program: Program, domain: Domain, report: Report
 ) -> Outcome:
-    """Partition a domain by the workers of an engine; the outcome is in this process, on the CPU.
+    """The outcome of a domain, on the CPU, computed by the workers of an engine.
 
-    jobs: the same job in several forms, of which the first one that can be pickled is sent.
-    program: on the CPU. report: called after each layer of this process, and after each part.
+    jobs: the same job in several forms; the first one that can be pickled is sent. program: on the
+    CPU. report: called after each layer of this process, and after each part.
     """
     job, parts = jobs[0], _PER_WORKER * engine.workers
+
+    def check_limit(regions: int) -> None:
+        if job.max_regions is not None and regions > job.max_regions:
+            raise LimitError(
+                f"The partition exceeds max_regions={job.max_regions:,}. "
+                "Raise max_regions, or choose a smaller domain."
+            )
+
     plan = Plan.of(program, memory=job.memory)
     with torch.inference_mode():
         coarse = begin(plan, domain, enough=_FACES * parts, most=_MOST, report=report)
         if isinstance(coarse, Outcome):
-            _check_limit(coarse.mesh, job.max_regions)
+            check_limit(coarse.mesh.num_faces)
             return coarse.kept()
         whole, face = coarse.state, None
         if coarse.mesh.num_faces == 1 and coarse.layer_input is not None:
@@ -57,17 +64,19 @@ def run_domain(
     left, regions = len(program.layers) - coarse.index, 0
     for number, (end, layer_errors) in run_tasks(engine, _run_part, shared, tasks):
         ends[number] = end
-        _merge(work.layer_errors, layer_errors)
+        for name, error in layer_errors.items():  # the larger error of each unit
+            known = work.layer_errors.get(name)
+            work.layer_errors[name] = error if known is None else torch.maximum(known, error)
         regions += end.mesh.num_faces
         report(program.layers[-1].name, regions, left / len(tasks))
-        if face is None and job.max_regions is not None and regions > job.max_regions:
-            raise _too_many(job.max_regions)
+        if face is None:
+            check_limit(regions)
     with torch.inference_mode():
         joined = join_states(coarse.mesh, [coarse.tile(some) for some in members], ends)
         if face is not None:
             joined = face.rejoined(joined, program, work.layer_errors, work.block)
         joined.ambiguities[:0] = whole.ambiguities
-        _check_limit(joined.mesh, job.max_regions)
+        check_limit(joined.mesh.num_faces)
         return outcome_of(work, joined).kept()
 
 
@@ -85,21 +94,3 @@ def _run_part(worker: Worker, task: tuple[int, int]) -> tuple[State, dict[str, T
         work = Computation(plan, job.max_regions)
         end = coarse.finish(work, coarse.tile(range(*task)))
         return to_device((end, work.layer_errors), torch.device("cpu"))
-
-
-def _merge(known: dict[str, Tensor], more: dict[str, Tensor]) -> None:
-    """Take over the larger of the errors of each unit."""
-    for name, error in more.items():
-        known[name] = torch.maximum(known[name], error) if name in known else error
-
-
-def _check_limit(mesh: Mesh, most: int | None) -> None:
-    if most is not None and mesh.num_faces > most:
-        raise _too_many(most)
-
-
-def _too_many(most: int) -> LimitError:
-    return LimitError(
-        f"The partition exceeds max_regions={most:,}. "
-        "Raise max_regions, or choose a smaller domain."
-    )

@@ -1,4 +1,4 @@
-"""Hand out tasks to the workers of an engine, in chunks that are sized by what domains cost."""
+"""Hand out tasks to the workers of an engine; the chunks of a sweep take about equal times."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def run_tasks(
 ) -> Iterator[tuple[int, Any]]:
     """Yield the number and the result of each task, as they are done.
 
-    function: called in a worker with the ``Worker`` and the task. shared: what all tasks share,
-    which every worker gets once. tasks: they are taken as workers become free, in the thread that
-    asks for results, so that slow callers do not pile up results.
+    Tasks of a lost worker, which was killed or whose machine failed, are done again.
 
-    Tasks of a worker that is lost, because it was killed or its machine failed, are done again.
+    function: called in a worker with the ``Worker`` and the task. shared: what all tasks share;
+    every worker gets it once. tasks: they are taken as workers become free, in the thread that asks
+    for results, so that slow callers do not pile up results.
     """
     coming = enumerate(tasks)
     waiting: dict[int, Any] = {}
@@ -122,12 +122,11 @@ def _shared(engine: Engine, shared: Packed, setting: Setting) -> Any:
     """The shared object as workers get it: itself, a file, or a block that the engine carries."""
     if engine.inside:
         return Worker(shared.value, setting)
-    parts = shared.parts
-    if setting.folder is not None:
-        path = Path(setting.folder) / f"{uuid4().hex}.shared"
-        save(parts, path)
-        return str(path)
-    return engine.share(join(parts))
+    if setting.folder is None:
+        return engine.share(join(shared.parts))
+    path = Path(setting.folder) / f"{uuid4().hex}.shared"
+    save(shared.parts, path)
+    return str(path)
 
 
 @contextmanager
@@ -149,24 +148,24 @@ def _exchange(engine: Engine) -> Iterator[Setting]:
         tracker.unregister(folder, "folder")
 
 
-# Domains of a chunk: of the first ones, and at most.
+# Domains of a chunk: of the first chunks, and at most.
 _FIRST, _MOST = 8, 1024
 _BYTES = 1 << 23  # of the domains of a chunk, at most: tasks are to be light
-_GROWTH = 4  # how many times as many domains a chunk may have as the largest one that is done
+_GROWTH = 4  # how many times as large a chunk may be as the largest finished one
 
 # Seconds that a chunk is to take: at the end less, so that all workers end at about the same time.
 _LONG, _SHORT = 1.0, 0.1
-_PER_WORKER = 4  # chunks that each worker is to have of those that remain
+_PER_WORKER = 4  # chunks of the remaining domains for each worker
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
     """What all chunks of a sweep share.
 
-    program: the network on the CPU; None to capture the model where it is needed. light: whether a
-    run begins on the CPU if the caller leaves the choice of the device. finish: yields the results
-    of domains from their outcomes, in the worker; None for the outcomes themselves. smooth: whether
-    the network may have smooth functions. window: runs it over domains.
+    program: the network on the CPU; None to capture the model in the worker. light: whether a run
+    begins on the CPU if the caller leaves the choice of the device. finish: yields the results of
+    domains from their outcomes, in the worker; None for the outcomes themselves. smooth: whether
+    the network may have smooth functions. window: runs the network over domains.
     """
 
     program: Program | None
@@ -181,26 +180,17 @@ class Job:
     smooth: bool = False
     window: Callable[..., Iterator[Outcome]] = run_window
 
-    def captured(self) -> Program:
-        """The program; without one, the model is captured."""
-        if self.program is not None:
-            return self.program
-        if self.model is None:
-            raise ValueError("a job needs a program or a model")
-        with torch.inference_mode(False):
-            return capture(self.model, self.input_shape, output=self.output, smooth=self.smooth)
-
     def plan(self, worker: Worker) -> Plan:
-        """Where the worker computes."""
-        last = worker.device(self.device)
-        program = self.captured()
+        """The plan of a worker, which captures the model if there is no program."""
+        last, program = worker.device(self.device), self.program
+        if program is None:
+            assert self.model is not None
+            with torch.inference_mode(False):
+                how: Any = {"output": self.output, "smooth": self.smooth}
+                program = capture(self.model, self.input_shape, **how)
         if self.device != "auto" or not self.light:
             program = program.to(last)
         return Plan.of(program, last, self.memory, share=worker.memory_share)
-
-
-Task = tuple[int, FlatDomains]
-"""The number of the first domain of a chunk, and the domains."""
 
 
 def run_chunks(
@@ -222,7 +212,7 @@ def run_chunks(
     pace, finish = _Pace(engine.workers, total, chunk), job.value.finish
     numbers: dict[int, range] = {}
 
-    def tasks() -> Iterator[Task]:
+    def tasks() -> Iterator[tuple[int, FlatDomains]]:
         coming, first, most = iter(domains), 0, _FIRST
         while some := list(islice(coming, min(pace.size(first), most))):
             most = max(1, _BYTES // some[0].basis.nbytes)
@@ -236,12 +226,12 @@ def run_chunks(
         yield members, outcomes_of(result, device) if finish is None else result
 
 
-def _run_chunk(worker: Worker, task: Task) -> tuple[float, Any]:
-    """The seconds that a chunk takes, and the results of its domains."""
+def _run_chunk(worker: Worker, task: tuple[int, FlatDomains]) -> tuple[float, Any]:
+    """The seconds that a chunk takes, and its results; task: its first number, and its domains."""
     job, (first, flat) = worker.shared, task
-    plan: Plan | None = worker.kept.get("plan")
-    if plan is None:
-        plan = worker.kept["plan"] = job.plan(worker)
+    if "plan" not in worker.kept:
+        worker.kept["plan"] = job.plan(worker)
+    plan = worker.kept["plan"]
     begin = perf_counter()
     domains = flat.domains()
     outcomes = job.window(plan, domains, max_regions=job.max_regions, first=first)
@@ -254,12 +244,12 @@ def _run_chunk(worker: Worker, task: Task) -> tuple[float, Any]:
 
 
 class _Pace:
-    """How many domains the next chunk has, from the seconds that others have taken."""
+    """Tells the size of the next chunk from the seconds that others have taken."""
 
     def __init__(self, workers: int, total: int | None, fixed: int | None) -> None:
         self._workers, self._total, self._fixed = workers, total, fixed
-        self._seconds: float | None = None  # per domain
-        self._largest = 0  # chunk that is done
+        self._seconds: float | None = None  # for a domain
+        self._largest = 0  # the domains of the largest chunk that is done
 
     def measured(self, count: int, seconds: float) -> None:
         """Take in how long a chunk took."""

@@ -1,4 +1,4 @@
-"""What runs in a worker: a task with what all tasks share, on the worker's threads and device."""
+"""Run tasks in a worker, with what all tasks share, on the worker's threads and device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 from time import sleep
 from typing import Any, NamedTuple
@@ -29,7 +28,7 @@ class Setting(NamedTuple):
     """How workers do their tasks.
 
     threads: of each worker, None for as many as the engine gives it. neighbours: workers that share
-    a machine. folder: on that machine, for shared objects and results; None if workers are
+    a machine. folder: on this machine, for shared objects and results; None if workers are
     elsewhere. owner: the process that started the workers, if they are to end with it.
     """
 
@@ -51,12 +50,11 @@ class Worker:
     kept: dict[str, Any] = field(default_factory=dict)
 
     def device(self, wanted: str | torch.device) -> torch.device:
-        """The device of this worker; of several GPUs, workers on one machine take them in turn."""
+        """The device of this worker; workers on one machine take its GPUs in turn."""
         chosen, folder = device_of(wanted), self.setting.folder
         if chosen.type != "cuda" or chosen.index is not None or folder is None:
             return chosen
-        gpus = torch.cuda.device_count()
-        if gpus < 2:
+        if (gpus := torch.cuda.device_count()) < 2:
             return chosen
         if "slot" not in self.kept:
             self.kept["slot"] = _slot(Path(folder))
@@ -72,8 +70,8 @@ class Worker:
 Function = Callable[[Worker, Any], Any]
 """What is done for a task, in a worker."""
 
-# The workers of the objects that were shared last, by key. A process serves one call at a time, or
-# a few where several callers have one cluster.
+# The workers for the last shared objects, by key. A process serves one call at a time, or a few if
+# several callers use one cluster.
 _KEPT: dict[str, Worker] = {}
 _MOST = 2
 
@@ -86,10 +84,10 @@ def perform(
     task: Any,
     setting: Setting,
 ) -> tuple[int, Any]:
-    """Do a task in a worker: its number and its result, or the file of its result.
+    """Do a task in a worker, and return its number and its result, or the file of its result.
 
-    shared: the block or the file of the object that all tasks share, whose ``key`` is the same for
-    all of them; or a worker in this process.
+    shared: the block or the file of the object that all tasks share, or a worker in this process.
+    key: the same for all tasks that share an object.
     """
     if isinstance(shared, Worker):
         return number, function(shared, task)
@@ -97,7 +95,7 @@ def perform(
     if worker is None:
         _end_with(setting.owner)
         _keep_memory()
-        value = load_file(Path(shared)) if isinstance(shared, str) else load(_writable(shared))
+        value = load_file(Path(shared)) if isinstance(shared, str) else load(shared)
         worker = Worker(value, setting)
         for old in list(_KEPT)[: 1 - _MOST]:
             _KEPT.pop(old, None)  # another thread may have been here
@@ -114,18 +112,15 @@ def received(result: Any, setting: Setting) -> Any:
     if setting.folder is None:
         return result
     if not isinstance(result, str):
-        return load(_writable(result))
-    path = Path(result)
-    if os.name == "posix":  # the map remains when its file has no name any more
-        value = load_file(path)
-    else:
-        value = load(np.fromfile(path, dtype=np.uint8))
+        return load(result)
+    path, posix = Path(result), os.name == "posix"  # there a map outlives the name of its file
+    value = load_file(path) if posix else load(np.fromfile(path, dtype=np.uint8))
     path.unlink()
     return value
 
 
 def _kept_in_file(parts: Parts, folder: Path) -> Block | str:
-    """The file of a result; the result itself if it is small or there is no room for the file."""
+    """The file of a result, or its block if it is small or there is no room for the file."""
     if sum(part.nbytes for part in parts) > _SMALL:
         path = folder / f"{uuid4().hex}.result"
         try:
@@ -137,12 +132,8 @@ def _kept_in_file(parts: Parts, folder: Path) -> Block | str:
     return join(parts)
 
 
-def _writable(block: Block) -> Block:
-    return block if block.flags.writeable else block.copy()
-
-
 def _end_with(owner: int | None) -> None:
-    """End this process when its parent, the owner, is killed: it would wait for minutes."""
+    """End this process when its parent, the owner, is killed: else it would wait for minutes."""
     name = f"end with {owner}"
     if os.getppid() != owner or any(each.name == name for each in threading.enumerate()):
         return
@@ -156,21 +147,21 @@ def _end_with(owner: int | None) -> None:
 
 
 def _keep_memory() -> None:
-    """Let this process keep what tasks share, which joblib takes for a leak and ends it for."""
+    """Let this process keep what tasks share: joblib takes this for a leak, and would end it."""
     module = sys.modules.get("joblib.externals.loky.process_executor")
     if module is not None:
         vars(module)["_MAX_MEMORY_LEAK_SIZE"] = math.inf
 
 
 def _alone() -> AbstractContextManager[Any]:
-    """What a task does is not spread over workers again, as Dask would have it."""
+    """A context in which a task does not spread its own work over workers, as Dask would."""
     joblib = sys.modules.get("joblib")
     return nullcontext() if joblib is None else joblib.parallel_config(backend="sequential")
 
 
 @contextmanager
 def _threads(number: int | None) -> Iterator[None]:
-    """Compute on so many threads."""
+    """Compute on this number of threads."""
     before = torch.get_num_threads()
     if number is None or number == before:
         yield
@@ -184,8 +175,10 @@ def _threads(number: int | None) -> Iterator[None]:
 
 def _slot(folder: Path) -> int:
     """A number that no other worker has taken in this folder."""
-    for number in count():
-        with suppress(FileExistsError):
+    number = 0
+    while True:
+        try:
             (folder / f"{number}.slot").touch(exist_ok=False)
             return number
-    raise AssertionError
+        except FileExistsError:
+            number += 1

@@ -9,11 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from splinecam._util.options import device_of
-from splinecam.files.loading import loaded
+from splinecam.files.loading import module_of
 from splinecam.network.capture import capture as _capture
 from splinecam.network.capture import naming_option
 from splinecam.network.capture.models import Output, check_output
-from splinecam.network.model_files import instead_of
 from splinecam.network.program import Program
 from splinecam.parallel.flat import Block, join, load, parts_of
 
@@ -27,7 +26,7 @@ class Captured:
     The copy stays as it is when the model changes, until ``update()``.
 
     model, input_shape, output, smooth: as they were given. device: where the copy is; wanted: the
-    device that was asked for, which a partition takes over. program: the stages. layers: the names
+    device that the caller gave, and a partition takes over. program: the stages. layers: the names
     of the non-linearities, in order.
     """
 
@@ -37,15 +36,12 @@ class Captured:
         input_shape: tuple[int, ...],
         output: Output,
         device: str | torch.device,
-        smooth: bool = False,
+        smooth: bool,
+        program: Program | None = None,
     ) -> None:
-        self.model = model
-        self.input_shape = _shape_of(input_shape)
-        self.output = output
-        self.smooth = smooth
-        self.device = device_of(device)
-        self.wanted = device
-        self.program: Program = self.update().program
+        self.model, self.input_shape, self.output = model, input_shape, output
+        self.device, self.wanted, self.smooth = device_of(device), device, smooth
+        self.program: Program = self.update().program if program is None else program
 
     def update(self) -> Captured:
         """Take over what the model is now, and return this object.
@@ -53,14 +49,9 @@ class Captured:
         New weights alone take about a millisecond. If more has changed (a layer, the code of
         forward, an attribute that it reads), the model is captured anew.
         """
+        how: Any = {"device": self.device, "output": self.output, "smooth": self.smooth}
         with torch.inference_mode(False), naming_option(_OPTION):
-            self.program = _capture(
-                self.model,
-                self.input_shape,
-                device=self.device,
-                output=self.output,
-                smooth=self.smooth,
-            )
+            self.program = _capture(self.model, self.input_shape, **how)
         return self
 
     @property
@@ -73,9 +64,10 @@ class Captured:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the stages as they are, and the model by its own rules."""
-        parts = parts_of(self.program.to("cpu"))
-        about = self.model, self.input_shape, self.output, self.wanted
-        return _unpickled, (*about, join(parts), self.smooth)
+        block = join(parts_of(self.program.to("cpu")))
+        about: dict[str, Any] = {"model": self.model, "input_shape": self.input_shape}
+        about |= {"output": self.output, "device": self.wanted, "smooth": self.smooth}
+        return _unpickled, (block, about)
 
     def __repr__(self) -> str:
         shapes = f"{self.input_shape} -> {self.program.output_shape}"
@@ -84,30 +76,10 @@ class Captured:
         return f"Captured({kind}, {shapes}, layers {self.layers}{left_out}, on {self.device})"
 
 
-def _unpickled(
-    model: nn.Module,
-    input_shape: tuple[int, ...],
-    output: Output,
-    device: str | torch.device,
-    block: Block,
-    smooth: bool = False,
-) -> Captured:
-    captured = object.__new__(Captured)
-    captured.model, captured.input_shape, captured.output = model, input_shape, output
-    captured.smooth = smooth
-    captured.device, captured.wanted = device_of(device), device
-    captured.program = load(block).to(captured.device)
+def _unpickled(block: Block, about: dict[str, Any]) -> Captured:
+    captured = Captured(**about, program=load(block))
+    captured.program = captured.program.to(captured.device)
     return captured
-
-
-def _shape_of(input_shape: tuple[int, ...]) -> tuple[int, ...]:
-    try:
-        return tuple(int(size) for size in input_shape)
-    except (TypeError, ValueError):
-        raise TypeError(
-            "input_shape must be the shape of one input without the batch, such as (2,) or "
-            f"(1, 28, 28), not {input_shape!r}"
-        ) from None
 
 
 def capture(
@@ -139,13 +111,18 @@ def capture(
     >>> captured(torch.ones(1, 2)).equal(captured.update()(torch.ones(1, 2)))
     False
     """
-    network = loaded(model)
-    if not isinstance(network, nn.Module):
-        raise TypeError(f"model must be an nn.Module, not {instead_of(model)}")
+    network = module_of(model)
     check_output(output)
     if not isinstance(smooth, bool):
         raise TypeError(
             f"smooth is {smooth!r}: give True to allow smooth functions; the error that outputs "
             "may have is for partition(captured, domain, smooth=1e-3)"
         )
-    return Captured(network, input_shape, output, device, smooth)
+    try:
+        shape = tuple(int(size) for size in input_shape)
+    except (TypeError, ValueError):
+        raise TypeError(
+            "input_shape must be the shape of one input without the batch, such as (2,) or "
+            f"(1, 28, 28), not {input_shape!r}"
+        ) from None
+    return Captured(network, shape, output, device, smooth)

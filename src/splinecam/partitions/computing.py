@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
+from typing import Any
 
 import torch
 
@@ -34,10 +35,10 @@ def compute(
     report: Report,
     note: Note = lambda what, share: None,
 ) -> Outcome:
-    """The outcome of a domain; if the network has smooth functions, that of one near it.
+    """The outcome of a domain, with linear pieces in place of smooth functions.
 
     report: called after every layer; an exception that it raises ends the computation. note: called
-    where the work on smooth functions begins something, and with the share of it that is done.
+    for every part of the work on smooth functions, with the share that is done.
     """
     real, memory = plan.last.program, plan.last.memory
     if smooth is None or not is_smooth(real):
@@ -49,62 +50,44 @@ def compute(
             at = Plan.of(program, memory=memory)
             return run(program, domain, max_regions=limit, report=report, plan=at)
         except LimitError as error:
-            raise LimitError(
-                f"{error} A larger {option('smooth', '')} makes fewer regions."
-            ) from None
+            hint = f"A larger {option('smooth', '')} makes fewer regions."
+            raise LimitError(f"{error} {hint}") from None
 
-    found = smoothed(
-        real,
-        domain,
-        smooth.allowed,
-        partitioned,
-        undecided=smooth.undecided_share,
-        max_regions=max_regions,
-        memory=memory,
-        note=note,
-    )
+    limits: Any = {"max_regions": max_regions, "memory": memory}
+    how: Any = {"undecided": smooth.undecided_share, "note": note}
+    found = smoothed(real, domain, smooth.allowed, partitioned, **limits, **how)
     return replace(found.outcome, smoothing=record_of(real, found))
 
 
-@dataclass(frozen=True)
-class SmoothWindow:
-    """Runs networks with smooth functions over domains, as ``run_window`` does with others."""
+def run_smooth_window(
+    smooth: Smooth,
+    plan: Plan,
+    window: list[Domain],
+    *,
+    max_regions: int | None = None,
+    report: Report = lambda name, regions, share: None,
+    first: int = 0,
+) -> Iterator[Outcome]:
+    """Yield the outcome of each domain, in order, as ``run_window`` does for exact networks.
 
-    smooth: Smooth
-
-    def __call__(
-        self,
-        plan: Plan,
-        window: list[Domain],
-        *,
-        max_regions: int | None = None,
-        report: Report = lambda name, regions, share: None,
-        first: int = 0,
-    ) -> Iterator[Outcome]:
-        """Yield the outcome of each domain, in order, which is computed when it is asked for."""
-        for number, domain in enumerate(window, first):
-            # The contexts end before an outcome is yielded, or they would hold for the caller, too.
-            with torch.inference_mode(False), torch.no_grad():
-                try:
-                    found = compute(
-                        plan, domain, self.smooth, max_regions=max_regions, report=report
-                    )
-                except SplineCamError as error:
-                    kind = LimitError if isinstance(error, LimitError) else SplineCamError
-                    raise kind(f"domains[{number}]: {error}") from None
-            yield found
+    Each is computed when it is asked for.
+    """
+    for number, domain in enumerate(window, first):
+        # The contexts end before an outcome is yielded, or they would hold for the caller, too.
+        with torch.inference_mode(False), torch.no_grad():
+            try:
+                found = compute(plan, domain, smooth, max_regions=max_regions, report=report)
+            except SplineCamError as error:
+                kind = LimitError if isinstance(error, LimitError) else SplineCamError
+                raise kind(f"domains[{number}]: {error}") from None
+        yield found
 
 
 def record_of(real: Program, found: Smoothed) -> Smoothing:
-    """What was replaced, for readers."""
-    layers = tuple(
-        SmoothLayer(
-            layer.name,
-            layer.curve.name,
-            prod(layer.shape),
-            int(found.tables[layer.name].pieces.sum()),
-        )
-        for layer in real.layers
-        if isinstance(layer, SmoothScalar)
-    )
-    return Smoothing(found.tolerance, found.bounds, layers, found.refined, found.tables)
+    """The record of what was replaced, for callers."""
+    layers = []
+    for layer in real.layers:
+        if isinstance(layer, SmoothScalar):
+            pieces = int(found.tables[layer.name].pieces.sum())
+            layers.append(SmoothLayer(layer.name, layer.curve.name, prod(layer.shape), pieces))
+    return Smoothing(found.tolerance, found.bounds, tuple(layers), found.refined, found.tables)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, partial
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path, PurePath
 from typing import IO, Any, BinaryIO, Literal
@@ -57,9 +58,8 @@ def region_columns(part: PartitionData, columns: Columns | None) -> dict[str, ND
     wrong = next((name for name in names if name not in known), None)
     if wrong is not None:
         raise ValueError(f"there is no column {wrong!r}; the columns are {', '.join(known)}")
-    source = _Source(part)
     with torch.no_grad():
-        return {name: to_numpy(source.column(name)) for name in names}
+        return {name: to_numpy(column) for name, column in _columns(part, names)}
 
 
 def column_names(part: PartitionData) -> tuple[str, ...]:
@@ -71,43 +71,29 @@ def column_names(part: PartitionData) -> tuple[str, ...]:
     return (*_USUAL, "vertices", *_MEASURES, "centroid_u", "centroid_v", "piece", *outputs)
 
 
-@dataclass
-class _Source:
-    """Where columns come from; what several of them need is computed once."""
+_COLUMNS: dict[str, Callable[[PartitionData], Tensor]] = {
+    "area": lambda part: part.areas,
+    "layer": last_layers,
+    "vertices": lambda part: part.mesh.counts(),
+    "centroid_u": lambda part: part.centroids[:, 0],
+    "centroid_v": lambda part: part.centroids[:, 1],
+    "piece": lambda part: part.merged().labels,
+}
 
-    part: PartitionData
 
-    @cached_property
-    def values(self) -> Tensor:
-        return centroid_values(self.part)
-
-    @cached_property
-    def measures(self) -> dict[str, Tensor]:
-        return measures(self.part)
-
-    def column(self, name: str) -> Tensor:
-        """One column, (F,)."""
-        part = self.part
-        if name.startswith("output_"):
-            return self.values[:, int(name.removeprefix("output_"))]
-        if name.startswith("bound_"):
-            return part.region_bounds[:, int(name.removeprefix("bound_"))]
-        match name:
-            case "class":
-                return largest_outputs(self.values)
-            case "area":
-                return part.areas
-            case "layer":
-                return last_layers(part)
-            case "vertices":
-                return part.mesh.counts()
-            case "centroid_u":
-                return part.centroids[:, 0]
-            case "centroid_v":
-                return part.centroids[:, 1]
-            case "piece":
-                return part.merged().labels
-        return self.measures[name]
+def _columns(part: PartitionData, names: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
+    """Yield columns (F,) with their names; what several of them need is computed once."""
+    values, measured = cache(partial(centroid_values, part)), cache(partial(measures, part))
+    for name in names:
+        kind, _, number = name.partition("_")
+        if kind == "output":
+            yield name, values()[:, int(number)]
+        elif kind == "bound":
+            yield name, part.region_bounds[:, int(number)]
+        elif kind == "class":
+            yield name, largest_outputs(values())
+        else:
+            yield name, _COLUMNS[name](part) if name in _COLUMNS else measured()[name]
 
 
 def class_names(part: PartitionData) -> list[str] | None:
@@ -128,9 +114,9 @@ Space = Literal["plane", "input"]
 class Surface:
     """V points in space and F polygons between them.
 
-    points: (V, 3) float64; offsets: (F + 1,) the place in ``corners`` where each polygon begins;
-    corners: (H,) indices of points, counter-clockwise seen from above; point_data: columns with V
-    rows, the layer of each vertex and the outputs there; cell_data: columns with F rows.
+    points: (V, 3) float64; offsets: (F + 1,) where each polygon begins in ``corners``; corners:
+    (H,) indices of points, counter-clockwise seen from above; point_data: columns with V rows, the
+    layer of each vertex and the outputs there; cell_data: columns with F rows.
     """
 
     points: NDArray[np.float64]
@@ -145,29 +131,35 @@ def surface_of(
 ) -> Surface:
     """The surface of a partition.
 
-    output: the output that is the height, None for a flat surface, or three outputs that are the
+    output: the output that is the height, None for a flat surface, or three outputs as
     coordinates. space: the coordinates below the heights. columns: of the regions.
     """
     values = to_numpy(part.values)
     outputs = {f"output_{k}": values[:, k] for k in range(values.shape[1])}
     if len(outputs) > MOST_OUTPUTS:
         outputs = {"outputs": values}
-    regions = np.arange(len(part))
     return Surface(
         points=_points(part, output, space),
         offsets=to_numpy(part.mesh.offsets),
         corners=to_numpy(part._face_vertices),
         point_data={"layer": to_numpy(part.mesh.vertex_layer), **outputs},
-        cell_data={"region": regions, **region_columns(part, columns)},
+        cell_data={"region": np.arange(len(part)), **region_columns(part, columns)},
     )
 
 
 def _points(part: PartitionData, output: Heights, space: Space) -> NDArray[np.float64]:
-    """Where the vertices are in space, (V, 3)."""
+    """The points of the vertices in space, (V, 3)."""
     if space not in ("plane", "input"):
         raise ValueError(f"space is {space!r}; choose 'plane' or 'input'")
     if output is not None and not isinstance(output, int | np.integer):
-        return _image(part, output)
+        try:
+            which = [output_of(part, k) for k in output]
+        except TypeError:
+            what = "output must be a number, three of them or None"
+            raise TypeError(f"{what}, not {output!r}") from None
+        if len(which) != 3:
+            raise ValueError(f"output must be one output or three, not {len(which)} of them")
+        return to_numpy(part.values[:, which])
     points = np.zeros((part.mesh.num_vertices, 3))
     if space == "plane":
         points[:, :2] = to_numpy(part.vertices)
@@ -187,17 +179,6 @@ def _points(part: PartitionData, output: Heights, space: Space) -> NDArray[np.fl
     if output is not None:
         points[:, 2] = to_numpy(part.values[:, output_of(part, int(output))])
     return points
-
-
-def _image(part: PartitionData, output: Any) -> NDArray[np.float64]:
-    """Three outputs as coordinates."""
-    try:
-        which = [output_of(part, k) for k in output]
-    except TypeError:
-        raise TypeError(f"output must be a number, three of them or None, not {output!r}") from None
-    if len(which) != 3:
-        raise ValueError(f"output must be one output or three, not {len(which)} of them")
-    return to_numpy(part.values[:, which])
 
 
 _BLOCK = 1 << 15  # regions that are written at a time
@@ -233,11 +214,19 @@ def to_geojson(
     >>> collection["features"][0]["geometry"]["coordinates"]
     [[[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.0, 0.0]]]
     """
-    found = region_columns(part, columns)
     names = class_names(part)
+    found: dict[str, NDArray[Any]] = {}
+    for name, column in region_columns(part, columns).items():
+        found[name] = column
+        if name == "class" and names:
+            found["class_name"] = np.array([*map(json.dumps, names)], dtype=object)[column]
     about = {"coordinates": "plane", "layers": part.layers, "names": names}
     vertex, offsets = to_numpy(part._face_vertices), to_numpy(part.mesh.offsets)
-    template = _template(found, names)
+    properties = ",".join(f"{json.dumps(name)}:%s" for name in ("region", *found))
+    template = (
+        f',\n{{"type":"Feature","id":%s,"properties":{{{properties}}},'
+        '"geometry":{"type":"Polygon","coordinates":[['
+    )
     total = part.mesh.num_vertices + len(part)
     with opened(path) as file, progress_bar(total, " rows", progress) as bar:
         head = f'{{"type":"FeatureCollection","splinecam":{json.dumps(about)},"features":['
@@ -245,7 +234,9 @@ def to_geojson(
         texts = _vertex_texts(to_numpy(part.vertices), bar)
         for first in range(0, len(part), _BLOCK):
             last = min(first + _BLOCK, len(part))
-            heads = _heads(template, found, names, first, last)
+            numbers = range(first, last)
+            cells = (_json_numbers(column[first:last]) for column in found.values())
+            heads = [*map(template.__mod__, zip(numbers, numbers, *cells, strict=True))]
             text = _features(heads, texts, vertex, offsets[first : last + 1])
             file.write(text.encode() if first else text[1:].encode())  # no comma before the first
             bar.update(last - first)
@@ -262,39 +253,8 @@ def _vertex_texts(uv: NDArray[Any], bar: tqdm[Any]) -> NDArray[Any]:
     return texts
 
 
-def _template(columns: dict[str, NDArray[Any]], names: list[str] | None) -> str:
-    """What stands before the coordinates of a region, with places for its numbers."""
-    keys = ["region"]
-    for name in columns:
-        keys += ["class", "class_name"] if name == "class" and names else [name]
-    properties = ",".join(f"{json.dumps(key)}:%s" for key in keys)
-    return (
-        f',\n{{"type":"Feature","id":%s,"properties":{{{properties}}},'
-        '"geometry":{"type":"Polygon","coordinates":[['
-    )
-
-
-def _heads(
-    template: str,
-    columns: dict[str, NDArray[Any]],
-    names: list[str] | None,
-    first: int,
-    last: int,
-) -> list[str]:
-    """The template with the numbers of the regions first, ..., last - 1."""
-    numbers = range(first, last)
-    cells: list[Any] = [numbers, numbers]
-    for name, column in columns.items():
-        block = column[first:last]
-        cells.append(_json_numbers(block))
-        if name == "class" and names:
-            quoted = np.array([json.dumps(each) for each in names], dtype=object)
-            cells.append(quoted[block].tolist())
-    return list(map(template.__mod__, zip(*cells, strict=True)))
-
-
 def _json_numbers(column: NDArray[Any]) -> list[Any]:
-    """The numbers of a column, ``null`` where they are not finite; %s writes floats exactly."""
+    """The entries of a column, ``null`` where they are not finite; %s writes floats exactly."""
     if column.dtype.kind != "f" or np.isfinite(column).all():
         return column.tolist()  # type: ignore[no-any-return]
     return np.where(np.isfinite(column), column.astype(object), "null").tolist()  # type: ignore[no-any-return]
@@ -306,10 +266,10 @@ def _features(
     """The features of a block of regions.
 
     heads: the text before the coordinates of each region; texts: of all vertices; vertex: the
-    vertices of all regions; offsets: where those of each region of the block begin.
+    vertices of all regions; offsets: where the vertices of each region of the block begin.
 
     A region is a row of texts: its head, its vertices, the first vertex again without a comma, and
-    what closes the feature. All rows are put together by index, and joined at once.
+    the end of the feature. All rows are put together by index, and joined at once.
     """
     counts, start = np.diff(offsets), offsets[:-1] - offsets[0]
     corners = texts[vertex[offsets[0] : offsets[-1]]]
@@ -324,7 +284,7 @@ def _features(
 _RECORDS = 1 << 17  # regions or vertices that are written at a time
 _MOST = 255  # corners of a polygon whose number fits into a byte
 
-# The types of a PLY file, by those of numpy.
+# The names of types in a PLY file, by their names in numpy.
 _TYPES = {"f8": "double", "i4": "int", "u1": "uchar"}
 
 
@@ -374,10 +334,8 @@ def to_ply(
     total = len(found.points) + len(part)
     with opened(path) as file, progress_bar(total, " rows", progress) as bar:
         file.write("\n".join([*header, ""]).encode())
-        for rows, content in _vertex_blocks(vertices):
-            file.write(content)
-            bar.update(rows)
-        for rows, content in _face_blocks(found, faces, count_type):
+        blocks = chain(_vertex_blocks(vertices), _face_blocks(found, faces, count_type))
+        for rows, content in blocks:
             file.write(content)
             bar.update(rows)
 
@@ -387,14 +345,11 @@ Fields = dict[str, tuple[str, NDArray[Any]]]
 
 def _fields(columns: dict[str, NDArray[Any]]) -> Fields:
     """The type of each column in the file, and its numbers; a PLY file has no int64."""
-    return {
-        name: ("f8" if column.dtype.kind == "f" or _is_wide(column) else "i4", column)
-        for name, column in columns.items()
-    }
-
-
-def _is_wide(column: NDArray[Any]) -> bool:
-    return bool(len(column)) and not -(2**31) <= int(column.min()) <= int(column.max()) < 2**31
+    fields: Fields = {}
+    for name, x in columns.items():
+        wide = x.dtype.kind == "f" or x.min(initial=0) < -(2**31) or x.max(initial=0) >= 2**31
+        fields[name] = "f8" if wide else "i4", x
+    return fields
 
 
 def _vertex_blocks(fields: Fields) -> Iterator[tuple[int, bytes]]:
@@ -421,8 +376,8 @@ def _records(
 ) -> bytes:
     """The records of polygons, which have different lengths.
 
-    The polygons of each number of corners are an array of records of one length, whose bytes are
-    then put in the places of these polygons.
+    All polygons with the same number of corners are an array of records of one length. Its bytes
+    are then put in the places of these polygons.
     """
     counts = np.diff(offsets)
     after = [(name, f"<{kind}") for name, (kind, _) in fields.items()]
@@ -442,9 +397,8 @@ def _records(
         for name, (_, column) in fields.items():
             records[name] = column[chosen]
         begin = ends[chosen] - kind.itemsize
-        content[begin[:, None] + np.arange(kind.itemsize)] = records.view(np.uint8).reshape(
-            len(chosen), -1
-        )
+        rows = records.view(np.uint8).reshape(len(chosen), -1)
+        content[begin[:, None] + np.arange(kind.itemsize)] = rows
     return content.tobytes()
 
 
@@ -497,9 +451,6 @@ def _written(file: IO[bytes], piece: bytes | NDArray[Any]) -> Iterator[int]:
         yield len(block)
 
 
-# -- the XML format -------------------------------------------------------------------------------
-
-
 def _xml(found: Surface) -> Iterator[bytes | NDArray[Any]]:
     """A .vtp file: a description in XML, and then the arrays, each after its number of bytes."""
     arrays: list[NDArray[Any]] = []
@@ -539,9 +490,6 @@ def _xml(found: Surface) -> Iterator[bytes | NDArray[Any]]:
     yield b"\n</AppendedData>\n</VTKFile>\n"
 
 
-# -- the older format -----------------------------------------------------------------------------
-
-
 def _legacy(found: Surface) -> Iterator[bytes | NDArray[Any]]:
     """A .vtk file: lines of text, each followed by an array in the order of bytes of a network."""
     faces = len(found.offsets) - 1
@@ -553,9 +501,8 @@ def _legacy(found: Surface) -> Iterator[bytes | NDArray[Any]]:
     begin = found.offsets[:-1] + np.arange(faces)
     counts = np.diff(found.offsets)
     cells[begin] = counts
-    cells[np.arange(len(found.corners)) + np.repeat(np.arange(1, faces + 1), counts)] = (
-        found.corners
-    )
+    after = np.arange(len(found.corners)) + np.repeat(np.arange(1, faces + 1), counts)
+    cells[after] = found.corners
     yield f"\nPOLYGONS {faces} {len(cells)}\n".encode()
     yield cells
     for title, columns in (("POINT_DATA", found.point_data), ("CELL_DATA", found.cell_data)):
@@ -577,8 +524,8 @@ def to_parquet(
 ) -> None:
     """Write one row per region to a Parquet file, which appears when it is complete.
 
-    The number of the region is a column of its own, ``region``, for programs that know no index;
-    if the classes have names, ``class_name`` is a categorical column.
+    The number of the region is the column ``region``, for programs that know no index. If the
+    classes have names, ``class_name`` is a categorical column.
 
     path: the file, conventionally ``.parquet``. columns: as for ``to_geojson``, by default all.
 
@@ -595,9 +542,8 @@ def to_parquet(
     table = pyarrow.table(rows)
     names = class_names(part)
     if names is not None and "class" in rows:
-        named = pyarrow.DictionaryArray.from_arrays(
-            rows["class"].astype(np.int32), pyarrow.array(names)
-        )
+        number = rows["class"].astype(np.int32)
+        named = pyarrow.DictionaryArray.from_arrays(number, pyarrow.array(names))
         table = table.add_column(table.column_names.index("class") + 1, "class_name", named)
     with opened(path) as file:
         parquet.write_table(table, file)
@@ -614,18 +560,17 @@ _WRITERS: dict[str, Callable[..., None]] = {
 
 
 def export(part: PartitionData, path: str | os.PathLike[str], **options: Any) -> None:
-    """Write the regions to a file for other programs, whose format is that of its suffix.
+    """Write the regions to a file for other programs, in the format that its suffix names.
 
     ``.geojson`` and ``.json`` have polygons with properties, for geopandas, QGIS or a browser.
     ``.ply`` has a surface, for MeshLab, Blender, Open3D and trimesh. ``.vtp`` and ``.vtk`` have a
     surface, for ParaView and PyVista. ``.parquet`` has a row per region, for pandas or DuckDB.
 
-    path: the file, which appears when it is complete. options: columns, which are the names of
-    numbers of each region, or ``"all"``; for surfaces also output, the output that is the height,
-    and space, the coordinates: ``"plane"``, or ``"input"`` for models of three inputs; progress.
+    path: the file, which appears when it is complete. options: columns, the names of the numbers
+    of each region, or ``"all"``; progress; for surfaces also output, the output that is the height,
+    and space, the coordinates: ``"plane"``, or ``"input"`` for models of three inputs.
     """
     suffix = Path(path).suffix.lower()
     if suffix not in _WRITERS:
-        known = ", ".join(_WRITERS)
-        raise ValueError(f"{Path(path).name!r} has none of the suffixes {known}")
+        raise ValueError(f"{Path(path).name!r} has none of the suffixes {', '.join(_WRITERS)}")
     _WRITERS[suffix](part, path, **options)

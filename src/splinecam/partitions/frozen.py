@@ -1,4 +1,4 @@
-"""Models with attention and denominators held at one input, and their distance from the real."""
+"""Models with attention and denominators held at one input, and how far they are from the real."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from splinecam.errors import CaptureError, DomainError
-from splinecam.files.loading import loaded
+from splinecam.files.loading import module_of
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.paths import Path
 from splinecam.network.capture.models import (
@@ -24,7 +24,6 @@ from splinecam.network.capture.models import (
 )
 from splinecam.network.freezing.frozen_graph import FrozenGraph
 from splinecam.network.freezing.making import Held, freeze_graph
-from splinecam.network.model_files import instead_of
 from splinecam.questions.model_checks import run_real
 from splinecam.questions.sampling import choose, sample_count, uniform
 
@@ -40,8 +39,8 @@ class Gap:
     points: the number of points. largest, mean: (n_out,) the largest and the mean difference of
     each output, without sign. place: where the largest of all is, in plane coordinates, or the
     position on a path; input: the input there. changed: the share of points at which the decision
-    differs, which is the largest output, or the sign of a single one. spread: (n_out,) largest
-    minus smallest output of the real network at the points, to compare with.
+    differs: the largest output, or the sign of a single one. spread: (n_out,) largest minus
+    smallest output of the real network at the points, to compare with.
     """
 
     points: int
@@ -62,49 +61,6 @@ class Gap:
             f"{float(self.spread.max()):.3g}; another decision at {100 * self.changed:.3g} % of "
             "the points)"
         )
-
-
-def measure_gap(
-    network: nn.Module,
-    real: tuple[nn.Module, Output],
-    domain: Domain | Path,
-    points: int,
-    seed: int,
-) -> Gap:
-    """The gap between a network in float64 and a real model, of which one output is meant.
-
-    points: the number of points, which are uniform on the domain; seed: of the random numbers.
-    """
-    count = sample_count(points)
-    if count < 1:
-        raise ValueError(f"points must be at least 1, not {count}")
-    places = _places(domain, count, torch.Generator().manual_seed(seed))
-    x = domain.embed(places.squeeze(1) if isinstance(domain, Path) else places)
-    model, output = real
-    with (
-        torch.no_grad(),
-        run_real(model, output, dtype_of(model), wide=True, device=x.device) as forward,
-    ):
-        found = [(_frozen(network, part), forward(part)) for part in torch.split(x, _ROWS)]
-    frozen, own = (torch.cat(each) for each in zip(*found, strict=True))
-    difference = (frozen - own).abs()
-    worst = int(difference.amax(1).argmax())
-    return Gap(
-        points=count,
-        largest=difference.amax(0),
-        mean=difference.mean(0),
-        place=tuple(places[worst].tolist()),
-        input=x[worst],
-        changed=float((_decision(frozen) != _decision(own)).double().mean()),
-        spread=own.amax(0) - own.amin(0),
-    )
-
-
-def _frozen(network: nn.Module, x: Tensor) -> Tensor:
-    """The outputs of a frozen network, which computes in the type of its input, (B, n_out)."""
-    home = next((tensor.device for tensor in network.parameters()), x.device)
-    y: Tensor = network(x.to(home)).flatten(1)
-    return y.to(x.device)
 
 
 def _decision(y: Tensor) -> Tensor:
@@ -132,9 +88,9 @@ class Frozen(Wrapper):
     ``frozen(x)`` runs it on inputs (B, ...) in the floating-point type of x, whatever type its
     weights have. It has copies of the weights, and can be moved, copied and pickled.
 
-    network: the module that computes what is left. real: a copy of the model as it was. at: the
-    anchor, which is one input, in float64. held: what is held, each with its ``name`` in the model,
-    its ``kind`` (attention pattern, denominator or gate) and its ``shape``. output: which of
+    inner: the module that computes the rest. real: a copy of the model as it was. at: the anchor,
+    which is one input, in float64. held: the values that are held, each with its ``name`` in the
+    model, its ``kind`` (attention pattern, denominator or gate) and its ``shape``. output: which of
     several outputs of the model is meant.
     """
 
@@ -149,11 +105,8 @@ class Frozen(Wrapper):
         output: Output,
     ) -> None:
         super().__init__()
-        self.inner = network
-        self.real = real
+        self.inner, self.real, self.held, self.output = network, real, held, output
         self.register_buffer("at", at)
-        self.held = held
-        self.output = output
 
     def forward(self, x: Tensor) -> Tensor:
         """The outputs at inputs (B, ...)."""
@@ -161,7 +114,7 @@ class Frozen(Wrapper):
         return result
 
     def train(self, mode: bool = True) -> Frozen:
-        """Change nothing: a frozen model is as the model was, which is in eval mode."""
+        """Change nothing: a frozen model stays in eval mode."""
         return self
 
     def gap(self, domain: Domain | Path, points: int = 4096, seed: int = 0) -> Gap:
@@ -185,7 +138,28 @@ class Frozen(Wrapper):
                 f"the model was frozen at an input of shape {tuple(self.at.shape)}, but the "
                 f"domain's inputs have the shape {tuple(shape)}"
             )
-        return measure_gap(self.inner, (self.real, self.output), domain, points, seed)
+        count = sample_count(points)
+        if count < 1:
+            raise ValueError(f"points must be at least 1, not {count}")
+        places = _places(domain, count, torch.Generator().manual_seed(seed))
+        x = domain.embed(places.squeeze(1) if isinstance(domain, Path) else places)
+        home = next((tensor.device for tensor in self.inner.parameters()), x.device)
+        how: Any = {"wide": True, "device": x.device}
+        with torch.no_grad(), run_real(self.real, self.output, dtype_of(self.real), **how) as real:
+            rows = torch.split(x, _ROWS)
+            own = torch.cat([real(some) for some in rows])
+            frozen = torch.cat([self.inner(some.to(home)).flatten(1).to(x.device) for some in rows])
+        difference = (frozen - own).abs()
+        worst = int(difference.amax(1).argmax())
+        return Gap(
+            points=count,
+            largest=difference.amax(0),
+            mean=difference.mean(0),
+            place=tuple(places[worst].tolist()),
+            input=x[worst],
+            changed=float((_decision(frozen) != _decision(own)).double().mean()),
+            spread=own.amax(0) - own.amin(0),
+        )
 
     def __repr__(self) -> str:
         kind, shape = type(self.real).__name__, tuple(self.at.shape)
@@ -219,8 +193,8 @@ def freeze(
     model: an ``nn.Module`` in eval mode, which is not changed; or the path of a file for
     ``load_model``. at: the anchor, one input, such as the residual states ``(positions, width)`` at
     which a transformer block is looked at; with or without a batch of one. gates: also hold one
-    factor where activations are multiplied with each other, as in SwiGLU: the one that comes from
-    a non-linearity. output: which of several outputs is meant, as for ``partition``.
+    factor where activations are multiplied with each other, as in SwiGLU: the factor from a
+    non-linearity. output: which of several outputs is meant, as for ``partition``.
 
     >>> _ = torch.manual_seed(0)
     >>> block = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
@@ -235,9 +209,7 @@ def freeze(
     >>> torch.allclose(frozen(x[None]), block(x[None]), atol=1e-5)
     True
     """
-    network = loaded(model)
-    if not isinstance(network, nn.Module):
-        raise TypeError(f"model must be an nn.Module, not {instead_of(model)}")
+    network = module_of(model)
     check_output(output)
     anchor = _anchor(at)
     with EXCLUSIVE, torch.inference_mode(False):

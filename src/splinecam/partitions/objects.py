@@ -45,15 +45,15 @@ def to_networkx(
     Nodes are the numbers of the regions. A node has ``class``, ``area``, ``layer`` (the last layer
     that bounds the region, -1 for none), ``vertices``, ``centroid_u`` and ``centroid_v``; with
     names of classes also ``class_name``. An edge of the graph has the ``length`` of what the two
-    regions share, and of the edge of the partition that it is: ``edge`` (its number), ``layer``
-    and ``unit`` that drew it, and ``layer_name``. If two regions share several edges, which are
-    then on one line, ``edge``, ``layer`` and ``unit`` are those of the first.
+    regions share, the number ``edge`` of the edge between them in the partition, the ``layer`` and
+    ``unit`` that drew it, and ``layer_name``. If two regions share several edges, which are then
+    on one line, ``edge``, ``layer`` and ``unit`` belong to the first.
 
     A graph of Python objects takes about twenty times the memory of the partition: above
     ``max_regions`` a ``LimitError`` says beforehand how much memory and time it takes.
 
     maps: give nodes ``weight`` (n_out, 2) and ``bias`` (n_out,), arrays of numpy. ends: give edges
-    ``ends``, the two end points of what is shared, ``((u, v), (u, v))``. Without both, all
+    ``ends``, the two end points of the shared segment, ``((u, v), (u, v))``. Without both, all
     attributes are plain numbers and text, which files in GraphML, GEXF and GML can hold.
     max_regions: the most regions, or None for any number. progress: show a progress bar in
     interactive use.
@@ -83,10 +83,7 @@ def to_networkx(
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Suspend the search for unreachable objects, which looks at all new ones again and again.
-
-    It takes most of the time if millions of objects are made, none of which becomes unreachable.
-    """
+    """Suspend the search for unreachable objects, which takes most of the time for millions."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -96,30 +93,23 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-# -- what it costs --------------------------------------------------------------------------------
-
-
 def _tell_cost(part: PartitionData, maps: bool, ends: bool, most: int | None) -> None:
-    """Say in the log what a graph costs, or in an error if there are too many regions."""
+    """Log the cost of a graph, or raise an error if there are too many regions."""
     numbers = 3 * int(part.values.shape[1]) * 8 if maps else 0  # the weight and bias of a region
     parts = [_PLAIN, *([_MAPS] * maps), *([_ENDS] * ends)]
     memory = len(part) * (numbers + sum(each for each, _ in parts))
     seconds = len(part) * sum(each for _, each in parts)
-    cost = f"about {_amount(memory)} of memory and {max(1, round(seconds)):,} s"
+    amount = f"{memory / 1e9:.1f} GB" if memory >= 1e9 else f"{max(1, round(memory / 1e6))} MB"
+    cost = f"about {amount} of memory and {max(1, round(seconds)):,} s"
     if most is not None and len(part) > most:
-        leaner = "" if not (maps or ends) else " maps=False and ends=False leave out what is large."
+        leaner = (
+            "" if not (maps or ends) else " maps=False and ends=False leave out large attributes."
+        )
         raise LimitError(
             f"A graph of {len(part):,} regions takes {cost}, and max_regions is {most:,}. "
-            f"Say max_regions=None to make it all the same.{leaner}"
+            f"Say max_regions=None to make it anyway.{leaner}"
         )
     _log.info("networkx: a graph of %s regions takes %s", f"{len(part):,}", cost)
-
-
-def _amount(memory: float) -> str:
-    return f"{memory / 1e9:.1f} GB" if memory >= 1e9 else f"{max(1, round(memory / 1e6))} MB"
-
-
-# -- nodes ----------------------------------------------------------------------------------------
 
 
 def _nodes(part: PartitionData, maps: bool) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -137,14 +127,11 @@ def _nodes(part: PartitionData, maps: bool) -> Iterator[tuple[int, dict[str, Any
     return ((k, dict(zip(columns, row, strict=True))) for k, row in enumerate(rows))
 
 
-# -- edges ----------------------------------------------------------------------------------------
-
-
 def _shared_edges(part: PartitionData) -> dict[str, Tensor]:
     """The pairs of regions that share an edge, and what they share, (N, ...) each.
 
     pair: (N, 2) the two regions, the lower one first, ascending; edge: (N,) the first edge that
-    they share; length: (N,) of all of them; ends: (N, 2, 2) the outer ends of all of them.
+    they share; length: (N,) of all shared edges; ends: (N, 2, 2) their outer ends.
     """
     inner = (part._edge_faces >= 0).all(1).nonzero()[:, 0]
     pair = part._edge_faces[inner].sort(1).values
@@ -195,8 +182,7 @@ def _edges(
     }
     if ends:
         u0, v0, u1, v1 = shared["ends"].flatten(1).T.tolist()
-        points = zip(zip(u0, v0, strict=True), zip(u1, v1, strict=True), strict=True)
-        columns["ends"] = points
+        columns["ends"] = zip(zip(u0, v0, strict=True), zip(u1, v1, strict=True), strict=True)
     a, b = shared["pair"].T.tolist()
     rows = zip(*columns.values(), strict=True)
     attributes = map(dict, map(zip, repeat([*columns]), rows))

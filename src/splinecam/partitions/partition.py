@@ -1,4 +1,4 @@
-"""The class ``Partition``, which binds the questions about one as methods; load partitions."""
+"""The class ``Partition``, whose methods are the questions about one; make and load partitions."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def assemble(
     names: Sequence[str] | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Partition:
-    """The partition from the outcome of a run of the engine: the only place that makes one.
+    """The partition from the outcome of a run; only this function makes partitions.
 
-    program: as it was captured, or with tables in place of smooth functions. dtype: that of the
-    model, which is needed where the model itself is missing.
+    program: as it was captured, or with tables in place of smooth functions. dtype: of the model,
+    for a partition without its model.
     """
     record: Smoothing | None = outcome.smoothing
     if record is not None and record.tables:
@@ -102,9 +102,9 @@ def load(
 ) -> Partition | Any:  # for an atlas: a union of both would ask every caller which one it is
     """The partition in a file that ``part.save`` wrote, or the atlas in a folder.
 
-    A folder that ``sc.atlas`` has made gives an ``Atlas``, of which nothing
-    is read before it is asked for. Neither holds the network. A ``FileError`` says what is wrong
-    with a file or a folder that cannot be read.
+    A folder that ``sc.atlas`` has made gives an ``Atlas``, which reads its arrays when they are
+    needed. Neither holds the network. A ``FileError`` says what is wrong with a file or a folder
+    that cannot be read.
 
     path: the name of the file, or an open file. model: the network that was partitioned, or the
     path of its file, for the methods that need it (``patterns``, ``neurons``, ``fixed_units``,
@@ -130,9 +130,8 @@ def load(
 def _unpickled(
     content: bytes, model: nn.Module | None, device: str, output: Output = None
 ) -> Partition:
-    part: Partition = load(
-        BytesIO(content), model=model, output=output, device=device, verify=False
-    )
+    options: Any = {"model": model, "output": output, "device": device, "verify": False}
+    part: Partition = load(BytesIO(content), **options)
     return part
 
 
@@ -162,14 +161,14 @@ class Partition(PartitionData, Views[Region]):
     def at_layer(self, layer: int | str) -> Partition:
         """The partition after the first layers, in the order of ``layers``, exact like this one.
 
-        Its regions are those that the first layers make together, before later layers divide them.
+        Its regions are what the first layers make together, before later layers divide them.
         Its outputs are the results of the last of these layers, as one vector; before the first
         layer they are the inputs. It is a partition in every other respect too: it has maps,
         statistics, pictures and files, and ``validate()`` compares it with what the model computes
         up to that layer. Its ``model`` is the module of the first layers.
 
-        This needs the network, which is run again up to the layer. Where a network branches, layers
-        that come earlier in ``layers`` count as earlier, also those of another branch.
+        This needs the network, which is run again up to the layer. Where a network branches, the
+        order of ``layers`` tells which layers are the first, also between branches.
 
         layer: how many layers, from 0 for the undivided domain to ``len(part.layers)``; or the name
         of the last one. A partition of a model with smooth functions has none but the last.
@@ -221,7 +220,7 @@ class Partition(PartitionData, Views[Region]):
     def view(self, **options: Any) -> Viewer:
         """Open a viewer in which one points at regions and zooms without end.
 
-        options: those of ``sc.view``.
+        options: as for ``sc.view``.
         """
         from splinecam.viewer.viewer import view
 
@@ -230,7 +229,7 @@ class Partition(PartitionData, Views[Region]):
     def to_html(self, path: str | os.PathLike[str] | BinaryIO, **options: Any) -> None:
         """Write a viewer as one HTML file, which opens offline.
 
-        path: the file. options: those of ``sc.to_html``.
+        path: the file. options: as for ``sc.to_html``.
         """
         from splinecam.viewer.page import to_html
 

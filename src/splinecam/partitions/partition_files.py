@@ -3,21 +3,17 @@
 ``about``        JSON as bytes: format and version, the domain's input shape, names of the layers,
                  the final operation left out, the model's floating-point type, unresolved places,
                  the selected output (its index or name, or the name of a function), names of the
-                 classes
+                 classes; ``smoothing``: the layers that were replaced, each with its name,
+                 function, units and pieces, and whether regions were refined
 ``domain_*``     origin (D,), basis (2, D), corners (k, 2)
 ``mesh_*``       the fields of ``Mesh``; integers in the narrowest type that holds them
 ``maps_*``       the fields of ``AffineMaps``
 ``values``       (V, n_out), ``value_error`` (n_out,), ``layer_error_0`` (n,), ... of each layer
-``smooth_*``     if there are any: what was replaced in a model with smooth functions, and bounds
+``smooth_*``     for a model with smooth functions: ``tolerance`` (n_out,), ``bounds`` (F, n_out),
+                 and the fields of ``Tables`` of each replaced layer as ``smooth_table_0_*``, ...
 
 Coordinates of the mesh are local: plane = center + scale * local, where center is the domain's
 centroid and scale the smallest power of two not below half the domain's diameter.
-
-``about``               ``smoothing``: the layers that were replaced, each with its name, function,
-                        units and pieces, and whether regions were refined
-``smooth_tolerance``    (n_out,)
-``smooth_bounds``       (F, n_out)
-``smooth_table_0_*``    the fields of ``Tables`` of each layer that was replaced
 """
 
 from __future__ import annotations
@@ -49,18 +45,16 @@ from splinecam.smooth.tables import Tables
 
 
 def smoothing_written(part: PartitionData) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """What ``about`` says of the record, and its tensors; nothing if the partition is exact."""
+    """The record of smoothing in ``about``, and its tensors; nothing if the partition is exact."""
     record = part.smoothing
     if record is None:
         return {}, {}
     layers = [astuple(layer) for layer in record.layers]
-    about = {
-        "smoothing": {"layers": layers, "refined": record.refined, "tables": list(record.tables)}
-    }
+    about = {"layers": layers, "refined": record.refined, "tables": list(record.tables)}
     tensors = {"smooth_tolerance": record.tolerance, "smooth_bounds": record.region_bounds}
     for k, table in enumerate(record.tables.values()):
         tensors |= {_key(k, name): tensor for name, tensor in vars(table).items()}
-    return about, tensors
+    return {"smoothing": about}, tensors
 
 
 def _key(table: int, name: str) -> str:
@@ -90,7 +84,7 @@ def smoothing_read(
 
 
 def _array(arrays: Mapping[str, NDArray[Any]], name: str) -> Tensor:
-    """A tensor of a table, whose levels may be infinite; numbers of pieces are whole."""
+    """A tensor of a table: its levels may be infinite, and numbers of pieces are whole."""
     array = arrays[name]
     if array.dtype.kind == "i":
         array = array.astype(np.int64)
@@ -105,29 +99,23 @@ def check_smoothing(part: PartitionData) -> None:
     if record is None:
         return
     bounds = {"smooth_tolerance": record.tolerance, "smooth_bounds": record.region_bounds}
-    shapes: dict[str, tuple[Tensor, tuple[int, ...]]] = {
-        "smooth_tolerance": (record.tolerance, (n,)),
-        "smooth_bounds": (record.region_bounds, (part.mesh.num_faces, n)),
-    }
+    _check_shape("smooth_tolerance", record.tolerance, (n,))
+    _check_shape("smooth_bounds", record.region_bounds, (part.mesh.num_faces, n))
     for k, table in enumerate(record.tables.values()):
         pieces, units = table.slope.shape
-        shapes[_key(k, "levels")] = table.levels, (pieces - 1, units)
-        shapes |= {_key(k, x): (getattr(table, x), (pieces, units)) for x in ("start", "value")}
-    for name, (tensor, shape) in shapes.items():
-        if tuple(tensor.shape) != shape:
-            raise ValueError(f"{name} has shape {tuple(tensor.shape)}, not {shape}")
+        _check_shape(_key(k, "levels"), table.levels, (pieces - 1, units))
+        for name in ("start", "value"):
+            _check_shape(_key(k, name), getattr(table, name), (pieces, units))
     for name, tensor in bounds.items():
         if bool((tensor < 0).any()):
             raise ValueError(f"{name} has negative entries")
 
 
 _FORMAT = "splinecam partition"
+_PLANE = ("origin", "basis", "corners")  # the arrays of a domain
 
 Arrays = Mapping[str, NDArray[Any]]
 P = TypeVar("P", bound=PartitionData)
-
-
-# -- writing --------------------------------------------------------------------------------------
 
 
 def save(part: PartitionData, path: str | os.PathLike[str] | BinaryIO) -> None:
@@ -164,7 +152,7 @@ def _arrays(part: PartitionData) -> dict[str, Any]:
         "names": part.names,
         **smooth,
     }
-    tensors = {f"domain_{name}": getattr(domain, name) for name in ("origin", "basis", "corners")}
+    tensors = {f"domain_{name}": getattr(domain, name) for name in _PLANE}
     tensors |= {f"mesh_{name}": tensor for name, tensor in vars(part.mesh).items()}
     tensors |= {f"maps_{name}": tensor for name, tensor in vars(part._maps).items()}
     tensors |= {"values": part.values, "value_error": part._value_error}
@@ -189,37 +177,27 @@ def narrow(array: NDArray[Any]) -> NDArray[Any]:
     return array.astype(np.result_type(np.min_scalar_type(low), np.min_scalar_type(-high - 1)))
 
 
-# -- reading --------------------------------------------------------------------------------------
-
-
 def read(
-    path: str | os.PathLike[str] | BinaryIO,
-    kind: type[P],
-    *,
-    device: torch.device,
-    verify: bool = True,
+    path: str | os.PathLike[str] | BinaryIO, kind: type[P], *, device: torch.device, verify: bool
 ) -> P:
-    """The partition in a file; a ``FileError`` says what is wrong with a file that holds none.
+    """The partition in a file, or a ``FileError`` that says what is wrong with the file.
 
     kind: the class of the result. device: where its tensors are stored. verify: also check that the
     regions fit together and cover the domain. Checksums, types, shapes and the range of indices are
     always checked, so that no index is out of bounds.
     """
-    if not isinstance(path, str | os.PathLike):
-        return _moved(_read(path, "The file", kind, verify), device)
     try:
-        with Path(path).open("rb") as file:
-            return _moved(_read(file, str(path), kind, verify), device)
+        if isinstance(path, str | os.PathLike):
+            with Path(path).open("rb") as file:
+                part = _read(file, str(path), kind, verify)
+        else:
+            part = _read(path, "The file", kind, verify)
     except FileNotFoundError:
         raise FileError(f"There is no file {path}.") from None
     except FileError:
         raise
     except OSError as error:
         raise FileError(f"{path} cannot be read: {reason_of(error)}.") from None
-
-
-def _moved(part: P, device: torch.device) -> P:
-    """The partition with its tensors moved to a device; the domain stays where it is."""
     part.mesh = part.mesh.to(device)
     part.values, part._value_error = part.values.to(device), part._value_error.to(device)
     part._layer_errors = {name: error.to(device) for name, error in part._layer_errors.items()}
@@ -268,16 +246,10 @@ def _contents(file: BinaryIO, name: str) -> tuple[Arrays, dict[str, Any]]:
 def _assembled(arrays: Arrays, about: Mapping[str, Any], kind: type[P]) -> P:
     """The partition that consists of the given arrays."""
     layers = tuple(map(str, about["layers"]))
-    domain = Domain(
-        origin=_floats(arrays, "domain_origin"),
-        basis=_floats(arrays, "domain_basis"),
-        corners=_floats(arrays, "domain_corners"),
-        input_shape=tuple(about["input_shape"]),
-    )
-    mesh = Mesh(
-        uv=_floats(arrays, "mesh_uv"),
-        **{f.name: _whole(arrays, f"mesh_{f.name}") for f in fields(Mesh) if f.name != "uv"},
-    )
+    plane = {name: _floats(arrays, f"domain_{name}") for name in _PLANE}
+    domain = Domain(**plane, input_shape=tuple(about["input_shape"]))
+    whole = {f.name: _whole(arrays, f"mesh_{f.name}") for f in fields(Mesh) if f.name != "uv"}
+    mesh = Mesh(uv=_floats(arrays, "mesh_uv"), **whole)
     part = kind(
         domain=domain,
         mesh=mesh,
@@ -332,7 +304,7 @@ def dtype_named(name: str) -> torch.dtype:
 
 
 def check_arrays(part: PartitionData) -> None:
-    """Raise an error unless the arrays but the maps have matching shapes, and indices in range."""
+    """Raise an error unless all arrays beside the maps have matching shapes, and valid indices."""
     mesh, n = part.mesh, part.values.shape[-1]
     units = [int(part._layer_errors[name].shape[0]) for name in part.layers]
     for name, tensor in vars(mesh).items():
@@ -360,7 +332,7 @@ def _check_shape(name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
 
 
 def _check_mesh(part: PartitionData) -> None:
-    """Raise an error unless the regions cover the domain once; unresolved places are excused."""
+    """Raise an error unless the regions cover the domain once, apart from unresolved places."""
     trusted = torch.full((part.mesh.num_faces,), not part.unresolved)
     area = part.domain.area / part._frame.scale**2
     for check in check_mesh(part.mesh, area, trusted):

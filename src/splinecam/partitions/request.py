@@ -13,12 +13,11 @@ from torch import nn
 
 from splinecam._util.options import kind_of, limit_of, memory_of
 from splinecam._util.text import did_you_mean
-from splinecam.files.loading import loaded
+from splinecam.files.loading import module_of
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.paths import Path, SegmentBatch
 from splinecam.network.capture import capture
 from splinecam.network.capture.models import Output, check_output
-from splinecam.network.model_files import instead_of
 from splinecam.network.program import Program
 from splinecam.partitions.captured import Captured
 from splinecam.questions.partition_data import names_of
@@ -49,9 +48,8 @@ class Smooth:
         if self.refine not in (None, "boundary"):
             raise ValueError(f'refine is {self.refine!r}: give "boundary", or leave it out')
         if not (isinstance(self.undecided, int | float) and 0 < self.undecided < 1):
-            raise ValueError(
-                f"undecided is {self.undecided!r}: give a share of the domain, such as 1e-3"
-            )
+            what = f"undecided is {self.undecided!r}"
+            raise ValueError(f"{what}: give a share of the domain, such as 1e-3")
 
     @classmethod
     def of(cls, smooth: Smooth | float | str | None) -> Smooth | None:
@@ -106,25 +104,26 @@ class Request:
     def of(
         cls, verb: str, model: Any, options: Mapping[str, Any], *, argument: str = "model"
     ) -> Request:
-        """Read what a caller of a verb gives for a model, an argument of this name, and options."""
+        """Read the model and the options that a caller gives to a verb.
+
+        argument: the name of the model among the arguments.
+        """
         for name in options:
             if name in ("refine", "undecided"):
                 example = 'smooth=sc.Smooth(1e-3, refine="boundary")'
                 raise TypeError(f"{name}= is a part of smooth=, as in {example}")
             if name not in Options.__annotations__:
-                raise TypeError(
-                    f"{verb}() got an unexpected keyword argument {name!r}"
-                    + f".{did_you_mean(name, Options.__annotations__)}".rstrip(".")
-                )
-        network, given = loaded(model), dict(options)
+                hint = f".{did_you_mean(name, Options.__annotations__)}".rstrip(".")
+                raise TypeError(f"{verb}() got an unexpected keyword argument {name!r}{hint}")
+        given = dict(options)
         if isinstance(model, Captured):
             if given.get("output") is not None:
                 raise TypeError("output= is for a model: a captured network has its own")
-            network, given["output"] = model.model, model.output
+            given["output"] = model.output
             if given.get("device", "auto") == "auto":
                 given["device"] = model.wanted
-        if not isinstance(network, nn.Module):
-            raise TypeError(f"{argument} must be an nn.Module, not {instead_of(network)}")
+            model = model.model
+        network = module_of(model, argument)
         check_output(given.get("output"))
         given["memory"] = memory_of(given.get("memory"))
         given["max_regions"] = limit_of("max_regions", given.get("max_regions"))
@@ -133,14 +132,12 @@ class Request:
 
     def captured(self, input_shape: tuple[int, ...], device: torch.device) -> Program:
         """The model as it is now, for inputs of a shape."""
+        how: Any = {"output": self.output, "smooth": self.smooth is not None}
         with torch.inference_mode(False):
-            smooth = self.smooth is not None
-            return capture(
-                self.model, input_shape, device=device, output=self.output, smooth=smooth
-            )
+            return capture(self.model, input_shape, device=device, **how)
 
     def names_for(self, program: Program) -> tuple[str, ...] | None:
-        """The names of the classes, which fit the outputs of the program."""
+        """The names of the classes, or an error if they do not fit the outputs of the program."""
         return names_of(self.names, prod(program.output_shape))
 
 

@@ -1,9 +1,9 @@
 """Claims of processes on parts of the work, which end with the process that holds them.
 
-A claim is a lock on a range of bytes of a file that has no content: byte k stands for result k. The
-system releases the locks of a killed process, also of one on another machine that shares the
-folder. Where a file system has no locks every claim succeeds: then two processes may compute the
-same result, and the later one replaces the earlier one.
+A claim is a lock on a range of bytes of an empty file: byte k stands for result k. The system
+releases the locks of a killed process, also on another machine that shares the folder. Where a file
+system has no locks every claim succeeds: then two processes may compute the same result, and the
+later one replaces the earlier one.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Claims:
         return self._lock(start, stop - start, wait=False)
 
     def take_all(self, noun: str) -> None:
-        """Claim a store that one process at a time writes; noun: what it is, for the error."""
+        """Claim a store that only one process at a time may write; noun: its name in the error."""
         if not self.take(0, _WHOLE):
             raise FileError(
                 f"Another process writes {noun} in {self._folder}. Wait until it has ended, or "

@@ -1,17 +1,17 @@
-"""The head of every store: its format, its identity, and why a store of another one is refused.
+"""The head of every store: its format, its identity, and why another store is refused.
 
 Sweeps, grids, atlases and watched runs begin with the same entries: the name and the version of the
-format, and the identity, facts that tell what was computed from anything else.
+format, and the identity, which are facts about what was computed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import sys
 from collections.abc import Callable, Mapping, MutableMapping
 from functools import partial
+from math import isclose
 from pathlib import Path
 from types import CodeType
 from typing import Any, NamedTuple
@@ -66,9 +66,9 @@ def weights_digest(state: Mapping[str, Any]) -> str:
 def function_name(function: Callable[..., Any] | None) -> str | None:
     """The name of a function, with a digest of its code where that is known.
 
-    The digest changes if the code does, or a number, a text or a tuple that it takes from around
-    it, so that the results of two versions of a function are told apart. What a function calls, and
-    lists and dicts around it, which it may change itself, are not part of it.
+    The digest tells two versions of a function apart: it changes with the code, and with numbers,
+    texts and tuples from around it. It does not depend on what the function calls, nor on lists and
+    dicts around it, which the function may change.
 
     >>> function_name(len)
     'builtins.len'
@@ -96,7 +96,7 @@ def function_name(function: Callable[..., Any] | None) -> str | None:
 
 
 def _code(code: CodeType) -> tuple[Any, ...]:
-    """What a function does: its instructions, names and constants, without places in files."""
+    """The instructions, names and constants of a function, without places in files."""
     constants = [_code(x) if isinstance(x, CodeType) else _text(x) for x in code.co_consts]
     return code.co_code, code.co_names, constants
 
@@ -124,8 +124,8 @@ def model_facts(
 ) -> dict[str, Any]:
     """A digest of the weights of a model, its layers, and some of its outputs.
 
-    The outputs, at the corners of a domain, tell what the weights do not: another activation, or
-    other code of ``forward``. They are compared up to rounding, which depends on the machine.
+    The outputs at the corners of a domain tell what the weights do not, such as another activation
+    or other code of ``forward``. They are compared up to rounding, which depends on the machine.
 
     smooth: whether the model may have smooth functions.
 
@@ -163,16 +163,12 @@ class Format(NamedTuple):
 
 
 RESULTS = Format("splinecam results", versions.RESULTS, "results", "Choose another folder.")
-ATLAS = Format(
-    "splinecam atlas",
-    versions.ATLAS,
-    "an atlas",
-    "Remove the folder of the atlas, and compute it again.",
-)
+_AGAIN = "Remove the folder of the atlas, and compute it again."
+ATLAS = Format("splinecam atlas", versions.ATLAS, "an atlas", _AGAIN)
 RUN = Format("splinecam run", versions.RUN, "a run", "Record the run again in another folder.")
 _CLOSE = 1e-9  # relative to the largest output: how exactly outputs of one model agree
 
-# In what a store may differ from the one that is wanted; other facts are called by their names.
+# How a store may differ from the wanted one; other facts are called by their names.
 _WORDS = {
     "kind": "of another kind",
     "weights": "for a model with other weights",
@@ -190,14 +186,14 @@ _WORDS = {
 
 
 def with_head(form: Format, entries: Mapping[str, Any]) -> dict[str, Any]:
-    """The head of a store: its format, and entries, of which ``identity`` tells it from others."""
+    """The head of a store: its format, and entries with its ``identity``."""
     return {"format": form.name, "version": form.version, **entries}
 
 
 def read_head(content: bytes, path: Path, form: Format) -> dict[str, Any]:
-    """The entries of a sealed head beside format and version; a ``FileError`` if it is another.
+    """The entries of a sealed head beside format and version, with a dict ``identity``.
 
-    path: of the file with this content. The entry ``identity`` is a dict.
+    A ``FileError`` says if it is the head of something else. path: of the file with this content.
     """
     found = parse(content, path, form.remedy)
     if (what := found.pop("format", "something else")) != form.name:
@@ -207,10 +203,10 @@ def read_head(content: bytes, path: Path, form: Format) -> dict[str, Any]:
     version = found.pop("version", None)
     if version != form.version:
         newer = isinstance(version, int) and version > form.version
+        remedy = "Install a newer splinecam to read it." if newer else form.remedy
         raise FileError(
-            f"{path} has version {version} of the format; this SplineCam reads "
-            f"version {form.version}. "
-            + ("Install a newer splinecam to read it." if newer else form.remedy)
+            f"{path} has version {version} of the format; this SplineCam reads version "
+            f"{form.version}. {remedy}"
         )
     check_sum(content, path, form.remedy)
     check_entries(found, {"identity": dict[str, Any]}, path, form.remedy, others=True)
@@ -218,7 +214,7 @@ def read_head(content: bytes, path: Path, form: Format) -> dict[str, Any]:
 
 
 def read_manifest(path: Path, form: Format) -> dict[str, Any] | None:
-    """The entries of a file that is a head, as of ``read_head``; None if there is no file."""
+    """The entries of the head in a file, as ``read_head`` gives them; None if there is no file."""
     try:
         with open_plain(path) as file:
             return read_head(file.read(), path, form)
@@ -227,7 +223,7 @@ def read_manifest(path: Path, form: Format) -> dict[str, Any] | None:
 
 
 def write_manifest(path: Path, form: Format, entries: Mapping[str, Any]) -> None:
-    """Write a head to a file of its own, which appears only when it is complete."""
+    """Write a head to a file, which appears only when it is complete."""
     with replaced(inside(path.parent, path.name)) as file:
         file.write(seal(with_head(form, entries)))
 
@@ -235,7 +231,7 @@ def write_manifest(path: Path, form: Format, entries: Mapping[str, Any]) -> None
 def check_identity(
     folder: Path, form: Format, there: Mapping[str, Any], wanted: Mapping[str, Any]
 ) -> None:
-    """Raise a ``FileError`` that says what differs if the store in a folder is another one."""
+    """Raise a ``FileError`` that says what differs if a folder holds another store."""
     wanted = json.loads(json.dumps(wanted))
     for name in dict.fromkeys((*wanted, *there)):
         if not _same(wanted.get(name), there.get(name)):
@@ -246,16 +242,15 @@ def check_identity(
 
 
 def library_version() -> str:
-    """The version of SplineCam, from the package, whose modules this one must not import."""
+    """The version of SplineCam, from the package, which this module must not import."""
     return str(sys.modules["splinecam"].__version__)
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether two facts are equal; lists of numbers with a fraction only up to rounding."""
+    """Whether two facts are equal, lists of fractions only up to rounding."""
     lists = isinstance(a, list) and isinstance(b, list)
-    if lists and all(isinstance(value, float) for value in (*a, *b)):
-        size = max(map(abs, (*a, *b)), default=0.0)
-        return len(a) == len(b) and all(
-            math.isclose(x, y, rel_tol=0, abs_tol=_CLOSE * size) for x, y in zip(a, b, strict=True)
-        )
-    return bool(a == b)
+    if not lists or not all(isinstance(value, float) for value in (*a, *b)):
+        return bool(a == b)
+    near = _CLOSE * max(map(abs, (*a, *b)), default=0.0)
+    pairs = zip(a, b, strict=False)
+    return len(a) == len(b) and all(isclose(*pair, rel_tol=0, abs_tol=near) for pair in pairs)

@@ -1,11 +1,11 @@
-"""A folder of results, each of which belongs to a domain, with a manifest of what they are.
+"""A folder of results, each of which belongs to a domain, with a manifest about all of them.
 
 ``manifest.json``          the head of the store; its identity is what all results have in common:
                            the version of SplineCam, the model, the options
 ``00000128-00000256.npz``  the results number 128 to 255, with the digests of their domains
 ``.claims``                a file without content, on which processes lock what they compute
 
-Files appear only when they are complete. A result that is in two files is the same in both.
+Files appear only when they are complete. A result in two files is the same in both.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ _DECODING = (ValueError, TypeError, KeyError, IndexError, AttributeError, Runtim
 class ResultStore:
     """The results in a folder, which is made, or continued if it has the same manifest.
 
-    folder: where they are. about: what all results have in common; a ``FileError`` says in which
-    respect a folder has others. notes: what a new manifest tells beside that. codec: what results
-    are in files. done: for the number of each result, the file that holds it.
+    about: what all results have in common; a ``FileError`` says how those in the folder differ.
+    notes: further entries of a new manifest. codec: how results are kept in files. done: the file
+    of each result, by its number.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class ResultStore:
         self.claims.close()
 
     def refresh(self) -> None:
-        """See which results there are by now, also those of other processes."""
+        """See which results there are by now, also from other processes."""
         for path in sorted(set(self.folder.iterdir()) - self._listed):
             self._listed.add(path)
             if _NAME.fullmatch(path.name):
@@ -92,11 +92,11 @@ class ResultStore:
                 numbers, size = _range_of(path), path.stat().st_size if path.exists() else 0
                 if len(numbers) * DIGEST <= size:
                     self.done |= dict.fromkeys(numbers, path)
-                else:  # before there is an entry for each of its results
+                else:  # a name alone must not make entries for billions of results
                     self._discard(path, f"{size:,} bytes cannot hold {len(numbers):,} results")
 
     def missing(self, numbers: Iterable[int]) -> list[int]:
-        """Those of the results that are in no file."""
+        """The numbers of results that are in no file."""
         return [number for number in numbers if number not in self.done]
 
     def check(self, digests: Mapping[int, bytes]) -> None:
@@ -109,10 +109,8 @@ class ResultStore:
     def write(self, first: int, digests: Sequence[bytes], results: Sequence[Any]) -> None:
         """Write results with consecutive numbers to a file of their own."""
         path = self.folder / f"{first:08d}-{first + len(results):08d}.npz"
-        arrays: dict[str, Any] = {
-            _DOMAINS: np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGEST)
-        }
-        arrays |= self.codec.encode(results)
+        domains: Any = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGEST)
+        arrays = {_DOMAINS: domains, **self.codec.encode(results)}
         try:
             with replaced(path) as file:
                 np.savez(file, **arrays)
@@ -127,7 +125,7 @@ class ResultStore:
         self.done |= dict.fromkeys(_range_of(path), path)
 
     def read(self, digests: Mapping[int, bytes]) -> Iterator[Any]:
-        """Yield the results of these numbers, in their order; ``missing`` ones raise a KeyError."""
+        """Yield the results of these numbers in order; a missing one raises a ``KeyError``."""
         opened, results, first = None, [], 0
         for number in digests:
             path = self.done[number]
@@ -149,10 +147,8 @@ class ResultStore:
                     "Choose another folder."
                 )
 
-    def _arrays(
-        self, path: Path, names: Sequence[str] | None = None
-    ) -> dict[str, NDArray[Any]] | None:
-        """Arrays of a file; None if it is damaged, in which case the file is removed."""
+    def _arrays(self, path: Path, names: Sequence[str] = ()) -> dict[str, NDArray[Any]] | None:
+        """Arrays of a file, by default all; None if it is damaged, and then it is removed."""
         try:
             with open_plain(path) as file:
                 content = PackedArrays(file, path)
@@ -211,67 +207,49 @@ def _range_of(path: Path) -> range:
 
 
 Compute = Callable[[Iterator[int]], Iterable[tuple[int, Any]]]
-"""Computes the results of the numbers that it takes, and yields each with its number."""
+"""Takes numbers, computes their results, and yields each result with its number."""
 
 T = TypeVar("T")
 
 _CLAIM = 16  # results that are claimed at a time
 _SECONDS = 1.0  # after which results are written
-_BYTES = 1 << 28  # of results that are written, however long ago others were
-_SHARE = 1 / 20  # of the time that writing may take, where the disk is slow
+_BYTES = 1 << 28  # of results, after which they are written in any case
+_SHARE = 1 / 20  # of the time that writing may take on a slow disk
 _PAUSE = 0.2  # seconds between two looks at what other processes compute
 
 
 def fill(
-    store: ResultStore,
-    digests: Mapping[int, bytes],
-    compute: Compute,
-    *,
-    seconds: float = _SECONDS,
+    store: ResultStore, digests: Mapping[int, bytes], compute: Compute, *, seconds: float = _SECONDS
 ) -> None:
     """Compute the results that are missing in a store, and write them as they are done.
 
     What other processes are computing is left to them, and computed here if they end without it.
-    The results are in the store in the end, none of them in memory.
+    In the end all results are in the store, and none of them in memory.
 
-    digests: of the domain of each result, by its number. compute: see ``Compute``; it may take
-    numbers ahead of the results that it yields. seconds: what is done is written that often, or
-    less often where writing takes long; 0 writes every result on its own.
+    digests: of the domain of each result, by its number. compute: may take numbers ahead of the
+    results that it yields. seconds: how often results are written, if writing does not take long; 0
+    writes every result on its own.
     """
     store.check(digests)
     while missing := store.missing(digests):
+        done: dict[int, Any] = {}
+        waiting, size, due = True, 0, time.monotonic() + seconds
         try:
-            waiting = _compute(store, _Claimed(store, missing), digests, compute, seconds)
-        finally:
-            store.claims.release()
+            for number, result in compute(_Claimed(store, missing)):
+                done[number], waiting = result, False
+                size += store.codec.size(result)
+                if (now := time.monotonic()) >= due or size > _BYTES:
+                    _write(store, done, digests)
+                    size, took = 0, time.monotonic() - now
+                    due = now + took + (max(seconds, took / _SHARE) if seconds else 0.0)
+        finally:  # an error does not lose what was done before
+            try:
+                _write(store, done, digests)
+            finally:
+                store.claims.release()
         if waiting:  # other processes have claimed all that is missing
             time.sleep(_PAUSE)
         store.refresh()
-
-
-def _compute(
-    store: ResultStore,
-    claimed: Iterator[int],
-    digests: Mapping[int, bytes],
-    compute: Compute,
-    seconds: float,
-) -> bool:
-    """Compute and write what can be claimed; returns whether that is nothing."""
-    done: dict[int, Any] = {}
-    none, size, due = True, 0, time.monotonic() + seconds
-    try:
-        for number, result in compute(claimed):
-            done[number] = result
-            none = False
-            size += store.codec.size(result)
-            if (now := time.monotonic()) >= due or size > _BYTES:
-                _write(store, done, digests)
-                size = 0
-                took = time.monotonic() - now
-                due = now + took + (max(seconds, took / _SHARE) if seconds else 0.0)
-    finally:  # also what was done before an error is kept
-        _write(store, done, digests)
-    return none
 
 
 def _write(store: ResultStore, done: dict[int, Any], digests: Mapping[int, bytes]) -> None:
@@ -285,10 +263,10 @@ def _write(store: ResultStore, done: dict[int, Any], digests: Mapping[int, bytes
 
 
 class Taken(Iterator[T]):
-    """The items of the numbers that are taken to compute their results, when they are asked for.
+    """The items whose numbers come next; each number is taken when its item is asked for.
 
-    first: the number of the first item. numbers: those that were taken, in order. The items may be
-    fewer than ``__length_hint__`` says: other processes may compute them.
+    first: the number of the first item. numbers: taken so far, in order. There may be fewer items
+    than ``__length_hint__`` says: other processes may compute them.
 
     >>> items = Taken(iter([2, 0]), "abc")
     >>> list(items), items.numbers
@@ -308,7 +286,7 @@ class Taken(Iterator[T]):
 
 
 class _Claimed(Iterator[int]):
-    """The missing results that can be claimed, each when it is about to be computed."""
+    """The missing results that can be claimed; each is claimed when it is asked for."""
 
     def __init__(self, store: ResultStore, missing: list[int]) -> None:
         self._store, self._waiting = store, deque(missing)

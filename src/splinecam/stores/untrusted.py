@@ -1,14 +1,14 @@
 """Read and write the files of a store, whose folder anybody may have written.
 
-Names are those of files in the folder, and none of them is a link. Manifests are JSON with a
-checksum, and their entries have known types. Arrays are ``.npy`` files that end with a checksum,
-which ``numpy.load`` passes over. Whatever is wrong is a ``FileError``.
+Files lie in the folder, and none of them is a link. Manifests are JSON with a checksum, and their
+entries have known types. Arrays are ``.npy`` files that end with a checksum, which ``numpy.load``
+ignores. Whatever is wrong is a ``FileError``.
 
 A checksum finds damage, not an attack: whoever changes a file can change its checksum as well. So
-types, shapes and ranges are checked in any case, before something is used as an index.
+types, shapes and ranges are always checked before something is used as an index.
 
 A list of results is JSON in which ``{"array": 3}`` stands for the array ``array_3``. Floats keep
-all their bits. Dicts whose keys are not texts, tuples and tensors are marked as such.
+all their bits. Tensors, tuples, and dicts with keys other than texts are marked as such.
 """
 
 from __future__ import annotations
@@ -59,30 +59,21 @@ _READING = (
 def inside(folder: Path, *names: Any) -> Path:
     """The path of a file or a folder in a folder, which need not exist.
 
-    names: of the folders on the way, and last its own. A ``FileError`` says which of them leads out
-    of the folder, or is a link.
+    names: of the folders on the way, and its own. A ``FileError`` says which of them leads out of
+    the folder, or is a link.
 
     >>> inside(Path("run"), "tiles", "00000000").as_posix()
     'run/tiles/00000000'
     """
     path = folder
     for name in names:
-        if not _is_plain(name):
+        plain = isinstance(name, str) and name not in ("", ".", "..") and "\0" not in name
+        if not (plain and PurePosixPath(name).name == PureWindowsPath(name).name == name):
             raise FileError(f"{name!r} is not the name of a file in {path}. Do not trust {folder}.")
         path = path / name
         if path.is_symlink():
             raise FileError(f"{path} is a link, and a store has none. Do not trust {folder}.")
     return path
-
-
-def _is_plain(name: Any) -> bool:
-    """Whether a value is a name without a path, on any system."""
-    return (
-        isinstance(name, str)
-        and name not in ("", ".", "..")
-        and "\0" not in name
-        and PurePosixPath(name).name == PureWindowsPath(name).name == name
-    )
 
 
 def refuse_links(folder: Path) -> None:
@@ -93,7 +84,7 @@ def refuse_links(folder: Path) -> None:
 
 
 def open_plain(path: Path) -> IO[bytes]:
-    """A file to read, which is neither a link nor a pipe or a device."""
+    """A file to read; a ``FileError`` if it is a link, a pipe or a device."""
     try:
         number = os.open(path, os.O_RDONLY | _FLAGS)
     except FileNotFoundError:
@@ -110,7 +101,7 @@ def open_plain(path: Path) -> IO[bytes]:
 
 
 def damaged(path: Path, what: object, remedy: str) -> FileError:
-    """The error of a file that is not as it was written; remedy: what to do about it."""
+    """The error for a file that is not as it was written; remedy: what to do about it."""
     return FileError(f"{path} is damaged: {what}. {remedy}")
 
 
@@ -118,7 +109,7 @@ def damaged(path: Path, what: object, remedy: str) -> FileError:
 
 
 def seal(entries: Mapping[str, Any], indent: int | None = None) -> bytes:
-    """Some entries as JSON, with a checksum as the last one.
+    """Entries as JSON, with a checksum as the last one.
 
     >>> seal({"step": 3})
     b'{"step": 3, "crc32": "d3a4e216"}'
@@ -128,7 +119,7 @@ def seal(entries: Mapping[str, Any], indent: int | None = None) -> bytes:
 
 
 def parse(content: bytes, path: Path, remedy: str) -> dict[str, Any]:
-    """The entries that a file says it has; ``check_sum`` tells whether they are what they were."""
+    """The entries in a file; ``check_sum`` tells whether they are unchanged."""
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):
@@ -139,7 +130,7 @@ def parse(content: bytes, path: Path, remedy: str) -> dict[str, Any]:
 
 
 def check_sum(content: bytes, path: Path, remedy: str) -> None:
-    """Raise a ``FileError`` unless what ``seal`` has written is unchanged."""
+    """Raise a ``FileError`` if what ``seal`` has written was changed."""
     parts = _SUM.fullmatch(content)
     if parts is None or zlib.crc32(parts[1]) != int(parts[2], 16):
         raise damaged(path, "its checksum is wrong", remedy)
@@ -181,22 +172,22 @@ def _fits(value: Any, kind: Any) -> bool:
     origin, given = get_origin(kind), get_args(kind)
     if kind is Any:
         return True
+    if kind in (int, float) and isinstance(value, bool):
+        return False
     if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST
+        return isinstance(value, int) and 0 <= value < _MOST
     if kind is float:
-        return (
-            isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGE
-        )
+        return isinstance(value, int | float) and abs(value) <= _LARGE
     if origin in (Union, UnionType):
         return any(_fits(value, each) for each in given)
-    if origin is list:
-        return isinstance(value, list) and all(_fits(each, given[0]) for each in value)
-    if origin is tuple:
-        return (
-            isinstance(value, list) and len(value) == len(given) and all(map(_fits, value, given))
-        )
     if origin is dict:
         return isinstance(value, dict) and all(_fits(each, given[1]) for each in value.values())
+    if origin in (list, tuple) and not isinstance(value, list):
+        return False
+    if origin is list:
+        return all(_fits(each, given[0]) for each in value)
+    if origin is tuple:
+        return len(value) == len(given) and all(map(_fits, value, given))
     return isinstance(value, NoneType if kind is None else kind)
 
 
@@ -204,7 +195,7 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def write_array(path: Path, array: NDArray[Any]) -> None:
-    """Write an array and its checksum to a file, which is replaced if it is there."""
+    """Write an array and its checksum to a file; an old file of the name is replaced."""
     array = np.ascontiguousarray(array)
     with writing(path), replaced(path) if path.exists() else path.open("xb") as file:
         np.save(file, array)
@@ -219,7 +210,7 @@ def _sum(path: Path, array: NDArray[Any]) -> int:
 
 @contextmanager
 def _reading(path: Path, remedy: str) -> Iterator[IO[bytes]]:
-    """A file to read arrays from; whatever goes wrong is a ``FileError`` that ends in a remedy."""
+    """A file to read arrays from; whatever goes wrong is a ``FileError`` with a remedy."""
     try:
         with open_plain(path) as file:
             yield file
@@ -234,8 +225,8 @@ def _reading(path: Path, remedy: str) -> Iterator[IO[bytes]]:
 def read_array(path: Path, kinds: str, remedy: str, *, verify: bool = True) -> NDArray[Any]:
     """The array in a file, which is mapped into memory; changes stay in memory.
 
-    kinds: ``"f"`` for float64, ``"i"`` for whole numbers, ``"fi"`` for either. verify: compare the
-    checksum.
+    kinds: ``"f"`` for float64, ``"i"`` for whole numbers, ``"fi"`` for either. verify: whether to
+    compare the checksum.
     """
     with _reading(path, remedy) as file:
         version = np.lib.format.read_magic(file)
@@ -248,7 +239,7 @@ def read_array(path: Path, kinds: str, remedy: str, *, verify: bool = True) -> N
             raise ValueError(f"it has entries of the type {dtype}")
         count = math.prod(shape)
         if begin + count * dtype.itemsize + _SUM_BYTES != size or begin % dtype.itemsize:
-            raise ValueError(f"{size:,} bytes are not those of an array {shape}")
+            raise ValueError(f"{size:,} bytes do not fit an array {shape}")
         block = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     array: NDArray[Any] = np.frombuffer(block, dtype, count, begin).reshape(shape)
     if verify and _sum(path, array) != int.from_bytes(block[-_SUM_BYTES:], "little"):
@@ -257,7 +248,7 @@ def read_array(path: Path, kinds: str, remedy: str, *, verify: bool = True) -> N
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Write small arrays to an ``.npz`` file, which has checksums, and appears when complete."""
+    """Write small arrays to an ``.npz`` file, which appears when it is complete."""
     inside(path.parent, path.name)
     with replaced(path) as file:
         np.savez(file, **arrays)
@@ -272,14 +263,14 @@ def read_arrays(path: Path, names: Iterable[str] | None, remedy: str) -> dict[st
 
 Arrays = Mapping[str, NDArray[Any]]
 
-_RESULTS = "results"
+_RESULTS = "results"  # the array with the JSON
 
 
 def encode(results: Sequence[Any]) -> dict[str, NDArray[Any]]:
-    """The arrays of a file that holds the results.
+    """The arrays of a file with the results.
 
     Numbers, texts, None, arrays, tensors, and tuples, lists and dicts of them can be encoded; a
-    ``TypeError`` says which result is something else.
+    ``TypeError`` names a result of another type.
 
     >>> decode(encode([{"NR": 4, "ARV": 0.5}, (1, None)]))
     [{'NR': 4, 'ARV': 0.5}, (1, None)]
@@ -300,7 +291,7 @@ class Codec:
     """How results are kept in files.
 
     encode: the arrays of a file from a list of results; decode: the results from the arrays; size:
-    the bytes of a result, so that not too many are collected before they are written.
+    the bytes of a result, which tell when results are to be written.
     """
 
     encode: Callable[[Sequence[Any]], dict[str, NDArray[Any]]]
@@ -313,17 +304,18 @@ VALUES = Codec(encode, decode, lambda result: 0)
 
 
 def _plain(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
-    """A value as JSON, whose arrays are added to the others."""
+    """A value as JSON; its arrays are added to the others."""
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int | float):
         return float(value) if isinstance(value, float) else int(value)
     if isinstance(value, np.bool_ | np.integer | np.floating):
         return value.item()
-    if isinstance(value, np.ndarray) and value.dtype.kind in "biufcUS":
-        return _kept(value, "array", arrays)
-    if isinstance(value, Tensor):
-        return _kept(value.detach().cpu().numpy(), "tensor", arrays)
+    array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+    if isinstance(array, np.ndarray) and array.dtype.kind in "biufcUS":
+        number = len(arrays)
+        arrays[f"array_{number}"] = array
+        return {"array" if array is value else "tensor": number}
     if isinstance(value, Mapping):
         if all(isinstance(key, str) for key in value) and not _marked(value):
             return {key: _plain(item, arrays) for key, item in value.items()}
@@ -337,18 +329,9 @@ def _plain(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     )
 
 
-_MARKS = ("array", "tensor", "tuple", "dict")
-
-
 def _marked(value: Mapping[str, Any]) -> bool:
     """Whether a dict looks like a mark."""
-    return len(value) == 1 and next(iter(value)) in _MARKS
-
-
-def _kept(array: NDArray[Any], kind: str, arrays: dict[str, NDArray[Any]]) -> dict[str, int]:
-    number = len(arrays)
-    arrays[f"array_{number}"] = array
-    return {kind: number}
+    return len(value) == 1 and next(iter(value)) in ("array", "tensor", "tuple", "dict")
 
 
 def _restored(value: Any, arrays: Arrays) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
@@ -25,45 +24,37 @@ from splinecam.network.ops.nonlinear import (
 
 Result = Value | Tensor
 Function = Callable[[Node], Result | list[Result]]
-Fold = Callable[[Node, list[Any]], Tensor | list[Tensor]]
+Fold = Callable[[Node, list[Any]], Tensor]
 
 
-@dataclass(frozen=True)
-class Rule:
-    """How an operation is imported; notes: what to know about it, for the table."""
-
-    function: Function
-    notes: str = ""
-
-
-RULES: dict[str, Rule] = {}
+RULES: dict[str, Function] = {}
 """Operations on values that depend on the input; constants go through the same layers."""
+
+_NOTES: dict[str, str] = {}  # what to know about the rules, for the table
 
 FOLDS: dict[str, Fold] = {}
 """Operations on constants alone, which are computed while the file is read."""
 
 LEARNING = frozenset({"Scaler", "LinearClassifier", "LinearRegressor", "Normalizer"})
-"""Those of the operations above that belong to ``ai.onnx.ml``, as scikit-learn's files use them."""
-
-REJECTED: dict[str, str] = {}
-"""Operations that a piecewise-linear network cannot have, each with its reason."""
+"""The operations of ``ai.onnx.ml`` among them, which files of scikit-learn use."""
 
 
 def onnx_table_markdown() -> str:
-    """The operations that can be read, as a Markdown table: a row for those of one note."""
+    """The operations that can be read, as a Markdown table with a row for each note."""
     rows: dict[str, list[str]] = {}
-    for name, found in RULES.items():
-        rows.setdefault(found.notes, []).append(f"`{name}`")
+    for name, notes in _NOTES.items():
+        rows.setdefault(notes, []).append(f"`{name}`")
     rows["of constants, while the file is read"] = [f"`{x}`" for x in FOLDS if x not in RULES]
     lines = sorted(f"| {', '.join(sorted(names))} | {notes} |" for notes, names in rows.items())
     return "\n".join(["| operations | notes |", "|---|---|", *lines])
 
 
 def rule(names: str, notes: str = "") -> Callable[[Function], Function]:
-    """Register a rule for operations, whose names are separated by blanks."""
+    """Register a rule for operations, whose names have blanks between them."""
 
     def add(function: Function) -> Function:
-        RULES.update(dict.fromkeys(names.split(), Rule(function, notes)))
+        RULES.update(dict.fromkeys(names.split(), function))
+        _NOTES.update(dict.fromkeys(names.split(), notes))
         return function
 
     return add
@@ -79,17 +70,12 @@ def fold(names: str) -> Callable[[Fold], Fold]:
     return add
 
 
-def reject(names: str, reason: str) -> None:
-    """Register a reason against operations."""
-    REJECTED.update(dict.fromkeys(names.split(), reason))
-
-
 Layer = TypeVar("Layer", bound=nn.Module)
 
 
 @cache
 def _quiet(kind: Any) -> Any:
-    """A class whose layers do not initialise their weights, which would use random numbers."""
+    """A class whose layers do not draw random numbers for their weights."""
     return type(kind.__name__, (kind,), {"reset_parameters": lambda self: None})
 
 
@@ -115,36 +101,29 @@ def dense(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
     return filled(unfilled(nn.Linear, inputs, outputs, bias is not None), weight, bias)
 
 
-__all__: list[str] = []
-
-_NORM = "it divides by a statistic of the activations: not piecewise linear"
-_ATTENTION = "attention multiplies activations with each other: not piecewise linear"
-_BRANCHES = "control flow (a graph within the graph) is not supported: write the network without it"
-
-reject("If Loop Scan SequenceMap", _BRANCHES)
-reject(
-    "Log Sqrt Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Reciprocal RNN LSTM GRU CumProd "
-    "ReduceProd Det",
-    SMOOTH,
-)
-reject("ReduceSumSquare", QUADRATIC)
-reject("ReduceLogSumExp ReduceLogSum", SOFT)
-reject("ReduceL2 LpPool GlobalLpPool LpNormalization", LENGTH)
-reject(
-    "InstanceNormalization LayerNormalization GroupNormalization RMSNormalization LRN "
-    "MeanVarianceNormalization",
-    _NORM,
-)
-reject("Attention RotaryEmbedding", _ATTENTION)
-reject("Floor Ceil Round Mod BitShift", JUMP)
-reject(
-    "QuantizeLinear DynamicQuantizeLinear DequantizeLinear QLinearConv QLinearMatMul ConvInteger "
-    "MatMulInteger",
-    ROUNDED,
-)
-reject("Equal And Or Xor IsNaN IsInf", MASK)
-reject("ArgMax ArgMin Hardmax", WINNER)
-reject("TopK NonZero Unique NonMaxSuppression", INDICES)
-reject(
-    "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Bernoulli Multinomial", RANDOM
-)
+_REASONS = {
+    "control flow (a graph within the graph) is not supported: write the network without it": (
+        "If Loop Scan SequenceMap"
+    ),
+    SMOOTH: "Log Sqrt Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Reciprocal RNN LSTM GRU "
+    "CumProd ReduceProd Det",
+    QUADRATIC: "ReduceSumSquare",
+    SOFT: "ReduceLogSumExp ReduceLogSum",
+    LENGTH: "ReduceL2 LpPool GlobalLpPool LpNormalization",
+    "it divides by a statistic of the activations: not piecewise linear": (
+        "InstanceNormalization LayerNormalization GroupNormalization RMSNormalization LRN "
+        "MeanVarianceNormalization"
+    ),
+    "attention multiplies activations with each other: not piecewise linear": (
+        "Attention RotaryEmbedding"
+    ),
+    JUMP: "Floor Ceil Round Mod BitShift",
+    ROUNDED: "QuantizeLinear DynamicQuantizeLinear DequantizeLinear QLinearConv QLinearMatMul "
+    "ConvInteger MatMulInteger",
+    MASK: "Equal And Or Xor IsNaN IsInf",
+    WINNER: "ArgMax ArgMin Hardmax",
+    INDICES: "TopK NonZero Unique NonMaxSuppression",
+    RANDOM: "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Bernoulli Multinomial",
+}
+REJECTED = {name: reason for reason, names in _REASONS.items() for name in names.split()}
+"""Operations that a piecewise-linear network cannot have, each with its reason."""

@@ -1,7 +1,7 @@
 """Operations that move values about: shapes, parts, tensors put together, and resizing.
 
-Where torch has no such operation, the places of the values are moved by numpy once, and the values
-are picked by them.
+Where torch has no such operation, numpy moves the places of the values once, while the file is
+read, and the layer picks the values from there.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from splinecam.files.onnx_file import bounded, broadcast, dtype_of_code
-from splinecam.files.onnx_nodes import Node, Refused, Value, named
+from splinecam.files.onnx_file import bounded, dtype_of_code
+from splinecam.files.onnx_nodes import Node, Refused, Value
 from splinecam.files.onnx_rules.linear import along_axis
 from splinecam.files.onnx_rules.registry import rule
 
@@ -29,17 +29,17 @@ def places_of(value: Value) -> Any:
 
 def picked(node: Node, value: Value, places: Any) -> Value:
     """The entries of a value at given places, in the shape of the places."""
-    bounded(places.shape, f"The result of {node.label} ({node.kind})")
+    node.bounded(places.shape)
     flat = node.reshaped(value.tensor, (prod(value.shape),))
     index = torch.from_numpy(np.ascontiguousarray(places).reshape(-1))
-    return node.make(node.call("index_select", named(flat), 1, index), places.shape)
+    return node.make(node.call("index_select", flat, 1, index), places.shape)
 
 
 def sliced(node: Node, tensor: str, dim: int, start: int, end: int, step: int = 1) -> str:
     """A slice of a tensor in one dimension, from start to end with a positive step."""
     if (start, step) == (0, 1) and end >= node.shape_of(tensor)[dim - 1]:
         return tensor
-    return node.call("slice.Tensor", named(tensor), dim, start, end, step)
+    return node.call("slice.Tensor", tensor, dim, start, end, step)
 
 
 # -- shapes ---------------------------------------------------------------------------------------
@@ -57,11 +57,12 @@ def _identity(node: Node) -> Value:
 
 @rule("Cast CastLike", "between floating types, or of a comparison")
 def _cast(node: Node) -> Value | Tensor:
-    if isinstance(node.given(0), Tensor):  # a constant as a value, which is a floating-point number
-        return node.constant(0, "input").to(node.writer.dtype)
-    x = node.value()
-    dtype = dtype_of_code(node.get("to", 1)) if node.kind == "Cast" else None
-    if node.kind == "CastLike":
+    x = node.given(0)
+    if isinstance(x, Tensor):  # it is cast like a value, which is a floating-point number
+        return x.to(node.writer.dtype)
+    if node.kind == "Cast":
+        dtype = dtype_of_code(node.get("to", 1))
+    else:
         like = node.given(1)
         dtype = like.dtype if isinstance(like, Tensor) else torch.float32
     if dtype is None or not dtype.is_floating_point:
@@ -70,7 +71,7 @@ def _cast(node: Node) -> Value | Tensor:
         raise Refused("a conversion to whole numbers is discontinuous")
     if node.writer.tensors[x.tensor].dtype != torch.bool:
         return x
-    return Value(node.call("to.dtype", named(x.tensor), node.writer.dtype), x.shape, x.mask)
+    return Value(node.call("to.dtype", x.tensor, node.writer.dtype), x.shape, x.mask)
 
 
 @rule("Reshape", "constant shape")
@@ -87,8 +88,7 @@ def _target_shape(node: Node, shape: Sequence[int], target: list[int]) -> tuple[
         if any(size == 0 and i >= len(shape) for i, size in enumerate(new)):
             raise Refused(f"its shape {target} copies a size that is not there")
         new = [shape[i] if size == 0 else size for i, size in enumerate(new)]
-    batch = node.others.get("batch")
-    count = prod(shape)
+    batch, count = node.batch, prod(shape)
     if batch and new[:1] == [batch] and (-1 in new or prod(new) == batch * count):
         new[0] = 1
     if new.count(-1) == 1:
@@ -106,7 +106,6 @@ def _flatten(node: Node) -> Value:
     rank = len(x.shape)
     if not -rank <= axis <= rank:
         raise Refused(f"its axis {axis} is not one of {rank}")
-    axis = axis + rank if axis < 0 else axis
     return node.make(x.tensor, (prod(x.shape[:axis]), prod(x.shape[axis:])))
 
 
@@ -146,8 +145,8 @@ def _transpose(node: Node) -> Value:
     if moved == sorted(moved):  # nothing but axes of size 1 has moved
         return node.make(x.tensor, shape)
     if x.shape[0] == 1 and order[0] == 0:
-        return node.make(node.call("permute", named(x.tensor), order), shape)
-    tensor = node.call("permute", named(node.extended(x)), [0, *(i + 1 for i in order)])
+        return node.make(node.call("permute", x.tensor, order), shape)
+    tensor = node.call("permute", node.extended(x), [0, *(i + 1 for i in order)])
     return node.make(tensor, shape)
 
 
@@ -155,7 +154,7 @@ def _transpose(node: Node) -> Value:
 def _expand(node: Node) -> Value:
     x, target = node.value(), node.integers(1, "shape")
     try:
-        shape = bounded(broadcast(x.shape, target or []), f"The result of {node.label}")
+        shape = node.bounded(np.broadcast_shapes(x.shape, tuple(target or ())))
     except ValueError:
         raise Refused(f"its shape {target} does not fit the shape {x.shape}") from None
     if shape == x.shape:
@@ -168,9 +167,7 @@ def _tile(node: Node) -> Value:
     x, repeats = node.value(), node.integers(1, "repeats") or []
     if len(repeats) != len(x.shape) or any(count < 0 for count in repeats):
         raise Refused(f"its repeats {repeats} do not fit the shape {x.shape}")
-    bounded(
-        tuple(a * b for a, b in zip(x.shape, repeats, strict=True)), f"The result of {node.label}"
-    )
+    node.bounded([a * b for a, b in zip(x.shape, repeats, strict=True)])
     return picked(node, x, np.tile(places_of(x), repeats))
 
 
@@ -221,9 +218,8 @@ def _slice(node: Node) -> Value:
     for i, dim in zip(changed, dims, strict=True):
         first, count = ranges[i].start, len(ranges[i])
         step = ranges[i].step if count > 1 else 1
-        tensor = sliced(
-            node, tensor, dim, first, first + (count - 1) * step + 1 if count else first, step
-        )
+        end = first + (count - 1) * step + 1 if count else first
+        tensor = sliced(node, tensor, dim, first, end, step)
     return node.make(tensor, shape)
 
 
@@ -254,12 +250,11 @@ def _split(node: Node) -> list[Value | Tensor]:
 def _gather(node: Node) -> Value:
     x, index = node.value(), node.constant(1, "indices")
     axis = node.axis(node.get("axis", 0), len(x.shape))
-    size = x.shape[axis]
-    index = _wrapped(index, size)
+    index = _wrapped(index, x.shape[axis])
     shape = (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
-    bounded(shape, f"The result of {node.label} ({node.kind})")
+    node.bounded(shape)
     tensor, (dim,) = node.dims(x, [axis])
-    return node.make(node.call("index_select", named(tensor), dim, index.reshape(-1)), shape)
+    return node.make(node.call("index_select", tensor, dim, index.reshape(-1)), shape)
 
 
 def _wrapped(index: Tensor, size: int) -> Tensor:
@@ -293,8 +288,8 @@ def _gather_nd(node: Node) -> Value:
 
 
 def _logit_of_pair(node: Node, items: list[Any]) -> str | None:
-    """What a final sigmoid p is applied to, if it is joined behind 1 - p, as skl2onnx does."""
-    if not (node.others.get("final") and [each.shape for each in items] == [(1, 1)] * 2):
+    """The argument of a final sigmoid p, if p is joined behind 1 - p, as skl2onnx does."""
+    if not (node.final and [each.shape for each in items] == [(1, 1)] * 2):
         return None
     made = node.writer.made()
     rest, second = (made.get(getattr(each, "tensor", "")) for each in items)
@@ -314,15 +309,15 @@ def _concat(node: Node) -> Value:
     rank = len(items[0].shape)
     axis = node.axis(node.get("axis", 0), rank)
     logit = _logit_of_pair(node, items) if axis == rank - 1 else None
-    if logit is not None:  # of the probabilities 1 - p and p, which are the softmax of 0 and it
-        pair = node.call("constant_pad_nd", named(logit), [1, 0], 0.0)
+    if logit is not None:  # the probabilities 1 - p and p are the softmax of 0 and the logit
+        pair = node.call("constant_pad_nd", logit, [1, 0], 0.0)
         return Value(node.emit(nn.Softmax(-1), pair), (1, 2))
     rests = {(*item.shape[:axis], *item.shape[axis + 1 :]) for item in items}
     if len(rests) != 1 or any(len(item.shape) != rank for item in items):
         raise Refused("the shapes of its inputs do not fit")
     shape = list(items[0].shape)
     shape[axis] = sum(item.shape[axis] for item in items)
-    bounded(tuple(shape), f"The result of {node.label} ({node.kind})")
+    node.bounded(shape)
     merged = axis != 0 and shape[0] == 1
     dim = axis if merged else axis + 1
     parts, before = [], 0
@@ -331,40 +326,34 @@ def _concat(node: Node) -> Value:
         if isinstance(item, Tensor):
             before += item.shape[axis]
             continue
-        # Zeros take the places of constants, which are added to the whole.
+        # Zeros take the places of constants, and the constants are added to the whole.
         after = sum(other.shape[axis] for other in items[i + 1 :]) if i == last else 0
         tensor = item.tensor if merged else node.extended(item)
         if before or after:
             sides = [0, 0] * (len(node.shape_of(tensor)) - dim) + [before, after]
-            tensor = node.call("constant_pad_nd", named(tensor), sides, 0.0)
+            tensor = node.call("constant_pad_nd", tensor, sides, 0.0)
         parts.append(tensor)
         before = 0
-    joined = node.call("cat", [named(tensor) for tensor in parts], dim) if parts[1:] else parts[0]
+    joined = node.call("cat", parts, dim) if parts[1:] else parts[0]
     if any(isinstance(item, Tensor) for item in items):
-        shift = _constants(items, axis, node.writer.dtype)
-        joined = node.call("add.Tensor", named(joined), shift[0] if merged else shift)
+        constants = [x if isinstance(x, Tensor) else torch.zeros(x.shape) for x in items]
+        shift = torch.cat([x.to(node.writer.dtype) for x in constants], axis)
+        joined = node.call("add.Tensor", joined, shift[0] if merged else shift)
     return node.make(joined, shape)
-
-
-def _constants(items: list[Any], axis: int, dtype: torch.dtype) -> Tensor:
-    """The constants among the parts of a tensor, and zeros in place of the values."""
-    parts = [x if isinstance(x, Tensor) else torch.zeros(x.shape, dtype=dtype) for x in items]
-    return torch.cat([part.to(dtype) for part in parts], axis)
 
 
 @rule("Pad", "constant pads; constant, reflect, edge and wrap")
 def _pad(node: Node) -> Value:
     x, rank = node.value(), len(node.value().shape)
-    pads = node.integers(1, "pads")
-    given = node.integers(3, "axes")
-    axes = list(range(rank)) if given is None else [node.axis(a, rank) for a in given]
+    pads, given = node.integers(1, "pads"), node.integers(3, "axes")
+    axes = [node.axis(a, rank) for a in (range(rank) if given is None else given)]
     if pads is None or len(pads) != 2 * len(axes):
         raise Refused("its pads do not fit")
     sides = [(0, 0)] * rank
     for i, axis in enumerate(axes):
         sides[axis] = (pads[i], pads[i + len(axes)])
     shape = tuple(size + sum(pair) for size, pair in zip(x.shape, sides, strict=True))
-    bounded(shape, f"The result of {node.label} ({node.kind})")
+    node.bounded(shape)
     mode = node.get("mode", "constant")
     if mode == "constant":
         fill = node.get("value", 0.0) if node.opset < 11 else node.optional(2, "constant value")
@@ -374,16 +363,13 @@ def _pad(node: Node) -> Value:
         last = len(node.shape_of(tensor))
         amounts = dict(zip(dims, (sides[axis] for axis in changed), strict=True))
         flat = [n for dim in range(last, 0, -1) for n in amounts.get(dim, (0, 0))]
-        return node.make(node.call("constant_pad_nd", named(tensor), flat, number), shape)
-    modes = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}
-    if mode not in modes or min(min(pair) for pair in sides) < 0:
+        return node.make(node.call("constant_pad_nd", tensor, flat, number), shape)
+    if mode not in ("reflect", "edge", "wrap") or min(min(pair) for pair in sides) < 0:
         raise Refused(f"padding by {mode!r} with these pads is not supported")
-    return picked(node, x, np.pad(places_of(x), sides, mode=modes[mode]))  # type: ignore[call-overload]
+    return picked(node, x, np.pad(places_of(x), sides, mode=mode))
 
 
-__all__: list[str] = []
-
-# Where an output lies among the inputs: of its number, the scale, the sizes of input and output.
+# The place of an output among the inputs, from its number, the scale, and both sizes.
 _COORDINATES: dict[str, Callable[[Any, float, int, int], Any]] = {
     "half_pixel": lambda i, scale, n, m: (i + 0.5) / scale - 0.5,
     "pytorch_half_pixel": lambda i, scale, n, m: (i + 0.5) / scale - 0.5 if m > 1 else 0.0 * i,
@@ -403,26 +389,22 @@ _ROUNDINGS: dict[str, Callable[[Any], Any]] = {
 
 
 @rule("Resize", "nearest and linear, without crops and antialiasing; constant scales or sizes")
+@rule("Upsample", "nearest and linear; constant scales")
 def _resize(node: Node) -> Value:
     if node.get("antialias", 0):
         raise Refused("antialias is not supported")
-    old = node.opset < 11
-    scales = node.optional(1 if old else 2, "scales")
-    sizes = None if old else node.optional(3, "sizes")
-    coordinates = "asymmetric" if old else node.get("coordinate_transformation_mode", "half_pixel")
-    rounding = "floor" if old else node.get("nearest_mode", "round_prefer_floor")
-    return _resized(node, _factors(node, scales, sizes), coordinates, rounding)
-
-
-@rule("Upsample", "nearest and linear; constant scales")
-def _upsample(node: Node) -> Value:
+    old = node.opset < 11 or node.kind == "Upsample"
     given = node.get("scales")
-    scales = torch.tensor(given) if given is not None else node.constant(1, "scales")
-    return _resized(node, _factors(node, scales, None), "asymmetric", "floor")
+    scales = node.optional(1 if old else 2, "scales") if given is None else torch.tensor(given)
+    factors = _factors(node, scales, None if old else node.optional(3, "sizes"))
+    if old:
+        return _resized(node, factors, "asymmetric", "floor")
+    coordinates = node.get("coordinate_transformation_mode", "half_pixel")
+    return _resized(node, factors, coordinates, node.get("nearest_mode", "round_prefer_floor"))
 
 
 def _factors(node: Node, scales: Any, sizes: Any) -> list[tuple[float, int]]:
-    """For each axis its scale, and its new size."""
+    """The scale and the new size of each axis."""
     shape = node.value().shape
     axes = [node.axis(axis, len(shape)) for axis in node.get("axes", range(len(shape)))]
     found = [(1.0, size) for size in shape]
@@ -446,7 +428,7 @@ def _factors(node: Node, scales: Any, sizes: Any) -> list[tuple[float, int]]:
             found[axis] = (ratio, int(number))
     if min(size for _, size in found) < 1:
         raise Refused("it leaves nothing of an axis")
-    bounded(tuple(size for _, size in found), f"The result of {node.label} ({node.kind})")
+    node.bounded([size for _, size in found])
     return found
 
 
@@ -458,9 +440,7 @@ def _resized(
         raise Refused(f"the mode {mode!r} is not supported: nearest and linear are")
     if coordinates not in _COORDINATES or rounding not in _ROUNDINGS:
         raise Refused(f"the mode {coordinates!r}, {rounding!r} is not supported")
-    changed = [
-        axis for axis, (scale, size) in enumerate(factors) if size != x.shape[axis] or scale != 1
-    ]
+    changed = [axis for axis, each in enumerate(factors) if each != (1, x.shape[axis])]
     tensor, dims = node.dims(x, changed)
     for axis, dim in zip(changed, dims, strict=True):
         scale, size = factors[axis]
@@ -469,7 +449,7 @@ def _resized(
         places = _COORDINATES[coordinates](np.arange(size), scale, old, size)
         if mode == "nearest":
             nearest = np.clip(_ROUNDINGS[rounding](places), 0, old - 1).astype(np.int64)
-            tensor = node.call("index_select", named(tensor), dim, torch.from_numpy(nearest))
+            tensor = node.call("index_select", tensor, dim, torch.from_numpy(nearest))
         else:
             weights = torch.from_numpy(_linear_weights(places, old)).to(node.writer.dtype)
             tensor = along_axis(node, tensor, dim, weights)

@@ -1,14 +1,14 @@
 """Operations on windows: convolutions and their transposes, and pooling, with any padding.
 
-JAX pools over all axes of an image, also over that of the channels, by windows of size 1.
+JAX pools over all axes of an image, with windows of size 1 along the axis of the channels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
-from operator import add
+from operator import lt, sub
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,15 @@ import torch
 from torch import Tensor, nn
 
 from splinecam.files.onnx_file import bounded
-from splinecam.files.onnx_nodes import Node, Refused, Value, named
+from splinecam.files.onnx_nodes import Node, Refused, Value
 from splinecam.files.onnx_rules.linear import along_axis
 from splinecam.files.onnx_rules.registry import filled, rule, unfilled
 from splinecam.files.onnx_rules.shaping import sliced
 from splinecam.network.ops.nonlinear import PRODUCT
 
 _MOST = 3  # axes of space that layers of torch have
+_LARGEST = 2**31 - 1  # of the numbers of a window, as in torch
+_SAME = ("SAME_UPPER", "SAME_LOWER")
 _PER_AXIS = ("kernel_shape", "strides", "dilations")
 
 
@@ -43,22 +45,14 @@ def over_fewer_axes(
     weights = _repeated(node, x, channels, kept)
     if weights is None:
         return None
-    tensor = node.call("permute", named(x.tensor), order)
+    tensor = node.call("permute", x.tensor, order)
     fewer = (channels, *sizes[1 + len(idle) :])
-    inner = Node(
-        node.kind,
-        node.label,
-        _reduced(node, kept, space, channels),
-        [Value(node.reshaped(tensor, fewer), (1, *fewer)), *weights],
-        node.uses,
-        node.opset,
-        node.writer,
-        node.others,
-    )
-    found: Value = run(inner)
+    inputs = [Value(node.reshaped(tensor, fewer), (1, *fewer)), *weights]
+    attributes = _reduced(node, kept, space, channels)
+    found: Value = run(replace(node, attributes=attributes, inputs=inputs))
     wide = (*sizes[: 1 + len(idle)], *found.shape[2:])
     back = [order.index(i) for i in range(len(order))]
-    tensor = node.call("permute", named(node.reshaped(found.tensor, wide)), back)
+    tensor = node.call("permute", node.reshaped(found.tensor, wide), back)
     return node.make(tensor, (1, *(wide[i - 1] for i in back[1:])))
 
 
@@ -96,12 +90,6 @@ def _reduced(node: Node, kept: list[int], space: int, channels: int) -> dict[str
     return found | ({"group": channels} if node.kind == "Conv" else {})
 
 
-_CONVOLUTIONS: dict[int, Any] = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
-_TRANSPOSED: dict[int, Any] = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
-_PADS: dict[int, Any] = {1: nn.ConstantPad1d, 2: nn.ConstantPad2d, 3: nn.ConstantPad3d}
-_LARGEST = 2**31 - 1  # of the numbers of a window, as in torch
-
-
 @dataclass(frozen=True)
 class Windows:
     """The windows of a convolution or a pooling, along each of the axes of space."""
@@ -121,9 +109,7 @@ class Windows:
 
 def windows_of(node: Node, x: Value, kernel: Any) -> Windows:
     """The windows that the attributes of a node describe."""
-    space = len(x.shape) - 2
-    if space not in _CONVOLUTIONS or x.shape[0] != 1:
-        raise Refused(f"its input has the shape {x.shape}, not (1, channels, ...) with 1 to 3 axes")
+    space = _space(x)
     kernel = tuple(kernel or ())
     ones = (1,) * space
     stride, dilation = tuple(node.get("strides", ones)), tuple(node.get("dilations", ones))
@@ -137,48 +123,55 @@ def windows_of(node: Node, x: Value, kernel: Any) -> Windows:
         raise Refused("its kernel, strides, dilations or pads are gigantic")
     if mode not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
         raise Refused(f"its auto_pad {mode!r} is unknown")
-    before, after = pads[:space], pads[space:]
-    made = Windows(kernel, stride, dilation, before, after)
-    if mode in ("SAME_UPPER", "SAME_LOWER"):
-        before, after = _same(mode, x.shape[2:], made)
-        return Windows(kernel, stride, dilation, before, after)
-    return _valid(made, mode)
+    if mode == "VALID":
+        pads = (0,) * (2 * space)
+    windows = Windows(kernel, stride, dilation, pads[:space], pads[space:])
+    if mode in _SAME:  # the result has the size of the input, divided by the stride
+        sizes = zip(x.shape[2:], windows.extent, stride, strict=True)
+        totals = [max(0, (-(-n // step) - 1) * step + extent - n) for n, extent, step in sizes]
+        before, after = _sides(mode, totals)
+        windows = replace(windows, before=before, after=after)
+    return windows
 
 
-def require_room(windows: Windows, sizes: Sequence[int]) -> None:
-    """Refuse windows that are larger than the input with its padding."""
-    around = map(add, windows.before, windows.after)
-    if any(
-        size + pad < extent for size, pad, extent in zip(sizes, around, windows.extent, strict=True)
-    ):
-        raise Refused(f"its windows {windows.kernel} are larger than its input {tuple(sizes)}")
+def _space(x: Value) -> int:
+    """The number of axes of space of an image."""
+    if not 1 <= len(x.shape) - 2 <= _MOST or x.shape[0] != 1:
+        raise Refused(f"its input has the shape {x.shape}, not (1, channels, ...) with 1 to 3 axes")
+    return len(x.shape) - 2
 
 
-def _valid(windows: Windows, mode: str) -> Windows:
-    if mode != "VALID":
-        return windows
-    zeros = (0,) * len(windows.kernel)
-    return Windows(windows.kernel, windows.stride, windows.dilation, zeros, zeros)
+def _sides(mode: str, totals: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shares of paddings before and after each axis."""
+    before = tuple(n // 2 if mode == "SAME_UPPER" else n - n // 2 for n in totals)
+    return before, tuple(map(sub, totals, before))
 
 
-def _same(mode: str, sizes: tuple[int, ...], windows: Windows) -> tuple[tuple[int, ...], ...]:
-    """The padding for which the result has the size of the input, divided by the stride."""
-    before, after = [], []
-    for size, extent, stride in zip(sizes, windows.extent, windows.stride, strict=True):
-        total = max(0, (-(-size // stride) - 1) * stride + extent - size)
-        small = total // 2
-        before.append(small if mode == "SAME_UPPER" else total - small)
-        after.append(total - before[-1])
-    return tuple(before), tuple(after)
+def _fitting_windows(node: Node, x: Value, kernel: Any) -> Windows:
+    """The windows of a node, which are no larger than the input with its padding."""
+    windows, sizes = windows_of(node, x, kernel), x.shape[2:]
+    rooms = map(sum, zip(sizes, windows.before, windows.after, strict=True))
+    if any(map(lt, rooms, windows.extent)):
+        raise Refused(f"its windows {windows.kernel} are larger than its input {sizes}")
+    return windows
 
 
-def padded(node: Node, tensor: str, windows: Windows, fill: float = 0.0) -> str:
+def _kind(name: str, space: int) -> Any:
+    """The class of torch's layers for a number of axes of space, such as ``nn.Conv2d``."""
+    return getattr(nn, f"{name}{space}d")
+
+
+def _image(node: Node, layer: nn.Module, tensor: str) -> Value:
+    """The result of a layer that makes an image."""
+    tensor = node.emit(layer, tensor)
+    return node.make(tensor, (1, *node.shape_of(tensor)))
+
+
+def _padded(node: Node, tensor: str, windows: Windows) -> str:
     """A tensor with the padding of windows around its axes of space."""
     pairs = list(zip(windows.before, windows.after, strict=True))
-    if not any(map(any, pairs)):
-        return tensor
     flat = tuple(n for pair in reversed(pairs) for n in pair)
-    return node.emit(_PADS[len(pairs)](flat, fill), tensor)
+    return node.emit(_kind("ConstantPad", len(pairs))(flat, 0.0), tensor)
 
 
 def _weights(node: Node, x: Value) -> tuple[Tensor, Tensor | None]:
@@ -189,7 +182,7 @@ def _weights(node: Node, x: Value) -> tuple[Tensor, Tensor | None]:
         raise Refused(f"its weight of shape {tuple(weight.shape)} does not fit the shape {x.shape}")
     kernel = node.get("kernel_shape")
     if kernel is not None and tuple(kernel) != tuple(weight.shape[2:]):
-        raise Refused(f"its kernel_shape {kernel} is not that of its weight")
+        raise Refused(f"its kernel_shape {kernel} does not fit its weight")
     return weight, bias
 
 
@@ -200,8 +193,7 @@ def _conv(node: Node) -> Value:
     fewer = over_fewer_axes(node, x, weight.shape[2:], _conv)
     if fewer is not None:
         return fewer
-    windows = windows_of(node, x, weight.shape[2:])
-    require_room(windows, x.shape[2:])
+    windows = _fitting_windows(node, x, weight.shape[2:])
     groups, outputs = node.get("group", 1), weight.shape[0]
     inputs = weight.shape[1] * groups
     if groups < 1 or inputs != x.shape[1] or outputs % groups:
@@ -210,20 +202,10 @@ def _conv(node: Node) -> Value:
         raise Refused(f"its bias has the shape {tuple(bias.shape)}")
     tensor, padding = x.tensor, windows.before
     if windows.before != windows.after:
-        tensor, padding = padded(node, tensor, windows), (0,) * len(windows.kernel)
-    layer = unfilled(
-        _CONVOLUTIONS[len(windows.kernel)],
-        inputs,
-        outputs,
-        windows.kernel,
-        windows.stride,
-        padding,
-        windows.dilation,
-        groups,
-        bias is not None,
-    )
-    tensor = node.emit(filled(layer, weight, bias), tensor)
-    return node.make(tensor, (1, *node.shape_of(tensor)))
+        tensor, padding = _padded(node, tensor, windows), (0,) * len(windows.kernel)
+    how = windows.kernel, windows.stride, padding, windows.dilation, groups, bias is not None
+    layer = unfilled(_kind("Conv", len(windows.kernel)), inputs, outputs, *how)
+    return _image(node, filled(layer, weight, bias), tensor)
 
 
 @rule("ConvTranspose", "1 to 3 dimensions; strided, padded, dilated, grouped; constant weights")
@@ -231,7 +213,7 @@ def _conv_transpose(node: Node) -> Value:
     x = node.value()
     weight, bias = _weights(node, x)
     plain = {key: item for key, item in node.attributes.items() if key != "auto_pad"}
-    windows = windows_of(_with(node, plain), x, weight.shape[2:])
+    windows = windows_of(replace(node, attributes=plain), x, weight.shape[2:])
     groups, space = node.get("group", 1), len(windows.kernel)
     if groups < 1 or weight.shape[0] != x.shape[1] or weight.shape[0] % groups:
         raise Refused(f"its weight of shape {tuple(weight.shape)} does not fit the shape {x.shape}")
@@ -241,18 +223,10 @@ def _conv_transpose(node: Node) -> Value:
     if min(*before, *after) < 0 or any(n >= most for n, most in zip(extra, limits, strict=True)):
         raise Refused("its output_shape or output_padding asks for more than its windows reach")
     symmetric = before == after
-    layer = unfilled(
-        _TRANSPOSED[space],
-        weight.shape[0],
-        weight.shape[1] * groups,
-        windows.kernel,
-        windows.stride,
-        before if symmetric else (0,) * space,
-        extra,
-        groups,
-        bias is not None,
-        windows.dilation,
-    )
+    padding = before if symmetric else (0,) * space
+    how = windows.kernel, windows.stride, padding, extra, groups, bias is not None, windows.dilation
+    channels = weight.shape[0], weight.shape[1] * groups
+    layer = unfilled(_kind("ConvTranspose", space), *channels, *how)
     tensor = node.emit(filled(layer, weight, bias), x.tensor)
     if not symmetric:
         for i, size in enumerate(node.shape_of(tensor)[1:]):
@@ -260,46 +234,23 @@ def _conv_transpose(node: Node) -> Value:
     return node.make(tensor, (1, *node.shape_of(tensor)))
 
 
-def _with(node: Node, attributes: dict[str, Any]) -> Node:
-    return Node(node.kind, node.label, attributes, node.inputs, node.uses, node.opset, node.writer)
-
-
 def _transposed_pads(
     node: Node, x: Value, windows: Windows, extra: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What is cut off at both ends of each axis, so that the result has the size it should have."""
+    """What is cut off at both ends of each axis to give the result its size."""
     mode, sizes = node.get("auto_pad", "NOTSET"), node.get("output_shape")
-    if sizes is None and mode in ("SAME_UPPER", "SAME_LOWER"):
+    if sizes is None and mode in _SAME:
         sizes = [n * stride for n, stride in zip(x.shape[2:], windows.stride, strict=True)]
     if sizes is None:
         zeros = (0,) * len(windows.kernel)
         return (zeros, zeros) if mode == "VALID" else (windows.before, windows.after)
     if len(sizes) != len(windows.kernel):
         raise Refused(f"its output_shape {sizes} does not fit")
-    before, after = [], []
-    for i, size in enumerate(sizes):
-        whole = windows.stride[i] * (x.shape[2 + i] - 1) + extra[i] + windows.extent[i]
-        total = whole - size
-        small = total // 2
-        before.append(small if mode == "SAME_UPPER" else total - small)
-        after.append(total - before[-1])
-    return tuple(before), tuple(after)
-
-
-__all__: list[str] = []
-
-_MAX: dict[int, Any] = {1: nn.MaxPool1d, 2: nn.MaxPool2d, 3: nn.MaxPool3d}
-_MEAN: dict[int, Any] = {1: nn.AvgPool1d, 2: nn.AvgPool2d, 3: nn.AvgPool3d}
-_ALL_MAX: dict[int, Any] = {
-    1: nn.AdaptiveMaxPool1d,
-    2: nn.AdaptiveMaxPool2d,
-    3: nn.AdaptiveMaxPool3d,
-}
-_ALL_MEAN: dict[int, Any] = {
-    1: nn.AdaptiveAvgPool1d,
-    2: nn.AdaptiveAvgPool2d,
-    3: nn.AdaptiveAvgPool3d,
-}
+    whole = [
+        windows.stride[i] * (n - 1) + extra[i] + windows.extent[i]
+        for i, n in enumerate(x.shape[2:])
+    ]
+    return _sides(mode, list(map(sub, whole, sizes)))
 
 
 def _usual(windows: Windows) -> bool:
@@ -324,27 +275,28 @@ def _places(windows: Windows, i: int, size: int, ceil: bool) -> Any:
 
 
 @rule("MaxPool", "1 to 3 dimensions; strided, padded, dilated; the values only")
-def _max_pool(node: Node) -> Value:
-    if any(node.uses[1:]):
+@rule("AveragePool", "1 to 3 dimensions; strided, padded, dilated")
+def _pool(node: Node) -> Value:
+    if node.kind == "MaxPool" and any(node.uses[1:]):
         raise Refused("its indices are discontinuous")
-    x = node.value()
-    fewer = over_fewer_axes(node, x, node.get("kernel_shape", ()), _max_pool)
+    x, kernel = node.value(), node.get("kernel_shape")
+    fewer = over_fewer_axes(node, x, kernel or (), _pool)
     if fewer is not None:
         return fewer
-    windows = windows_of(node, x, node.get("kernel_shape"))
-    require_room(windows, x.shape[2:])
-    ceil = bool(node.get("ceil_mode", 0))
-    if _usual(windows):
-        layer = _MAX[len(windows.kernel)](
-            windows.kernel, windows.stride, windows.before, windows.dilation, ceil_mode=ceil
-        )
-        tensor = node.emit(layer, x.tensor)
-        return node.make(tensor, (1, *node.shape_of(tensor)))
-    return _picked_maxima(node, x, windows, ceil)
+    windows, ceil = _fitting_windows(node, x, kernel), bool(node.get("ceil_mode", 0))
+    pool = _maxima if node.kind == "MaxPool" else _means
+    return pool(node, x, windows, ceil)
+
+
+def _maxima(node: Node, x: Value, windows: Windows, ceil: bool) -> Value:
+    if not _usual(windows):
+        return _picked_maxima(node, x, windows, ceil)
+    how = windows.kernel, windows.stride, windows.before, windows.dilation
+    return _image(node, _kind("MaxPool", len(windows.kernel))(*how, ceil_mode=ceil), x.tensor)
 
 
 def _picked_maxima(node: Node, x: Value, windows: Windows, ceil: bool) -> Value:
-    """Maxima over windows that torch does not have, by the places that they cover."""
+    """Maxima over the places that windows cover, for windows that torch does not have."""
     channels, *sizes = x.shape[1:]
     plane, counts = np.arange(prod(sizes)).reshape(sizes), []
     for i, size in enumerate(sizes):
@@ -359,26 +311,17 @@ def _picked_maxima(node: Node, x: Value, windows: Windows, ceil: bool) -> Value:
         plane = np.moveaxis(np.take(plane, known, axis=i), i + 1, -1)
     flat = node.reshaped(x.tensor, (channels, prod(sizes)))
     index = torch.from_numpy(np.ascontiguousarray(plane).reshape(-1))
-    groups = node.call("index_select", named(flat), 2, index)
-    groups = node.call("reshape", named(groups), [-1, channels, *counts, prod(windows.kernel)])
-    return node.make(node.call("amax", named(groups), [-1], False), (1, channels, *counts))
+    groups = node.call("index_select", flat, 2, index)
+    groups = node.call("reshape", groups, [-1, channels, *counts, prod(windows.kernel)])
+    return node.make(node.call("amax", groups, [-1], False), (1, channels, *counts))
 
 
-@rule("AveragePool", "1 to 3 dimensions; strided, padded, dilated")
-def _average_pool(node: Node) -> Value:
-    x = node.value()
-    fewer = over_fewer_axes(node, x, node.get("kernel_shape", ()), _average_pool)
-    if fewer is not None:
-        return fewer
-    windows = windows_of(node, x, node.get("kernel_shape"))
-    require_room(windows, x.shape[2:])
-    ceil, padding = bool(node.get("ceil_mode", 0)), bool(node.get("count_include_pad", 0))
+def _means(node: Node, x: Value, windows: Windows, ceil: bool) -> Value:
+    padding = bool(node.get("count_include_pad", 0))
     if _usual(windows) and not ceil and set(windows.dilation) == {1}:
-        layer = _MEAN[len(windows.kernel)](
-            windows.kernel, windows.stride, windows.before, count_include_pad=padding
-        )
-        tensor = node.emit(layer, x.tensor)
-        return node.make(tensor, (1, *node.shape_of(tensor)))
+        how = windows.kernel, windows.stride, windows.before
+        kind = _kind("AvgPool", len(windows.kernel))
+        return _image(node, kind(*how, count_include_pad=padding), x.tensor)
     tensor, counts = x.tensor, []
     for i, size in enumerate(x.shape[2:]):  # means over boxes are means along one axis and another
         places = _places(windows, i, size, ceil)
@@ -399,9 +342,6 @@ def _average_pool(node: Node) -> Value:
 
 @rule("GlobalAveragePool GlobalMaxPool")
 def _global_pool(node: Node) -> Value:
-    x = node.value()
-    space = len(x.shape) - 2
-    if space not in _ALL_MAX or x.shape[0] != 1:
-        raise Refused(f"its input has the shape {x.shape}, not (1, channels, ...) with 1 to 3 axes")
-    kinds = _ALL_MAX if node.kind == "GlobalMaxPool" else _ALL_MEAN
-    return node.make(node.emit(kinds[space](1), x.tensor), (*x.shape[:2], *[1] * space))
+    x, space = node.value(), _space(node.value())
+    name = "AdaptiveMaxPool" if node.kind == "GlobalMaxPool" else "AdaptiveAvgPool"
+    return node.make(node.emit(_kind(name, space)(1), x.tensor), (*x.shape[:2], *[1] * space))
