@@ -30,7 +30,7 @@ from splinecam.engine.plan import (
     to_device,
     vertices_after,
 )
-from splinecam.engine.tiling import Tile
+from splinecam.engine.tiling import MeshTile
 from splinecam.errors import LimitError, option
 from splinecam.kernels import LayerFunctions
 from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity, PiecewiseScalar
@@ -65,7 +65,7 @@ class Waiting:
         """The same to be carried on, while this one stays as it is."""
         return replace(self, state=self.state.copy())
 
-    def select(self, tile: Tile, numbers: int) -> Waiting:
+    def select(self, tile: MeshTile, numbers: int) -> Waiting:
         """The same for a tile; numbers: computed at a time, about."""
         given = self.layer_input and self.layer_input.select(tile)
         return Waiting(self.state.select(tile, numbers), self.index, given)

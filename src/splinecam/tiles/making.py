@@ -26,7 +26,7 @@ from splinecam.engine.division import ENOUGH, Coarse, begin
 from splinecam.engine.plan import Plan, to_device
 from splinecam.engine.run import Outcome, outcome_of
 from splinecam.engine.step import Computation, Report, silent
-from splinecam.engine.tiling import Tile, halves
+from splinecam.engine.tiling import MeshTile, halves
 from splinecam.errors import FileError, LimitError
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.stores.untrusted import check_entries, damaged, open_plain, seal, unseal
@@ -237,7 +237,7 @@ class AtlasWork:
         """About how many regions are done; never more than there are."""
         return sum(tile.regions + tile.strip for tile in self.manifest.tiles)
 
-    def _outcome(self, coarse: Coarse, tile: Tile, members: range) -> Outcome | None:
+    def _outcome(self, coarse: Coarse, tile: MeshTile, members: range) -> Outcome | None:
         """The outcome of a tile, on the CPU; None if it has more regions than fit the memory."""
         done, fits = self.regions, self.sizes.regions
         left = fits if self.max_regions is None else self.max_regions - done

@@ -27,7 +27,7 @@ from splinecam.arrangement.crossings import Ambiguities
 from splinecam.engine.artificial_cuts import ARTIFICIAL
 from splinecam.engine.division import Coarse
 from splinecam.engine.run import Outcome
-from splinecam.engine.tiling import ROOT, Tile
+from splinecam.engine.tiling import ROOT, MeshTile
 from splinecam.geometry.domain import Frame
 from splinecam.geometry.subdivision import BORDER, Mesh
 from splinecam.questions.partition_data import Unresolved
@@ -88,7 +88,7 @@ class Border:
         return cls(**read_columns(path, columns))
 
 
-def border_of(coarse: Coarse, tile: Tile, mesh: Mesh, values: Tensor) -> Border:
+def border_of(coarse: Coarse, tile: MeshTile, mesh: Mesh, values: Tensor) -> Border:
     """The border of a unit that has been refined: its mesh and the values (V, n_out) there."""
     root = ROOT - mesh.edge_layer
     piece = root >= 0
@@ -233,7 +233,7 @@ class TileWriter:
     frame: Frame
 
     @torch.no_grad()
-    def unit(self, name: str, coarse: Coarse, tile: Tile, outcome: Outcome) -> TileEntry:
+    def unit(self, name: str, coarse: Coarse, tile: MeshTile, outcome: Outcome) -> TileEntry:
         """Write the outcome of a unit, with its border; returns the tile without its strip."""
         border = border_of(coarse, tile, outcome.mesh, outcome.output)
         inner, strip = divided(coarse, outcome.mesh)
