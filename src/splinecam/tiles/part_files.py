@@ -1,13 +1,14 @@
-"""What a unit of the computation leaves in its folder: a tile, perhaps a strip, and its border.
+"""What the computation of a part leaves in its folder: a tile, perhaps a strip, and its border.
 
-A seam runs along edges of the coarse mesh, which refinement divides into pieces. A unit knows of
-each piece which edge of the coarse mesh it belongs to.
+A part is some faces of the coarse mesh, which are refined on their own. A seam between parts runs
+along edges of the coarse mesh, which refinement divides. A part knows the edge of the coarse mesh
+from which each of these pieces comes.
 
-Where the coarse mesh has artificial edges, the regions beside them are parts of larger ones. They
-are kept apart from the tile, as a strip. When all units are done, the strips are joined, and the
-artificial edges are removed. A strip has the files of a tile in the folder ``strip``, without maps.
+Where the coarse mesh has artificial edges, the regions beside them are fragments of larger ones.
+They are kept apart from the tile, as a strip. When all parts are done, the strips are joined, and
+the artificial edges are removed. A strip has the files of a tile, in the folder ``strip``.
 
-Vertices are named by their numbers in the unit, whose regions are those of the tile and the strip.
+Vertices are named by their numbers in the part, whose regions are those of the tile and the strip.
 """
 
 from __future__ import annotations
@@ -48,17 +49,18 @@ from splinecam.tiles.tile_files import (
     write_tile,
 )
 
-BORDER_FILE = "border.npz"  # the file in a tile's folder, until the atlas is complete
+# What a part's folder has beside the tile, until the atlas is complete.
+BORDER_FILE, STRIP, RIM = "border.npz", "strip", "rim.npz"
 
 
 @dataclass(frozen=True)
-class Border:
-    """The vertices and edges of a unit on seams.
+class PartBorder:
+    """The vertices and edges of a part on seams.
 
-    vertex: (S,) of the unit; vertex_layer: (S,) the layer that made it; coarse_vertex: (S,) its
+    vertex: (S,) of the part; vertex_layer: (S,) the layer that made it; coarse_vertex: (S,) its
     number in the coarse mesh, -1 for new ones; uv: (S, 2); values: (S, n_out). edge: (P,) of the
-    tile or the strip of the unit; in_strip: (P,) which of both; root: (P,) the edges of the coarse
-    mesh that they are pieces of; ends: (P, 2) places in ``vertex``.
+    tile or the strip; in_strip: (P,) which of both; root: (P,) the edge of the coarse mesh from
+    which it comes; ends: (P, 2) places in ``vertex``.
     """
 
     vertex: Tensor
@@ -72,8 +74,8 @@ class Border:
     ends: Tensor
 
     @classmethod
-    def read(cls, path: Path, coarse: Mesh) -> Border:
-        """The border in a file; coarse: the coarse mesh."""
+    def read(cls, path: Path, coarse: Mesh) -> PartBorder:
+        """The border in a file."""
         columns: dict[str, Column] = {
             "vertex": (("S",), 0, inf),
             "vertex_layer": (("S",), -1, inf),
@@ -88,51 +90,41 @@ class Border:
         return cls(**read_columns(path, columns))
 
 
-def border_of(coarse: Coarse, tile: MeshTile, mesh: Mesh, values: Tensor) -> Border:
-    """The border of a unit that has been refined: its mesh and the values (V, n_out) there."""
+def _border_of(coarse: Coarse, tile: MeshTile, mesh: Mesh, values: Tensor) -> PartBorder:
+    """The border of a part that has been refined, as if all of its edges were in the tile."""
     root = ROOT - mesh.edge_layer
-    piece = root >= 0
-    faces = mesh.halfedge_face().view(-1, 2)
-    # An edge of the coarse mesh with a face on one side in the tile, and on the other elsewhere.
-    real = coarse.mesh.edge_layer[root.clamp(min=0)] != -1
-    edge = (piece & (faces < 0).any(1) & real).nonzero()[:, 0]
+    outer = (mesh.halfedge_face().view(-1, 2) < 0).any(1)
+    inside = coarse.mesh.edge_layer[root.clamp(min=0)] != BORDER
+    edge = ((root >= 0) & outer & inside).nonzero()[:, 0]
     vertex, ends = torch.unique(mesh.edges[edge], return_inverse=True)
     known = tile.vertex_ids.shape[0]
     coarse_vertex = torch.where(vertex < known, tile.vertex_ids[vertex.clamp(max=known - 1)], -1)
     ends, in_strip = ends.view(-1, 2), torch.zeros_like(edge, dtype=torch.bool)
     uv, values, layer = mesh.uv[vertex], values[vertex], mesh.vertex_layer[vertex]
-    return Border(vertex, layer, coarse_vertex, uv, values, edge, in_strip, root[edge], ends)
+    return PartBorder(vertex, layer, coarse_vertex, uv, values, edge, in_strip, root[edge], ends)
 
 
-def drawn(coarse: Coarse, mesh: Mesh) -> Mesh:
-    """The mesh of a tile with the layers and units that drew its edges, instead of marks."""
+def _drawn(coarse: Mesh, mesh: Mesh) -> Mesh:
+    """The mesh of a part with the layers and units that drew its edges, instead of marks."""
     root = ROOT - mesh.edge_layer
-    piece, root = root >= 0, root.clamp(min=0)
-    whole = coarse.mesh
+    marked, root = root >= 0, root.clamp(min=0)
     return replace(
         mesh,
-        edge_layer=torch.where(piece, whole.edge_layer[root], mesh.edge_layer),
-        edge_unit=torch.where(piece, whole.edge_unit[root], mesh.edge_unit),
+        edge_layer=torch.where(marked, coarse.edge_layer[root], mesh.edge_layer),
+        edge_unit=torch.where(marked, coarse.edge_unit[root], mesh.edge_unit),
     )
-
-
-STRIP, RIM = "strip", "rim.npz"
-
-
-Part = tuple[Mesh, Tensor, Tensor]
-"""Some faces of a unit, with the numbers (V,) and (E,) that vertices and edges have there."""
 
 
 @dataclass(frozen=True)
 class Rim:
     """The vertices and edges of a tile beyond which other tiles, or strips, begin.
 
-    vertex: (S,) of the tile, ascending; unit_vertex: (S,) their numbers in the unit. edge: (P,) of
+    vertex: (S,) of the tile, ascending; part_vertex: (S,) their numbers in the part. edge: (P,) of
     the tile, ascending; ends: (P, 2) places in ``vertex``.
     """
 
     vertex: Tensor
-    unit_vertex: Tensor
+    part_vertex: Tensor
     edge: Tensor
     ends: Tensor
 
@@ -141,88 +133,59 @@ class Rim:
         """The rim in a file; vertices, edges: how many the tile has."""
         columns: dict[str, Column] = {
             "vertex": (("S",), 0, vertices),
-            "unit_vertex": (("S",), 0, inf),
+            "part_vertex": (("S",), 0, inf),
             "edge": (("P",), 0, edges),
             "ends": (("P", 2), 0, "S"),
         }
         return cls(**read_columns(path, columns))
 
 
-def rim_of(mesh: Mesh, unit_vertex: Tensor) -> Rim:
-    """The rim of a tile, whose vertices have the numbers (V,) in their unit."""
+def rim_of(mesh: Mesh, part_vertex: Tensor) -> Rim:
+    """The rim of a tile, whose vertices have the numbers (V,) in their part."""
     inner = mesh.edge_layer != BORDER
     edge = (inner & (mesh.halfedge_face().view(-1, 2) < 0).any(1)).nonzero()[:, 0]
     vertex, ends = torch.unique(mesh.edges[edge], return_inverse=True)
-    return Rim(vertex, unit_vertex[vertex], edge, ends.view(-1, 2))
+    return Rim(vertex, part_vertex[vertex], edge, ends.view(-1, 2))
 
 
-def divided(coarse: Coarse, unit: Mesh) -> tuple[Part | None, Part | None]:
-    """The tile and the strip of a unit that has been refined, None for one without faces."""
-    if coarse.lines is None:
-        return _whole(unit), None
-    root = ROOT - unit.edge_layer
-    cut = (root >= 0) & (coarse.mesh.edge_layer[root.clamp(min=0)] == ARTIFICIAL)
-    touched = torch.zeros(unit.num_vertices, dtype=torch.bool, device=root.device)
-    touched[unit.edges[cut]] = True
-    beside = unit.sums(touched[unit.corner_vertices()].long()) > 0
-    return _part(unit, ~beside), _part(unit, beside)
+_Faces = tuple[Mesh, Tensor, Tensor]
+"""Some faces of a part, with the numbers (V,) and (E,) of their vertices and edges in the part."""
 
 
-def _part(unit: Mesh, chosen: Tensor) -> Part | None:
-    """Some faces of a unit, (F,) booleans."""
-    if bool(chosen.all()):
-        return _whole(unit)
-    faces = chosen.nonzero()[:, 0]
-    return unit.select(faces) if faces.shape[0] else None
-
-
-def _whole(unit: Mesh) -> Part:
-    return unit, torch.arange(unit.num_vertices), torch.arange(unit.num_edges)
+def _divided(mesh: Mesh) -> list[_Faces | None]:
+    """The faces of a part that are its tile and its strip, None where there are none."""
+    touched = torch.zeros(mesh.num_vertices, dtype=torch.bool, device=mesh.edges.device)
+    touched[mesh.edges[mesh.edge_layer == ARTIFICIAL]] = True
+    beside = mesh.sums(touched[mesh.corner_vertices()].long()) > 0
+    if not bool(beside.any()):
+        return [(mesh, torch.arange(mesh.num_vertices), torch.arange(mesh.num_edges)), None]
+    chosen = ((~beside).nonzero()[:, 0], beside.nonzero()[:, 0])
+    return [mesh.select(faces) if faces.shape[0] else None for faces in chosen]
 
 
 @dataclass(frozen=True)
 class Strip:
-    """A strip: its mesh, the values (V, n_out), and the numbers of vertices (V,) in the unit."""
+    """A strip: its mesh, the values (V, n_out), and the numbers of vertices (V,) in the part."""
 
     mesh: Mesh
     values: Tensor
-    unit_vertex: Tensor
+    part_vertex: Tensor
 
     def write(self, folder: Path) -> None:
         """Write the strip to a folder, which is made."""
         folder.mkdir(exist_ok=True)
         write_tile(folder, self.mesh, self.values)
-        write_array(folder, "unit_vertex", self.unit_vertex)
+        write_array(folder, "part_vertex", self.part_vertex)
 
     @classmethod
     def read(cls, folder: Path, units: Sequence[int], outputs: int) -> Strip:
         """The strip in a folder; units: how many each layer has; outputs: how many there are."""
         mesh = read_mesh(folder, units, ARTIFICIAL)
         values = read_values(folder, mesh.num_vertices, outputs)
-        unit_vertex = read_array(folder, "unit_vertex", "i")
-        if unit_vertex.shape != (mesh.num_vertices,):
-            raise damaged(folder / "unit_vertex.npy", "it has another shape", AGAIN)
-        return cls(mesh, values, unit_vertex)
-
-
-def places_among(known: Tensor, wanted: Tensor) -> Tensor:
-    """The place of each wanted number in distinct known ones, -1 if it is not there, (N,)."""
-    if not known.shape[0]:
-        return torch.full_like(wanted, -1)
-    sorted_known, order = torch.sort(known)
-    place = torch.searchsorted(sorted_known, wanted).clamp(max=known.shape[0] - 1)
-    return torch.where(sorted_known[place] == wanted, order[place], -1)
-
-
-def with_parts(border: Border, tile: Part | None, strip: Part | None) -> Border:
-    """The border of a unit with the places of its edges in the tile and the strip."""
-    in_strip, local = border.in_strip.clone(), border.edge.clone()
-    for part, is_strip in ((tile, False), (strip, True)):
-        if part is not None:
-            place = places_among(part[2], border.edge)
-            found = place >= 0
-            in_strip[found], local[found] = is_strip, place[found]
-    return replace(border, in_strip=in_strip, edge=local)
+        part_vertex = read_array(folder, "part_vertex", "i")
+        if part_vertex.shape != (mesh.num_vertices,):
+            raise damaged(folder / "part_vertex.npy", "it has another shape", AGAIN)
+        return cls(mesh, values, part_vertex)
 
 
 @dataclass(frozen=True)
@@ -233,48 +196,47 @@ class TileWriter:
     frame: Frame
 
     @torch.no_grad()
-    def unit(self, name: str, coarse: Coarse, tile: MeshTile, outcome: Outcome) -> TileEntry:
-        """Write the outcome of a unit, with its border; returns the tile without its strip."""
-        border = border_of(coarse, tile, outcome.mesh, outcome.output)
-        inner, strip = divided(coarse, outcome.mesh)
-        if coarse.lines is not None:
-            border = with_parts(border, inner, strip)
+    def part(self, name: str, coarse: Coarse, tile: MeshTile, outcome: Outcome) -> TileEntry:
+        """Write the outcome of a part, with its border; returns the tile without its strip."""
+        border = _border_of(coarse, tile, outcome.mesh, outcome.output)
+        whole = _drawn(coarse.mesh, outcome.mesh)
+        own, strip = _divided(whole)
         self.make(name)
         entry = TileEntry(name, 0, 0, 0, (0.0, 0.0, 0.0, 0.0))
-        if inner is not None:
-            own, vertex, _ = inner
-            mesh = drawn(coarse, own)
-            values = outcome.output if own is outcome.mesh else outcome.output[vertex]
+        if own is not None:
+            mesh, vertex, _ = own
+            values = outcome.output if mesh is whole else outcome.output[vertex]
             entry = self.tile(name, replace(outcome, mesh=mesh, output=values))
             write_columns(self.folder / name / RIM, vars(rim_of(mesh, vertex)))
         if strip is not None:
-            beside, vertex, _ = strip
-            mesh = drawn(coarse, beside)
+            mesh, vertex, beside = strip
             Strip(mesh, outcome.output[vertex], vertex).write(self.folder / name / STRIP)
             artificial = int((mesh.edge_layer == ARTIFICIAL).sum())
             entry = replace(entry, strip=max(0, mesh.num_faces - artificial))
+            in_strip, in_tile = (
+                torch.isin(border.edge, beside),
+                beside[:0] if own is None else own[2],
+            )
+            numbers = (torch.searchsorted(some, border.edge) for some in (beside, in_tile))
+            border = replace(border, in_strip=in_strip, edge=torch.where(in_strip, *numbers))
         write_errors(self.folder / name / ERRORS, outcome.error, outcome.layer_errors)
         write_columns(self.folder / name / BORDER_FILE, vars(border))
         return entry
 
     def make(self, name: str) -> None:
-        """Make the folder of a tile; one that is there is of a computation that was killed."""
+        """Make the folder of a tile, which replaces the leftovers of a killed run."""
         path = inside(self.folder, name)
         with writing(path):
             shutil.rmtree(path, ignore_errors=True)
             path.mkdir(parents=True)
 
     def rename(self, entry: TileEntry, name: str) -> TileEntry:
-        """Give a tile that is written another name."""
+        """Give the folder of a tile another name."""
         path = inside(self.folder, name)
         with writing(path):
             shutil.rmtree(path, ignore_errors=True)
             (self.folder / entry.folder).rename(path)
         return replace(entry, folder=name)
-
-    def absolute(self) -> TileWriter:
-        """The same for a process that runs in another folder."""
-        return replace(self, folder=self.folder.resolve())
 
     def tile(self, name: str, outcome: Outcome) -> TileEntry:
         """Write the arrays of a tile to its folder."""

@@ -1,24 +1,24 @@
 """Compute an atlas in a folder, here or by workers, or what is missing of it.
 
-Workers write their tiles where they see the folder: on this machine, and on a cluster whose
-machines share its file system. Other workers send what they have computed, and this process writes
-it. Workers write to folders of their own, which this process renames: one whose caller was killed
-may go on for a while.
+Workers write their tiles if they see the folder: on this machine, and on a cluster whose machines
+share its file system. Other workers send what they have computed, and this process writes it. A
+worker may go on for a while after its caller was killed, so it writes to folders of its own, which
+this process renames.
 
-Some small units, spread over the coarse mesh, come first and tell how many regions there are. Then
-the rest is divided such that every worker gets several tiles, each of which fits the memory. How
-faces are divided does not depend on the order in which tiles come back.
+Some small parts, which lie all over the coarse mesh, come first and tell how many regions there
+are. Then the rest is divided such that every worker gets several tiles, each of which fits the
+memory. How faces are divided does not depend on the order in which tiles come back.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 from uuid import uuid4
 
 import torch
@@ -38,6 +38,7 @@ from splinecam.errors import LimitError
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.subdivision import BORDER
 from splinecam.network.capture.models import dtype_of
+from splinecam.network.program import Program
 from splinecam.parallel import Engine, Job, Packed, engine_for, run_tasks
 from splinecam.parallel.workers import Worker
 from splinecam.partitions.partition_files import output_written
@@ -47,22 +48,21 @@ from splinecam.stores.manifest import ATLAS, check_identity, domain_digest, mode
 from splinecam.stores.untrusted import inside, refuse_links
 from splinecam.tiles.atlas import Atlas, open_atlas
 from splinecam.tiles.atlas_data import write_domain
-from splinecam.tiles.making import AtlasWork, Sizes, tile_name
+from splinecam.tiles.computation import AtlasComputation, Sizes, tile_name
 from splinecam.tiles.manifest import FILE, Manifest, TileEntry
+from splinecam.tiles.part_files import Rim, TileWriter, rim_of
 from splinecam.tiles.seams import KEY, JoinedStrips, clean, complete, is_clean
 from splinecam.tiles.tile_files import ERRORS, read_errors
-from splinecam.tiles.unit_files import Rim, TileWriter, rim_of
 
 
-def dissolved_tiles(
-    making: AtlasWork, coarse: Coarse | None, joined: JoinedStrips
+def _dissolved_tiles(
+    work: AtlasComputation, coarse: Coarse | None, joined: JoinedStrips
 ) -> list[tuple[TileEntry, Rim]]:
     """Remove the artificial edges of all strips, and write what is left as tiles."""
     if coarse is None or coarse.lines is None:
         raise ValueError("there are no artificial lines")
-    program, domain, frame = making.plan.last.program, making.domain, Frame.of(making.domain)
-    error, layer_errors = read_errors(making.folder / ERRORS)
-
+    program, domain, frame = work.plan.last.program, work.domain, Frame.of(work.domain)
+    error, layer_errors = read_errors(work.folder / ERRORS)
     errors = {name: each.to(program.device) for name, each in layer_errors.items()}
 
     def switch(uv: Tensor) -> tuple[Tensor, Tensor]:
@@ -79,15 +79,15 @@ def dissolved_tiles(
     found: list[tuple[TileEntry, Rim]] = []
     while waiting:
         members = waiting.pop()
-        if len(members) > making.sizes.regions:
+        if len(members) > work.sizes.regions:
             waiting += reversed(halves(members))
             continue
         faces = torch.sort(order[members.start : members.stop]).values
         some, vertex, _ = mesh.select(faces)
         name = f"strip{len(found):05d}"
-        making.writer.make(name)
+        work.writer.make(name)
         outcome = Outcome(some, values[vertex], error, layer_errors, [])
-        found.append((making.writer.tile(name, outcome), rim_of(some, kept[vertex])))
+        found.append((work.writer.tile(name, outcome), rim_of(some, kept[vertex])))
     if undecided.shape[0]:
         where = frame.to_plane(undecided.mean(1)).tolist()
         layer = program.layers[min(coarse.index, len(program.layers) - 1)].name
@@ -104,60 +104,45 @@ _FACES = 64  # faces of the coarse mesh for each of these tiles, from which on i
 _MOST = 1 << 16  # regions that a layer may make of the undivided domain in this process
 
 
-@dataclass(frozen=True, eq=False)
-class AtlasWorkers:
-    """Workers that compute tiles; jobs: one job in several forms, the first that can be sent is."""
+def _compute_by_workers(
+    engine: Engine, jobs: list[Job], work: AtlasComputation, coarse: Coarse
+) -> bool:
+    """Compute all tiles that are missing; False if a single face is too large for a tile.
 
-    engine: Engine
-    jobs: list[Job]
-
-    @property
-    def tiles(self) -> int:
-        """How many tiles there are to be at least, if they are not very small."""
-        return _PER_WORKER * self.engine.workers
-
-    def prepare(self, making: AtlasWork) -> None:
-        """Leave more of the first layers to the workers.
-
-        A wide one is computed in parts of the domain, between artificial lines.
-        """
-        making.most, making.least_parts = _MOST, self.tiles
-        enough = min(making.sizes.enough, _FACES * self.tiles)
-        making.sizes = replace(making.sizes, enough=enough)
-
-    def compute(self, making: AtlasWork, coarse: Coarse) -> bool:
-        """Compute all tiles that are missing; False if a single face is too large for a tile."""
-        arrays, program = coarse.arrays(), making.plan.first.program
-        place, key = making.folder.resolve() / KEY, uuid4().hex
-        with replaced(inside(making.folder, KEY)) as file:
-            file.write(key.encode())
-        given = arrays, making.writer.absolute(), place, key
-        shared = Packed.first_of(*(partial(_Shared, job, *given) for job in self.jobs))
-        tasks = _Tasks(making, coarse.mesh.num_faces, self.tiles)
-        share = (len(program.layers) - coarse.index) / coarse.mesh.num_faces
-        for number, made in run_tasks(self.engine, _run_tile, shared, tasks):
-            if made is None and not tasks.halve(number):
-                return False
-            if made is None:
-                continue
-            members = tasks.members[number]
-            name = tile_name(members)
-            if isinstance(made, Outcome):
-                entry = making.writer.unit(name, coarse, coarse.tile(members), made)
-            else:
-                entry = making.writer.rename(made, name)
-            tasks.done(number)
-            making.add(entry, tasks.left)
-            making.report(program.layers[-1].name, making.regions, share * len(members))
-            making.check_limit()
-        return True
+    jobs: one job in several forms. The workers get the first that can be sent.
+    """
+    arrays, program = coarse.arrays(), work.plan.first.program
+    place, key = work.folder.resolve() / KEY, uuid4().hex
+    with replaced(inside(work.folder, KEY)) as file:
+        file.write(key.encode())
+    writer = replace(work.writer, folder=place.with_name("tiles"))
+    given = arrays, writer, place, key
+    shared = Packed.first_of(*(partial(_Shared, job, *given) for job in jobs))
+    tasks = _Tasks(work, coarse.mesh.num_faces, _PER_WORKER * engine.workers)
+    share = (len(program.layers) - coarse.index) / coarse.mesh.num_faces
+    for number, made in run_tasks(engine, _run_tile, shared, tasks):
+        if made is None and not tasks.halve(number):
+            return False
+        if made is None:
+            continue
+        members, _ = tasks.given[number]
+        name = tile_name(members)
+        if isinstance(made, Outcome):
+            entry = work.writer.part(name, coarse, coarse.tile(members), made)
+        else:
+            entry = work.writer.rename(made, name)
+        tasks.done(number)
+        work.add(entry, tasks.left)
+        work.report(program.layers[-1].name, work.regions, share * len(members))
+        work.check_limit()
+    return True
 
 
 @dataclass(frozen=True, eq=False)
 class _Shared:
     """What all tiles share: the job, the coarse mesh as arrays, and what writes tiles.
 
-    key: what the file ``place`` has if the folder of the atlas is the one of the caller.
+    key: the content of the file ``place`` in the folder of the caller.
     """
 
     job: Job
@@ -174,27 +159,23 @@ class _Shared:
             return False
 
 
-class _Task(NamedTuple):
-    """Faces of the coarse mesh, by their places in its order, and how many regions may come."""
-
-    start: int
-    stop: int
-    most: int
+_Task = tuple[range, int]
+"""Faces of the coarse mesh, by their places in its order, and how many regions they may have."""
 
 
 def _run_tile(worker: Worker, task: _Task) -> TileEntry | Outcome | None:
     """Carry a tile to the end of the network, in a worker; None if it has too many regions.
 
-    The tile is written, under a name of its own, if the folder of the atlas is in sight.
+    The worker writes the tile, under a name of its own, if it sees the folder of the atlas.
     """
-    shared = worker.shared
+    shared, (members, most) = worker.shared, task
     if "ready" not in worker.kept:  # workers may be threads: both are kept at once
         plan = shared.job.plan(worker)
         coarse = Coarse.from_arrays(shared.coarse, plan.first.program)
         worker.kept["ready"] = plan, replace(coarse, at_second=False)
     plan, coarse = worker.kept["ready"]
     with torch.inference_mode():
-        work, tile = Computation(plan, task.most), coarse.tile(range(task.start, task.stop))
+        work, tile = Computation(plan, most), coarse.tile(members)
         try:
             end = coarse.finish(work, tile)
         except LimitError:
@@ -202,24 +183,23 @@ def _run_tile(worker: Worker, task: _Task) -> TileEntry | Outcome | None:
         outcome = to_device(outcome_of(work, end), torch.device("cpu")).kept()
         if not shared.in_sight():
             return outcome
-        entry: TileEntry = shared.writer.unit(f".{uuid4().hex}", coarse, tile, outcome)
+        entry: TileEntry = shared.writer.part(f".{uuid4().hex}", coarse, tile, outcome)
         return entry
 
 
 class _Tasks(Iterator[_Task]):
     """The tiles that are still to be computed; it may go on after it has been empty.
 
-    members: the faces of each task, by its number.
+    given: all tasks so far, by their numbers.
     """
 
-    def __init__(self, making: AtlasWork, total: int, tiles: int) -> None:
-        self._making, self._total, self._tiles = making, total, tiles
-        self.members: list[range] = []
-        self._most: list[int] = []
+    def __init__(self, work: AtlasComputation, total: int, tiles: int) -> None:
+        self._work, self._total, self._tiles = work, total, tiles
+        self.given: list[_Task] = []
         self._out = 0  # tasks without a result
         self._next: list[range] = []
-        self._rest = [range(*each) for each in making.manifest.pending or []]  # not divided yet
-        if not making.manifest.tiles:
+        self._rest = [range(*each) for each in work.manifest.pending or []]  # not divided yet
+        if not work.manifest.tiles:
             self._next, self._rest = _probes(total)
         self._left = {some.start: some for some in self._next + self._rest}
 
@@ -228,14 +208,13 @@ class _Tasks(Iterator[_Task]):
             self._divide()
         if not self._next:
             raise StopIteration
-        members, making = self._next.pop(0), self._making
-        most = making.sizes.regions
-        if making.max_regions is not None:
-            most = min(most, making.max_regions - making.regions)
-        self.members.append(members)
-        self._most.append(most)
+        work = self._work
+        most = work.sizes.regions
+        if work.max_regions is not None:
+            most = min(most, work.max_regions - work.regions)
+        self.given.append((self._next.pop(0), most))
         self._out += 1
-        return _Task(members.start, members.stop, most)
+        return self.given[-1]
 
     @property
     def left(self) -> list[list[int]]:
@@ -244,28 +223,29 @@ class _Tasks(Iterator[_Task]):
         return [[some.start, some.stop] for some in ranges]
 
     def done(self, number: int) -> None:
-        """Take in that a task has its tile."""
+        """Note that a task has its tile."""
         self._out -= 1
-        del self._left[self.members[number].start]
+        del self._left[self.given[number][0].start]
 
     def halve(self, number: int) -> bool:
         """Replace a task that has too many regions by its halves; False if it has one face only."""
         self.done(number)
-        if self._most[number] < self._making.sizes.regions:
-            raise self._making.too_many()
-        if len(self.members[number]) == 1:
+        members, most = self.given[number]
+        if most < self._work.sizes.regions:
+            raise self._work.too_many()
+        if len(members) == 1:
             return False
-        for half in halves(self.members[number]):
+        for half in halves(members):
             self._left[half.start] = half
             self._next.append(half)
         return True
 
     def _divide(self) -> None:
         """Divide the rest by the number of regions of the faces that are done."""
-        making = self._making
+        work = self._work
         done = self._total - sum(map(len, self._left.values()))
-        each = making.regions / max(1, done)
-        goal = min(making.planned, max(_SMALL, each * self._total / self._tiles))
+        each = work.regions / max(1, done)
+        goal = min(work.planned, max(_SMALL, each * self._total / self._tiles))
         waiting, self._rest = self._rest[::-1], []
         while waiting:
             some = waiting.pop()
@@ -277,7 +257,7 @@ class _Tasks(Iterator[_Task]):
 
 
 def _probes(total: int) -> tuple[list[range], list[range]]:
-    """A few tiles that are spread over all faces, and the faces between them."""
+    """A few tiles from all over the faces, and the faces between them."""
     count = min(_PROBES, total)
     starts = [total * number // count for number in range(count)]
     stops = [start + max(1, total // _PROBED) for start in starts]
@@ -317,110 +297,127 @@ def compute_atlas(
     n_jobs: int | None = None,
     sizes: Sizes | None = None,
 ) -> Atlas:
-    """The atlas of a domain in a folder, of which only what is missing there is computed.
+    """The atlas of a domain in a folder, of which only what is missing is computed.
 
     n_jobs: how many processes compute. sizes: of tiles, by default those that the memory allows.
     """
     folder, network, output = folder_of(store), request.model, request.output
-    device, memory = request.device, request.memory
     with torch.inference_mode(False):
-        engine = engine_for(n_jobs)
-        first = torch.device("cpu")
+        engine, first, last = engine_for(n_jobs), torch.device("cpu"), device_of(request.device)
         if engine is None:
-            first = first_device(device, network, domain.input_shape)
+            first = first_device(request.device, network, domain.input_shape)
         program = request.captured(domain.input_shape, first)
         names = request.names_for(program)
-        identity = {"domain": domain_digest(domain).hex()}
-        identity |= model_facts(network, domain, output)
-        last = device_of(device)
-        if _is_ready(folder, identity, names):
-            atlas = open_atlas(folder, last)
-            atlas._model, atlas._program, atlas.output = network, program.to(last), output
-            return atlas
-        with _alone(folder):
-            manifest = _manifest(folder, domain, identity)
-            if memory is None:
-                memory = free_memory(last) // (1 if engine is None else 1 + engine.neighbours)
-            plan = Plan.of(program, last if engine is None else None, 3 * memory // 4)
-            if not manifest.complete:
-                manifest.about |= {
-                    "input_shape": list(domain.input_shape),
-                    "layers": [layer.name for layer in program.layers],
-                    "stripped": program.stripped,
-                    "dtype": str(dtype_of(network)).removeprefix("torch."),
-                    "output": output_written(output),
-                }
-            if names is not None or "names" not in manifest.about:
-                manifest.about["names"] = names and list(names)
-            with (
-                progress_bar(len(program.layers), "layer", request.progress) as bar,
-                torch.no_grad(),
-            ):
-
-                def report(name: str, regions: int, share: float) -> None:
-                    tell(bar, name, regions)
-                    bar.update(share)
-
-                sizes = sizes or Sizes.within(memory)
-                making = AtlasWork(folder, manifest, plan, domain, sizes)
-                making.max_regions, making.report = request.max_regions, report
-                workers = None
-                if engine is not None:
-                    light = is_light(network, domain.input_shape)
-                    rest = output, domain.input_shape, device, light, 3 * memory // 4, None
-                    workers = AtlasWorkers(
-                        engine, [Job(program, None, *rest), Job(None, network, *rest)]
-                    )
-                    workers.prepare(making)
-                _finish(making, workers)
+        identity = {"domain": domain_digest(domain).hex(), **model_facts(network, domain, output)}
+        if not _is_ready(folder, identity, names):
+            with _alone(folder), torch.no_grad():
+                manifest = _manifest(folder, identity)
+                if manifest is None:
+                    write_domain(folder, domain)
+                    manifest = Manifest(identity, {})
+                _describe(manifest, request, domain, program, names)
+                program = _complete(folder, manifest, request, domain, program, engine, sizes)
         atlas = open_atlas(folder, last)
-        atlas._model, atlas._program, atlas.output = network, plan.last.program.to(last), output
+        atlas._model, atlas._program, atlas.output = network, program.to(last), output
         return atlas
-
-
-def _finish(making: AtlasWork, workers: AtlasWorkers | None) -> None:
-    """Compute what is missing of an atlas; workers: None for this process."""
-    manifest = making.manifest
-    if manifest.complete:
-        manifest.write(making.folder)
-        clean(making.folder, manifest)
-        return
-    compute = making.compute if workers is None else partial(workers.compute, making)
-    with torch.inference_mode():
-        coarse = making.coarse()
-        while coarse is not None and not compute(coarse):
-            making.restart()
-            coarse = making.coarse()
-    with torch.inference_mode(False):
-        dissolve = partial(dissolved_tiles, making, coarse)
-        complete(making.folder, manifest, None if coarse is None else coarse.mesh, dissolve)
-    if making.max_regions is not None:
-        making.check_limit()
-
-
-def _manifest(folder: Path, domain: Domain, identity: dict[str, Any]) -> Manifest:
-    """The manifest in a folder, which must be of the same model and domain, or a new one."""
-    if (folder / FILE).exists():
-        manifest = Manifest.read(folder)
-        check_identity(folder, ATLAS, manifest.identity, identity)
-        return manifest
-    write_domain(folder, domain)
-    return Manifest(identity, {})
 
 
 def _is_ready(folder: Path, identity: dict[str, Any], names: Sequence[str] | None) -> bool:
     """Whether an atlas is complete, so that it is opened as it is, also on a read-only disk."""
-    if not (folder / FILE).exists():
+    manifest = _manifest(folder, identity)
+    if manifest is None or not manifest.complete or not is_clean(folder, manifest):
         return False
+    return names is None or list(names) == manifest.about["names"]
+
+
+def _manifest(folder: Path, identity: dict[str, Any]) -> Manifest | None:
+    """The manifest in a folder, if there is one; it must be of the same model and domain."""
+    if not (folder / FILE).exists():
+        return None
     manifest = Manifest.read(folder)
     check_identity(folder, ATLAS, manifest.identity, identity)
-    same = names is None or list(names) == manifest.about["names"]
-    return manifest.complete and same and is_clean(folder, manifest)
+    return manifest
+
+
+def _describe(
+    manifest: Manifest,
+    request: Request,
+    domain: Domain,
+    program: Program,
+    names: Sequence[str] | None,
+) -> None:
+    """Write into a manifest what the atlas is about."""
+    if not manifest.complete:
+        manifest.about |= {
+            "input_shape": list(domain.input_shape),
+            "layers": [layer.name for layer in program.layers],
+            "stripped": program.stripped,
+            "dtype": str(dtype_of(request.model)).removeprefix("torch."),
+            "output": output_written(request.output),
+        }
+    if names is not None or "names" not in manifest.about:
+        manifest.about["names"] = names and list(names)
+
+
+def _complete(
+    folder: Path,
+    manifest: Manifest,
+    request: Request,
+    domain: Domain,
+    program: Program,
+    engine: Engine | None,
+    sizes: Sizes | None,
+) -> Program:
+    """Compute what is missing of an atlas; returns the program of the device that did it last."""
+    device, memory, shape = device_of(request.device), request.memory, domain.input_shape
+    if memory is None:
+        memory = free_memory(device) // (1 if engine is None else 1 + engine.neighbours)
+    budget = 3 * memory // 4
+    plan = Plan.of(program, device if engine is None else None, budget)
+    sizes = sizes or Sizes.within(memory)
+    work = AtlasComputation(folder, manifest, plan, domain, sizes, request.max_regions)
+    compute = work.compute
+    if engine is not None:
+        tiles = _PER_WORKER * engine.workers
+        # More of the first layers is left to the workers.
+        work.most, work.least_parts = _MOST, tiles
+        work.sizes = replace(sizes, enough=min(sizes.enough, _FACES * tiles))
+        light = is_light(request.model, shape)
+        rest = request.output, shape, request.device, light, budget, None
+        jobs = [Job(program, None, *rest), Job(None, request.model, *rest)]
+        compute = partial(_compute_by_workers, engine, jobs, work)
+    with progress_bar(len(program.layers), "layer", request.progress) as bar:
+
+        def report(name: str, regions: int, share: float) -> None:
+            tell(bar, name, regions)
+            bar.update(share)
+
+        work.report = report
+        _finish(work, compute)
+    return plan.last.program
+
+
+def _finish(work: AtlasComputation, compute: Callable[[Coarse], bool]) -> None:
+    """Compute what is missing of an atlas; compute: see ``AtlasComputation.compute``."""
+    manifest = work.manifest
+    if manifest.complete:
+        manifest.write(work.folder)
+        clean(work.folder, manifest)
+        return
+    with torch.inference_mode():
+        coarse = work.coarse()
+        while coarse is not None and not compute(coarse):
+            work.restart()
+            coarse = work.coarse()
+    with torch.inference_mode(False):
+        dissolve = partial(_dissolved_tiles, work, coarse)
+        complete(work.folder, manifest, None if coarse is None else coarse.mesh, dissolve)
+    work.check_limit()
 
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Make the folder, and claim it until the end, which may be that of the process."""
+    """Make the folder, and claim it until the block or the process ends."""
     claims = Claims(made_folder(folder))
     try:
         claims.take_all(ATLAS.noun)
