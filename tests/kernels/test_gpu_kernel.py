@@ -22,8 +22,8 @@ from splinecam.arrangement import refinement as breakpoints
 from splinecam.engine.batched import run_batch
 from splinecam.engine.plan import Place, Plan
 from splinecam.engine.run import Outcome, run
-from splinecam.kernels import gpu, gpu_kernel_for
-from splinecam.kernels.gpu import GpuKernel
+from splinecam.kernels import gpu
+from splinecam.kernels.gpu import GpuKernel, gpu_kernel_for
 from splinecam.kernels.library import source_of, structures
 from splinecam.network.capture import capture
 

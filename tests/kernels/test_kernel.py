@@ -28,7 +28,8 @@ from splinecam.engine import step as engine
 from splinecam.engine.batched import run_batch
 from splinecam.engine.run import Outcome, run
 from splinecam.geometry.subdivision import InterpolatedVertices, Mesh, polygon_mesh
-from splinecam.kernels import (
+from splinecam.kernels import library
+from splinecam.kernels.kernel import (
     Dense,
     Kernel,
     LayerFunctions,
@@ -36,7 +37,6 @@ from splinecam.kernels import (
     SignRange,
     available,
     kernel_for,
-    library,
 )
 from splinecam.network.capture import capture
 from strategies import Net, domains, examples, nets

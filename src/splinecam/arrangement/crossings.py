@@ -24,7 +24,7 @@ from splinecam._util.arrays import (
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS, SAFETY, UV_ERROR, cluster, touching
 from splinecam.geometry.subdivision import InterpolatedVertices, Mesh
-from splinecam.kernels import SignRange
+from splinecam.kernels.kernel import SignRange
 
 
 @dataclass(frozen=True)

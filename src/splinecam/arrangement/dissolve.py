@@ -11,7 +11,7 @@ from splinecam._util.arrays import counts_of, following, offsets_of, owners_of, 
 from splinecam._util.graphs import cycles, roots
 from splinecam.arrangement.chords import FaceBoundaries
 from splinecam.geometry.subdivision import Mesh
-from splinecam.kernels import GpuKernel
+from splinecam.kernels.gpu import GpuKernel
 
 
 def dissolve(

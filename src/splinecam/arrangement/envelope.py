@@ -30,7 +30,8 @@ from splinecam._util.arrays import blocks_of, following, lengths, offsets_of, ow
 from splinecam._util.tolerances import SAFETY
 from splinecam.arrangement.crossings import VertexValues
 from splinecam.geometry.subdivision import Mesh
-from splinecam.kernels import Candidates, GpuKernel
+from splinecam.kernels.gpu import GpuKernel
+from splinecam.kernels.kernel import Candidates
 
 _INT8 = 1 << 7
 

@@ -22,7 +22,8 @@ from splinecam.arrangement.incremental import split_once
 from splinecam.arrangement.refine import insert_chords, short_chords
 from splinecam.arrangement.refinement import NewVertices, Refinement, unrefined
 from splinecam.geometry.subdivision import InterpolatedVertices, Mesh
-from splinecam.kernels import GpuKernel, SelectedChords
+from splinecam.kernels.gpu import GpuKernel
+from splinecam.kernels.kernel import SelectedChords
 
 
 @dataclass(frozen=True)

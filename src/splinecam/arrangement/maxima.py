@@ -33,7 +33,7 @@ from splinecam.arrangement.envelope_chords import Halves, WantedChords, halve, i
 from splinecam.arrangement.refinement import Refinement, unrefined
 from splinecam.errors import LimitError
 from splinecam.geometry.subdivision import InterpolatedVertices, Mesh
-from splinecam.kernels import GpuKernel
+from splinecam.kernels.gpu import GpuKernel
 
 _WAITING = UNDECIDED + 1  # one border, in a face where another group has several
 _AUXILIARY = -2  # edge_unit of an edge of the k-th auxiliary line: _AUXILIARY - k

@@ -54,7 +54,8 @@ from splinecam.arrangement.incremental import insert_incrementally
 from splinecam.arrangement.refinement import NewVertices, Refinement, unrefined
 from splinecam.errors import LimitError
 from splinecam.geometry.subdivision import InterpolatedVertices, Mesh
-from splinecam.kernels import GpuKernel, Kernel, LayerFunctions
+from splinecam.kernels.gpu import GpuKernel
+from splinecam.kernels.kernel import Kernel, LayerFunctions
 
 
 def insert_chords(

@@ -12,7 +12,7 @@ from splinecam._util.arrays import counts_of, offsets_of, owners_of, take
 from splinecam.arrangement.chords import ChordCrossings, Lines
 from splinecam.arrangement.crossings import Ambiguities, EdgeCrossings, Functions
 from splinecam.geometry.subdivision import Breakpoints, InterpolatedVertices, Mesh
-from splinecam.kernels import History
+from splinecam.kernels.refined import History
 
 # New vertices from which breakpoints are found; to evaluate fewer is as fast, and rounds less.
 FEWEST = 1 << 13

@@ -22,7 +22,8 @@ from splinecam.arrangement.refinement import Refinement
 from splinecam.engine.tiling import MeshTile, join_tiles
 from splinecam.errors import CaptureError
 from splinecam.geometry.subdivision import InterpolatedVertices, Mesh
-from splinecam.kernels import DenseResult, History
+from splinecam.kernels.kernel import DenseResult
+from splinecam.kernels.refined import History
 from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import Program

@@ -35,7 +35,7 @@ from splinecam.engine.segment_crossings import (
     find_crossings,
 )
 from splinecam.errors import LimitError
-from splinecam.kernels import Kernel, PointsAlong, kernel_for
+from splinecam.kernels.kernel import Kernel, PointsAlong, kernel_for
 from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import Program

@@ -26,7 +26,7 @@ from splinecam.arrangement.crossings import Signs, SignWriter, all_bits
 from splinecam.engine.activations import LayerInput, Refined, State, empty_table, rows_in_block
 from splinecam.engine.plan import DIRECT, Place, StagePlan, finds_signs, plan_stage
 from splinecam.geometry.subdivision import Breakpoints, InterpolatedVertices
-from splinecam.kernels import Dense, Kernel, LineRows, SignRange
+from splinecam.kernels.kernel import Dense, Kernel, LineRows, SignRange
 from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import Program
 

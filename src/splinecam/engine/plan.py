@@ -27,7 +27,9 @@ from splinecam.arrangement.crossings import Signs
 from splinecam.arrangement.refinement import NewVertices, Refinement
 from splinecam.engine.activations import Refined, State
 from splinecam.geometry.subdivision import Mesh
-from splinecam.kernels import Dense, GpuKernel, History, Kernel, gpu_kernel_for, kernel_for
+from splinecam.kernels.gpu import GpuKernel, gpu_kernel_for
+from splinecam.kernels.kernel import Dense, Kernel, kernel_for
+from splinecam.kernels.refined import History
 from splinecam.network.nonlinearities import Nonlinearity, PiecewiseScalar
 from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import Program

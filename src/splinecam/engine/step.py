@@ -32,7 +32,7 @@ from splinecam.engine.plan import (
 )
 from splinecam.engine.tiling import MeshTile
 from splinecam.errors import LimitError, option
-from splinecam.kernels import LayerFunctions
+from splinecam.kernels.kernel import LayerFunctions
 from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity, PiecewiseScalar
 from splinecam.network.program import Program
 
