@@ -21,7 +21,7 @@ from kernel_cases import INTEGER_ARRAYS, NETS, assert_same_mesh, assert_same_ref
 from splinecam._util.arrays import set_bits
 from splinecam._util.tolerances import EPS
 from splinecam.arrangement import refine
-from splinecam.arrangement import refinement as breakpoints
+from splinecam.arrangement import refine as breakpoints
 from splinecam.arrangement.crossings import Functions
 from splinecam.engine import activations as state
 from splinecam.engine import step as engine

@@ -19,8 +19,7 @@ from splinecam._util.arrays import owners_of, take, take_rows
 from splinecam._util.tolerances import SAFETY
 from splinecam.arrangement.chords import Zeros, find_chords
 from splinecam.arrangement.crossings import Ambiguities, Functions, Signs, find_edge_crossings
-from splinecam.arrangement.refine import in_blocks, sign_changes, zero_corners
-from splinecam.arrangement.refinement import Refinement
+from splinecam.arrangement.refine import Refinement, in_blocks, sign_changes, zero_corners
 from splinecam.geometry.subdivision import Mesh
 
 _LAYER = 0  # provenance of the new edges; the old ones have -1, and their own number as unit

@@ -18,12 +18,11 @@ from torch import Tensor
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS, LARGEST_ERROR
 from splinecam.arrangement.crossings import Ambiguities, Signs
-from splinecam.arrangement.refinement import Refinement
+from splinecam.arrangement.refine import Refinement
 from splinecam.engine.tiling import MeshTile, join_tiles
 from splinecam.errors import CaptureError
 from splinecam.geometry.subdivision import InterpolatedVertices, Mesh
-from splinecam.kernels.kernel import DenseResult
-from splinecam.kernels.refined import History
+from splinecam.kernels.kernel import DenseResult, History
 from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import Program

@@ -17,8 +17,7 @@ from torch import Tensor
 from splinecam._util.backend import backend_of, release_memory
 from splinecam._util.tolerances import EPS
 from splinecam.arrangement.maxima import refine_maxima
-from splinecam.arrangement.refine import refine, refine_compiled
-from splinecam.arrangement.refinement import Refinement
+from splinecam.arrangement.refine import Refinement, refine, refine_compiled
 from splinecam.engine.activations import LayerInput, State
 from splinecam.engine.artificial_cuts import CutLines, RegionSample, choose_lines, sample_face
 from splinecam.engine.evaluate import evaluate

@@ -24,13 +24,14 @@ from splinecam.tiles import curves
 from splinecam.tiles.curves import class_regions
 from splinecam.tiles.extracting import (
     Box,
+    Shown,
+    colors_of,
     local_box,
     meeting,
     selected,
     tiles_in,
     touching,
 )
-from splinecam.tiles.shown import Shown, colors_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
