@@ -26,13 +26,10 @@ _BATCH, _ROUNDS = 16, 8
 
 
 class Graph(NamedTuple):
-    """An undirected graph of n nodes: the neighbours of node i are in row i, ascending.
+    """An undirected graph of n nodes with M edges: row i has the neighbours of node i."""
 
-    offsets: (n + 1,); neighbours: (2M,) of M edges.
-    """
-
-    offsets: Tensor
-    neighbours: Tensor
+    offsets: Tensor  # (n + 1,)
+    neighbours: Tensor  # (2M,), ascending in each row
 
     @property
     def degrees(self) -> Tensor:
@@ -212,16 +209,12 @@ def _lowest_ahead(following: Tensor) -> Tensor:
 
 
 class Chains(NamedTuple):
-    """C chains of S segments, in CSR form.
+    """C chains of S segments, in CSR form."""
 
-    offsets: (C + 1,); members: (S,) the segments in order along each chain; backward: (S,) whether
-    the chain runs from the end of each segment to its start; closed: (C,).
-    """
-
-    offsets: Tensor
-    members: Tensor
-    backward: Tensor
-    closed: Tensor
+    offsets: Tensor  # (C + 1,)
+    members: Tensor  # (S,) the segments in order along each chain
+    backward: Tensor  # (S,) whether the chain runs from the end of each segment to its start
+    closed: Tensor  # (C,)
 
 
 def chains(ends: Tensor, label: Tensor) -> Chains:

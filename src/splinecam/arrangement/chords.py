@@ -1,7 +1,7 @@
 """The chords along which functions vanish in faces, and the straight lines behind them.
 
-The new vertices of all edges are listed in the order in which one meets them around the faces, so
-that nothing is sorted but the columns in faces that more than one function crosses.
+The new vertices of all edges are listed in their order around the faces. So nothing is sorted but
+the columns in faces that more than one function crosses.
 """
 
 from __future__ import annotations
@@ -74,15 +74,12 @@ class Chords:
 
 @dataclass(frozen=True)
 class ChordIntervals:
-    """Chords as intervals of the flat face boundaries, (N,): lower end, upper end, and line.
+    """Chords as intervals of the flat face boundaries, (N,), ordered by their lower ends."""
 
-    Intervals are ordered by their lower ends. numbered: whether the lines are 0, 1, 2, ...
-    """
-
-    lo: Tensor
-    hi: Tensor
+    lo: Tensor  # the lower end
+    hi: Tensor  # the upper end
     line: Tensor
-    numbered: bool = False
+    numbered: bool = False  # whether the lines are 0, 1, 2, ...
 
     def lines(self, chord: Tensor) -> Tensor:
         """The lines of some of the chords."""
@@ -117,16 +114,13 @@ class ChordIntervals:
 
 @dataclass(frozen=True)
 class Lines:
-    """The straight lines behind the chords: end vertices (L,) and their coordinates (L, 2).
+    """The straight lines behind the chords."""
 
-    error: (L,) half the width of the strip in which rounding lets the line lie.
-    """
-
-    start: Tensor
-    end: Tensor
-    a: Tensor
-    b: Tensor
-    error: Tensor
+    start: Tensor  # (L,) end vertices
+    end: Tensor  # (L,)
+    a: Tensor  # (L, 2) their coordinates
+    b: Tensor  # (L, 2)
+    error: Tensor  # (L,) half the width of the strip in which the line lies
 
     def point(self, line: Tensor, s: Tensor) -> Tensor:
         """Points (N, 2) at the fractions s of some lines."""
@@ -146,38 +140,28 @@ class Lines:
 
 @dataclass(frozen=True)
 class ChordCrossings:
-    """The crossings of chords in general position, in order along each chord.
+    """X crossings of N chords in general position, in order along each chord."""
 
-    line: (N,) of each chord; offsets: (N + 1,) its crossings. Each crossing occurs on two chords,
-    (2X,): other, the line that crosses, and s, the fraction of the chord. Per vertex, (X,): chord,
-    the one that it is placed on, and place, its number among the (2X,).
-    """
-
-    line: Tensor
-    offsets: Tensor
-    other: Tensor
-    s: Tensor
-    chord: Tensor
-    place: Tensor
+    line: Tensor  # (N,) of each chord
+    offsets: Tensor  # (N + 1,) its crossings
+    other: Tensor  # (2X,) the line that crosses
+    s: Tensor  # (2X,) the fraction of the chord
+    chord: Tensor  # (X,) on which a vertex is placed
+    place: Tensor  # (X,) its number among the (2X,)
 
 
 @dataclass
 class Arrangement:
-    """All vertices (V, 2) and edges (E, 2) so far, and what the insertion of chords adds.
-
-    vertex_line, vertex_s: of each new vertex its line and the fraction of it; edge_line: of each
-    new edge its line; faces: the finished faces; ambiguities: places (N, 2) that rounding leaves
-    undecided; crossings: those of chords in general position, whose vertices come first.
-    """
+    """All vertices (V, 2) and edges (E, 2) so far, and what the insertion of chords adds."""
 
     vertex_parts: list[Tensor]
     edge_parts: list[Tensor]
-    vertex_line: list[Tensor] = field(default_factory=list)
-    vertex_s: list[Tensor] = field(default_factory=list)
-    edge_line: list[Tensor] = field(default_factory=list)
-    faces: list[FaceBoundaries] = field(default_factory=list)
-    ambiguities: list[Tensor] = field(default_factory=list)
-    crossings: ChordCrossings | None = None
+    vertex_line: list[Tensor] = field(default_factory=list)  # of new vertices
+    vertex_s: list[Tensor] = field(default_factory=list)  # the fraction of the line
+    edge_line: list[Tensor] = field(default_factory=list)  # of new edges
+    faces: list[FaceBoundaries] = field(default_factory=list)  # the finished ones
+    ambiguities: list[Tensor] = field(default_factory=list)  # places (N, 2) that are undecided
+    crossings: ChordCrossings | None = None  # in general position; their vertices come first
 
     @property
     def num_vertices(self) -> int:
@@ -218,8 +202,8 @@ def meet(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
 def common_shift_and_error(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
     """How far the crossing with j may move along i, (N,): together with i, and with j alone.
 
-    A line i that is off its place meets all lines j elsewhere at once: at a right angle at the same
-    fraction, at other angles earlier or later.
+    A line i that is off its place meets all lines j elsewhere at once, unless they meet it at a
+    right angle.
     """
     _, _, ux, uy, own = _columns(lines, i)
     _, _, vx, vy, other = _columns(lines, j)
@@ -233,7 +217,7 @@ def common_shift_and_error(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, 
 def _columns(lines: Lines, index: Tensor) -> tuple[Tensor, ...]:
     """Start (x, y), direction (dx, dy) and error of lines (N,), each (N,).
 
-    A third coordinate does not matter: it is the height of a mesh, and the same everywhere.
+    The third coordinate, if there is one, is the height of a mesh, and the same everywhere.
     """
     if backend_of(index.device).asynchronous:  # in one operation
         return take_each(lines.table, index)
@@ -247,15 +231,12 @@ _INT32 = 1 << 31
 
 @dataclass(frozen=True)
 class Zeros:
-    """Corners at which functions pass through zero, (N,): corner, column, position error (N, 2).
-
-    falling: whether they fall there, counter-clockwise around the face.
-    """
+    """Corners at which functions pass through zero, (N,)."""
 
     corner: Tensor
     column: Tensor
-    falling: Tensor
-    position_error: Tensor
+    falling: Tensor  # whether they fall there, counter-clockwise around the face
+    position_error: Tensor  # (N, 2)
 
     @classmethod
     def join(cls, parts: list[Zeros]) -> Zeros:
@@ -264,20 +245,15 @@ class Zeros:
 
 @dataclass(frozen=True)
 class FaceChords:
-    """Chords in K faces, (K,) ascending, that they cut or whose edges are divided.
+    """N chords in K faces, which they cut or whose edges are divided."""
 
-    boundaries: of these faces along the divided edges; intervals, lines: the chords, (N,), and the
-    lines behind them; column: (N,) their functions; falling: (N,) whether the function falls at the
-    chord's lower end; distinct: whether no two chords can meet the boundary at one place.
-    """
-
-    faces: Tensor
-    boundaries: FaceBoundaries
+    faces: Tensor  # (K,) ascending
+    boundaries: FaceBoundaries  # of these faces along the divided edges
     intervals: ChordIntervals
-    lines: Lines
-    column: Tensor
-    falling: Tensor
-    distinct: bool
+    lines: Lines  # behind the chords
+    column: Tensor  # (N,) the functions
+    falling: Tensor  # (N,) whether the function falls at the chord's lower end
+    distinct: bool  # whether no two chords can meet the boundary at one place
     ambiguities: list[Ambiguities]
 
     @property
@@ -293,36 +269,29 @@ class FaceChords:
 
 @dataclass(frozen=True)
 class _Marks:
-    """Where functions vanish on edges or at corners, (N,): column, vertex, uv (N, 2).
-
-    falling: whether they fall there, along the edge or around the face. position_error: (N, 2).
-    """
+    """Where functions vanish on edges or at corners, (N,)."""
 
     column: Tensor
-    falling: Tensor
+    falling: Tensor  # along the edge, or around the face
     vertex: Tensor
-    uv: Tensor
-    position_error: Tensor
+    uv: Tensor  # (N, 2)
+    position_error: Tensor  # (N, 2)
 
 
 @dataclass(frozen=True)
 class _Ends:
-    """Marks in the order in which one meets them around the faces, (M,).
-
-    place: in the flat boundaries; backward: whether the mark's edge is passed from its end, as 0 or
-    1. offsets: (K + 1,) those of each face.
-    """
+    """Marks in their order around the faces, (M,)."""
 
     mark: Tensor
-    place: Tensor
-    backward: Tensor
-    offsets: Tensor
+    place: Tensor  # in the flat boundaries
+    backward: Tensor  # 1 if the face passes the mark's edge from its end, else 0
+    offsets: Tensor  # (K + 1,) the marks of each face
 
 
 def find_chords(
     mesh: Mesh, crossings: EdgeCrossings, zeros: Zeros | None, m: int, wanted: Tensor | None = None
 ) -> FaceChords:
-    """The chords of m functions that cross edges, and vanish at corners, as given.
+    """The chords of m functions, which cross edges and vanish at corners as given.
 
     wanted: (N,) ascending, face * m + column of the only chords to look for, once each.
     """
@@ -369,25 +338,20 @@ def find_chords(
 
 @dataclass(frozen=True)
 class _Outlines:
-    """The boundaries of some faces along the divided edges, one after the other.
+    """The boundaries of some faces along the divided edges, one after the other."""
 
-    half: the half-edges; corner, corner_place: (C,) the old corners, and (C + 1,) their places. New
-    vertices in the order in which one meets them, (M,): point, place, and whether the edge is
-    passed backward, as 0 or 1.
-    """
-
-    half: Tensor
-    corner: Tensor
-    corner_place: Tensor
-    point: Tensor
-    place: Tensor
-    backward: Tensor
+    half: Tensor  # the half-edges
+    corner: Tensor  # (C,) the old corners
+    corner_place: Tensor  # (C + 1,) their places
+    point: Tensor  # (M,) the new vertices, in their order around the faces
+    place: Tensor  # (M,)
+    backward: Tensor  # (M,) 1 if the face passes the edge from its end, else 0
 
     @classmethod
     def of(
         cls, mesh: Mesh, crossings: EdgeCrossings, corner: Tensor, at_side: Tensor, total: int
     ) -> _Outlines:
-        """corner, at_side: (C,) corners, new vertices on the sides after them, in all ``total``."""
+        """The boundaries from corners (C,); at_side: (C,) of ``total`` new vertices after each."""
         half, count = take(mesh.corners, corner), corner.shape[0]
         corner_place = offsets_of(at_side + 1)
         start = corner_place[:-1]
@@ -444,7 +408,7 @@ def _all_ends(
 
 
 def _wanted_ends(ends: _Ends, faces: Tensor, column: Tensor, m: int, wanted: Tensor) -> _Ends:
-    """The ends, with columns (M,), of wanted chords alone: face * m + column, (N,) ascending."""
+    """The ends, with columns (M,), of the wanted chords face * m + column, (N,) ascending."""
     owner = owners_of(ends.offsets.diff(), column.shape[0])
     key = torch.add(column, take(faces, owner), alpha=m)
     near = torch.searchsorted(wanted, key).clamp_(max=wanted.shape[0] - 1)
@@ -460,10 +424,10 @@ def _wanted_ends(ends: _Ends, faces: Tensor, column: Tensor, m: int, wanted: Ten
 def _pairs(
     ends: _Ends, column: Tensor, m: int, *, distinct: bool, once: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The two ends of each chord, in the order of the first, (N,) each.
+    """The two ends of each chord, (N,) each, in the order of the first.
 
-    Signs alternate around a face, so that the ends of a column (M,) come in pairs. Also the faces
-    in which a column has more than one pair; once: whether only the first pair counts.
+    The ends of a column (M,) come in pairs, as signs alternate around a face. Also the faces in
+    which a column has more than one pair; once: whether only the first pair counts.
     """
     index = torch.arange(column.shape[0], device=column.device)
     begin, end = ends.offsets[:-1], ends.offsets[1:]
@@ -495,8 +459,8 @@ def _pairs(
 def _lines(marks: _Marks, ends: Tensor) -> Lines:
     """The lines between marks, (2, N).
 
-    Across a line both ends are off by error / |gradient| at most. The estimate is the better the
-    more steeply the line meets the edge, so the smaller one counts.
+    Across a line both ends are off by error / |gradient| at most. The steeper the line meets the
+    edge, the better is this estimate, so the smaller one counts.
     """
     flat = ends.view(-1)
     a, b = take(marks.uv, flat).view(2, -1, marks.uv.shape[1])

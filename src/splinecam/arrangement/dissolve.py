@@ -30,7 +30,7 @@ def dissolve(
 
 
 def dissolve_few(mesh: Mesh, needless: Tensor, fixed: Tensor) -> tuple[Mesh, Tensor]:
-    """The same in time for the faces around the edges only, apart from a few copies of the mesh.
+    """The same in the time of the faces around the edges, apart from a few copies of the mesh.
 
     fixed: (V,) vertices that stay; so do all that are not ends of these edges.
     """
@@ -62,10 +62,7 @@ def _without(count: int, ids: Tensor, kept: Tensor) -> Tensor:
 
 
 def _dissolved(mesh: Mesh, needless: Tensor, stays: Tensor) -> tuple[Mesh, Tensor, Tensor]:
-    """The mesh without edges (N,), and the old indices of its vertices and edges.
-
-    stays: (V,) vertices that are not removed.
-    """
+    """The mesh without edges (N,), and the old indices of its vertices and edges."""
     beside = mesh.halfedge_face().view(-1, 2)
     label = roots(mesh.num_faces, *beside[needless].unbind(1))
     removed = (beside >= 0).all(1) & (label[beside[:, 0]] == label[beside[:, 1]])
@@ -138,10 +135,7 @@ def _rebuilt(
 def _renumbered(
     mesh: Mesh, edges: Tensor, faces: FaceBoundaries, used: Tensor, kept: Tensor
 ) -> tuple[Mesh, Tensor]:
-    """A mesh with other ends of edges (E, 2) and other faces, and the old indices of its vertices.
-
-    used: (E,) the edges that are left; kept: (V,) the vertices.
-    """
+    """A mesh with other ends of edges and other faces, and the old indices of its vertices."""
     new_edge, new_vertex = (torch.cumsum(mask.long(), 0) - 1 for mask in (used, kept))
     old_edge, vertices = (mask.nonzero()[:, 0] for mask in (used, kept))
     renumbered = replace(

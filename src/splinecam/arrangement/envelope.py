@@ -38,17 +38,12 @@ _INT8 = 1 << 7
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """G groups of R units each, of which the largest wins.
+    """G groups of R units each, of which the largest wins."""
 
-    members: (G, R) the units; shape: the groups as the result arranges them. ids: gives for units
-    (B, n) a number of the winner of each group, (B, *shape), if that is faster than a comparison.
-    some: whether they are a selection of groups, and so hardly regular.
-    """
-
-    members: Tensor
-    shape: tuple[int, ...]
-    ids: Callable[[Tensor], Tensor] | None = None
-    some: bool = False
+    members: Tensor  # (G, R) the units
+    shape: tuple[int, ...]  # how the result arranges the groups
+    ids: Callable[[Tensor], Tensor] | None = None  # winners (B, *shape) of units (B, n), if faster
+    some: bool = False  # whether this is a selection of groups, which is hardly regular
 
     def winners(self, z: Tensor, slack: Tensor) -> Tensor:
         """A number for the largest unit of each group, (B, G); the first within slack (G,)."""
@@ -66,8 +61,7 @@ class Groups:
     def columns(self, z: Tensor) -> Iterator[Tensor]:
         """The first members of all groups of units z (B, n), then the second, ...: (B, *shape).
 
-        In most pools a window's k-th member is always at the same distance from its first: then a
-        view of z is enough.
+        A view of z is enough if the groups are regular, as in most pools.
         """
         for r, (start, steps) in enumerate(self._strides):
             if start < 0 or not z.is_contiguous():
@@ -105,30 +99,24 @@ class Groups:
 
 @dataclass(frozen=True)
 class WinnerChanges:
-    """Changes of the largest function along segments, (N,) each, in no particular order.
+    """Changes of the largest function along S segments, (N,) each, in no particular order."""
 
-    row: the segment; s: the fraction of the segment; error: how far rounding may shift it; before,
-    after: the functions that are the largest on either side. begin, end: (S,) the largest ones at
-    the ends of all segments. inexact: (M,) segments on which smaller rounding errors might change
-    the result.
-    """
-
-    row: Tensor
-    s: Tensor
-    error: Tensor
-    before: Tensor
-    after: Tensor
-    begin: Tensor
-    end: Tensor
-    inexact: Tensor
+    row: Tensor  # the segment
+    s: Tensor  # the fraction of the segment
+    error: Tensor  # how far rounding may shift it
+    before: Tensor  # the largest function on this side
+    after: Tensor  # the largest function on the other side
+    begin: Tensor  # (S,) the largest functions at the ends of all segments
+    end: Tensor  # (S,)
+    inexact: Tensor  # (M,) segments on which rounding may matter
 
 
 def _end_winners(first: Tensor, last: Tensor, slack: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The largest functions right behind the first and right before the last ends, (N,) each.
 
     Also the rows (M,) in which tolerances matter. first, last: (N, R) values at the ends; slack:
-    (N, R) tolerances. Functions that tie at an end are told apart by the other end. One that ties
-    at both ends is the winner of both.
+    (N, R) tolerances. The other end tells functions apart that tie at one end. A function that ties
+    at both ends wins at both.
     """
     a, b = (here + slack >= (here - slack).amax(1, keepdim=True) for here in (first, last))
     begin = last.masked_fill(~a, -torch.inf).argmax(1)
@@ -225,27 +213,19 @@ class CandidateFaces:
 
 @dataclass(frozen=True)
 class FaceStatus:
-    """How many winners a group has in a face, (N,) each.
+    """How many winners a group has in a face, (N,) each."""
 
-    kind: SETTLED, CHORD, SEVERAL or UNDECIDED; pair: (N, 2) two units, between which a border
-    begins at the face's boundary; side: how long the side is on which it begins.
-    """
-
-    kind: Tensor
-    pair: Tensor
-    side: Tensor
+    kind: Tensor  # SETTLED, CHORD, SEVERAL or UNDECIDED
+    pair: Tensor  # (N, 2) two units whose border begins at the face's boundary
+    side: Tensor  # the length of the side on which it begins
 
 
 @dataclass(frozen=True)
 class EnvelopeClassifier:
-    """Find the winners of groups in faces.
+    """Finds the winners of groups in faces."""
 
-    values: of all units at the vertices; error: (n,) their rounding errors; gpu: compiled steps
-    that classify on a GPU.
-    """
-
-    values: VertexValues
-    error: Tensor
+    values: VertexValues  # of all units at the vertices
+    error: Tensor  # (n,) their rounding errors
     gpu: GpuKernel | None = None
 
     def at(self, vertex: Tensor, units: Tensor) -> tuple[Tensor, Tensor]:
@@ -298,16 +278,13 @@ class EnvelopeClassifier:
 
 @dataclass(frozen=True)
 class _Around:
-    """Values (H, R) of groups at the corners of N faces, with tolerances.
+    """Values of groups at the corners of N faces."""
 
-    counts: (N,) corners of each face; owner, vertex: (H,) the face and the vertex of each corner.
-    """
-
-    counts: Tensor
-    owner: Tensor
-    vertex: Tensor
-    z: Tensor
-    tolerance: Tensor
+    counts: Tensor  # (N,) corners of each face
+    owner: Tensor  # (H,) the face of each corner
+    vertex: Tensor  # (H,)
+    z: Tensor  # (H, R)
+    tolerance: Tensor  # (H, R)
 
     @cached_property
     def offsets(self) -> Tensor:
@@ -454,10 +431,10 @@ def _compared(around: _Around, wins: Tensor, borders: _Borders) -> tuple[Tensor,
 
 
 def _choose(count: int, borders: _Borders, several: Tensor) -> FaceStatus:
-    """The best border of each of so many faces: one of two winners only, on the longest side.
+    """The best border of each face: one between the only two winners, on the longest side.
 
-    A line that begins in the middle of the longest side leaves no thin halves. several: (C,)
-    whether a border has other winners beside it.
+    A line from the middle of the longest side leaves no thin halves. several: (C,) whether a border
+    has other winners beside it.
     """
     face, side, size = borders.face, borders.side, borders.face.shape[0]
     index = torch.arange(size, device=face.device)
@@ -483,7 +460,7 @@ def _choose(count: int, borders: _Borders, several: Tensor) -> FaceStatus:
 def find_candidates(
     mesh: Mesh, z: Tensor, groups: Groups, error: Tensor, low: Tensor, high: Tensor
 ) -> CandidateFaces:
-    """Where the corners of a face have different winners in a group (of equals the first).
+    """The faces whose corners have different winners in a group; of equal units the first wins.
 
     z: (V, n) the units, with error and range (n,).
     """
@@ -506,7 +483,7 @@ def find_candidates(
 def _open_groups(members: Tensor, tolerance: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """Groups whose winner may change, (N,): several units can win, and are not equal everywhere.
 
-    In a pool behind ReLUs the ranges settle most windows, and many others are dead.
+    Behind ReLUs the ranges settle most windows of a pool, and many others are dead.
     """
     low, high, tolerance = low[members], high[members], tolerance[members]
     rival = high + tolerance >= (low - tolerance).amax(1, keepdim=True)

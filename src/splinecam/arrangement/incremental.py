@@ -82,21 +82,16 @@ def split_once(
 
 @dataclass(frozen=True)
 class _Split:
-    """One splitter for each of F faces, and where all N chords lie relative to it.
+    """One splitter for each of F faces, and where all N chords lie relative to it."""
 
-    chord: (F,) the splitters; origin: (F,) the place of P; far: (F,) that of Q, counted from P. p,
-    q: (N,) the places of all chords' ends, counted from P, and side_p, side_q their sides: +1 left,
-    -1 right, 0 on the splitter. crossing: (X,) the chords that cross their splitter.
-    """
-
-    chord: Tensor
-    origin: Tensor
-    far: Tensor
-    p: Tensor
-    q: Tensor
-    side_p: Tensor
-    side_q: Tensor
-    crossing: Tensor
+    chord: Tensor  # (F,) the splitters
+    origin: Tensor  # (F,) the place of P
+    far: Tensor  # (F,) the place of Q, counted from P
+    p: Tensor  # (N,) places of all chords' ends, counted from P
+    q: Tensor  # (N,)
+    side_p: Tensor  # (N,) +1 left, -1 right, 0 on the splitter
+    side_q: Tensor  # (N,)
+    crossing: Tensor  # (X,) the chords that cross their splitter
 
     @classmethod
     def of(cls, chords: Chords, sizes: Tensor) -> _Split:
@@ -112,15 +107,11 @@ class _Split:
 
 @dataclass(frozen=True)
 class _Path:
-    """The new vertices on every splitter.
+    """The new vertices on every splitter."""
 
-    rank: (X,) where each crossing chord meets its splitter: 0 is P, counts + 1 is Q; counts: (F,)
-    the new vertices of each splitter; vertices: they, in order.
-    """
-
-    rank: Tensor
-    counts: Tensor
-    vertices: Tensor
+    rank: Tensor  # (X,) where each crossing chord meets its splitter: 0 is P, counts + 1 is Q
+    counts: Tensor  # (F,)
+    vertices: Tensor  # their numbers, in order
 
 
 @dataclass
@@ -160,9 +151,9 @@ class _Insertion:
         self.boundaries = self._halves(split, path, edges)
 
     def _lead_through_corners(self, split: _Split) -> bool:
-        """Lead splitters through corners that they pass too closely to cross the chord there.
+        """Replace splitters P-Q that pass a corner c of a crossing chord closely by P-c and c-Q.
 
-        Such a splitter P-Q is replaced by P-c and c-Q; returns whether there was any.
+        Returns whether there was any.
         """
         c, lines, crossing = self.chords, self.lines, split.crossing
         face = c.face[crossing]
@@ -279,9 +270,9 @@ class _Insertion:
     def _halves(self, split: _Split, path: _Path, edges: Tensor) -> FaceBoundaries:
         """The boundaries of both halves of every face; edges: (F + 1,) offsets of the new edges.
 
-        Left half:  P ... (old boundary) ... Q vk ... v1;   right half:  Q ... P v1 ... vk.
-        Each is three runs of one pool: the old half-edges (two runs, as places wrap around), and
-        the new ones, forwards for the right half and backwards for the left.
+        Left half: P ... (old boundary) ... Q vk ... v1; right half: Q ... P v1 ... vk. Each is
+        three runs of one pool: the old half-edges (two runs, as places wrap around), and the new
+        ones, backwards for the left half.
         """
         m, old, far = self.boundaries.sizes(), self.boundaries.half, split.far
         last = self.out.num_edges

@@ -62,17 +62,13 @@ from splinecam.kernels.kernel import SelectedChords
 
 @dataclass(frozen=True)
 class WantedChords:
-    """Chords to insert, (N,), ascending: key, (face * n + one unit) * n + another one of n units.
+    """Chords to insert, (N,)."""
 
-    unit: (N,) the unit of their edges; layer: their provenance; values, error: of all units, with
-    rounding (n,); gpu: compiled steps for a GPU, which insert where nothing is close.
-    """
-
-    key: Tensor
-    unit: Tensor
-    layer: int
-    values: VertexValues
-    error: Tensor
+    key: Tensor  # ascending, (face * n + one unit) * n + another one of n units
+    unit: Tensor  # of the new edges
+    layer: int  # their provenance
+    values: VertexValues  # of all units
+    error: Tensor  # (n,)
     gpu: GpuKernel | None = None
     max_faces: int | None = None
 
@@ -120,19 +116,15 @@ def insert_selected(mesh: Mesh, wanted: WantedChords) -> Refinement:
 
 @dataclass(frozen=True)
 class Halves:
-    """Faces (N,) cut in two: the left half keeps the number, the right one is new, (N,).
-
-    ends: (N, 2) the end vertices of the chord; which: (N,) the wanted chord of each. interpolated:
-    the new vertices, all on edges, and position_error: (W,) of their places there.
-    """
+    """Faces (N,) cut in two."""
 
     mesh: Mesh
-    interpolated: InterpolatedVertices
-    position_error: Tensor
-    face: Tensor
-    new_face: Tensor
-    ends: Tensor
-    which: Tensor
+    interpolated: InterpolatedVertices  # the new vertices, all on edges
+    position_error: Tensor  # (W,) of their places there
+    face: Tensor  # the left half keeps the number
+    new_face: Tensor  # the right half
+    ends: Tensor  # (N, 2) the end vertices of the chord
+    which: Tensor  # (N,) the wanted chord
     ambiguities: list[Ambiguities]
 
 
@@ -190,17 +182,13 @@ def halve(mesh: Mesh, wanted: WantedChords) -> Halves:
 
 @dataclass(frozen=True)
 class _Corners:
-    """The corners of the wanted chords' faces, (H,), one face after the other.
+    """The corners of the wanted chords' faces, (H,), one face after the other."""
 
-    corner: its number in the mesh; after: the corner after it around the face; half, vertex: its
-    half-edge and vertex; column: the function of the chord, with its value, error and sign.
-    """
-
-    corner: Tensor
-    after: Tensor
+    corner: Tensor  # its number in the mesh
+    after: Tensor  # the next corner around the face
     half: Tensor
     vertex: Tensor
-    column: Tensor
+    column: Tensor  # the function of the chord, with its value, error and sign
     value: Tensor
     error: Tensor
     sign: Tensor
@@ -255,9 +243,9 @@ class _Corners:
 def _find(
     mesh: Mesh, wanted: WantedChords
 ) -> tuple[EdgeCrossings, FaceChords, Tensor, list[Ambiguities]]:
-    """Find the wanted chords, of which some may vanish in rounding.
+    """The wanted chords, unless they vanish in rounding, and where they cross edges.
 
-    Returns where they cross edges, the chords, and the wanted one of each, (N,).
+    Also the wanted chord of each, (N,).
     """
     functions, column = wanted.columns()
     key = wanted.face * functions.m + column
@@ -295,7 +283,7 @@ def refine_maxima(
     """Cut every face where the largest unit of a group changes.
 
     z: (V, n) values of the units, with rounding error and range (n,); layer: the provenance of the
-    new edges and vertices; gpu: compiled steps for a GPU.
+    new edges and vertices; gpu: the kernel of a GPU.
     """
     candidates = find_candidates(mesh, z, groups, error, low, high)
     if not candidates.face.shape[0]:
@@ -328,22 +316,18 @@ def _joined(parts: list[_Auxiliary]) -> list[_Auxiliary]:
 
 @dataclass
 class _Work:
-    """The mesh so far, and the candidates that are still open in its faces.
-
-    no_group: more than any group's number. chords: rows of face, two units and group, of the
-    borders to be inserted in the end; lines: how many auxiliary lines there are.
-    """
+    """The mesh so far, and the candidates that are still open in its faces."""
 
     mesh: Mesh
     classifier: EnvelopeClassifier
     layer: int
     open: CandidateFaces
-    no_group: int
+    no_group: int  # above every group's number
     max_faces: int | None
     early: list[InterpolatedVertices] = field(default_factory=list)
-    chords: list[Tensor] = field(default_factory=list)
+    chords: list[Tensor] = field(default_factory=list)  # face, two units and group of borders
     auxiliary: list[_Auxiliary] = field(default_factory=list)
-    lines: int = 0
+    lines: int = 0  # auxiliary ones
     ambiguities: list[Ambiguities] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -381,10 +365,7 @@ class _Work:
             self.ambiguities.append(Ambiguities(self.mesh.means()[torch.unique(face)], CLOSE))
 
     def _longest(self, several: Tensor, side: Tensor, count: int) -> Tensor:
-        """Of candidates with several winners the one on the longest side of each of the faces.
-
-        count: how many faces these are. The result is ordered by face.
-        """
+        """For each of ``count`` faces the candidate with several winners on the longest side."""
         order = several[side[several].argsort(stable=True)]
         rank = torch.arange(order.shape[0], device=order.device)
         last = order.new_full((self.mesh.num_faces,), -1)
@@ -416,7 +397,7 @@ class _Work:
         return WantedChords(key, unit, self.layer, c.values, c.error, c.gpu, self.max_faces)
 
     def _hand_down(self, halves: Halves, pair: Tensor, count: int) -> None:
-        """Hand open candidates to both halves; note which may have a border on the line.
+        """Hand open candidates to both halves, and note which may have a border on the line.
 
         pair: (N, 2) the units of each line; count: how many lines were wanted.
         """

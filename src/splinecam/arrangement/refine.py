@@ -102,7 +102,7 @@ def _chord_breakpoints(
 def _on_edges(
     functions: Functions, crossings: EdgeCrossings, point: Tensor, column: Tensor
 ) -> Tensor:
-    """Values of functions at new vertices on edges, (N,); anything where the point is negative."""
+    """Values of functions at new vertices on edges, (N,); anything for negative points."""
     points = crossings.points
     if not points.count:
         return points.t.new_zeros(point.shape)
@@ -112,10 +112,7 @@ def _on_edges(
 
 
 def _slope_changes(functions: Functions, column: Tensor, change: Tensor) -> tuple[Tensor, Tensor]:
-    """The units of columns (K,), and the changes of the results' slopes per whole line.
-
-    change: (K,) by how much the functions change along the line.
-    """
+    """The units of columns (K,), and by how much the slopes of their results change."""
     if functions.slope_difference is None:
         raise ValueError("these functions do not say what happens where they vanish")
     return functions.units(column), take(functions.slope_difference, column) * change
@@ -123,30 +120,22 @@ def _slope_changes(functions: Functions, column: Tensor, change: Tensor) -> tupl
 
 @dataclass(frozen=True)
 class NewVertices:
-    """The vertices that a refinement adds: first those on edges, then those inside faces.
-
-    breakpoints: of the divided edges and of the chords, if they are known.
-    """
+    """The vertices that a refinement adds: first those on edges, then those inside faces."""
 
     on_edges: InterpolatedVertices
     inside: InterpolatedVertices
-    breakpoints: tuple[Breakpoints, Breakpoints] | None = None
+    breakpoints: tuple[Breakpoints, Breakpoints] | None = None  # of edges and chords
 
 
 @dataclass(frozen=True)
 class Refinement:
-    """A refined mesh, whichever cutter made it.
-
-    added: its new vertices; those of the compiled kernel stay in its memory until they are asked
-    for. early: vertices made before those, level by level. kept: (V,) which of all these vertices
-    the mesh still has; by default all.
-    """
+    """A refined mesh, whichever cutter made it."""
 
     mesh: Mesh
-    added: NewVertices | History
+    added: NewVertices | History  # a history stays in the compiled kernel's memory until used
     ambiguities: list[Ambiguities]
-    early: tuple[InterpolatedVertices, ...] = ()
-    kept: Tensor | None = None
+    early: tuple[InterpolatedVertices, ...] = ()  # vertices made before, level by level
+    kept: Tensor | None = None  # (V,) the vertices that the mesh still has, by default all
 
     @property
     def history(self) -> History | None:
@@ -196,7 +185,7 @@ def insert_chords(
 ) -> tuple[Refinement, ChordCrossings | None]:
     """Divide faces by chords; layer: their provenance, and unit: (L,) that of each line.
 
-    Returns the refinement, and the crossings of the chords that are in general position.
+    Returns the refinement, and the crossings of the chords in general position.
     """
     boundaries, lines = chords.boundaries, chords.lines
     if max_faces is not None:
@@ -271,10 +260,7 @@ def _assembled(
 
 
 def _without_chords(mesh: Mesh, faces: Tensor, corners: int | None) -> tuple[Tensor, Tensor]:
-    """Sizes and corners of all faces but some, (K,) ascending.
-
-    corners: how many corners those faces have, if that is known.
-    """
+    """Sizes and corners of all faces but some, (K,) ascending, with so many corners if known."""
     left, counts = mesh.num_faces - faces.shape[0], mesh.counts()
     if backend_of(faces.device).asynchronous and corners is not None:
         stays = torch.ones_like(counts, dtype=torch.bool).index_fill_(0, faces, False)
@@ -298,7 +284,7 @@ def _join(parts: list[Tensor], like: Tensor) -> Tensor:
 def refine_compiled(kernel: Kernel, mesh: Mesh, units: LayerFunctions) -> Refinement | None:
     """Cut every face along the zero sets of units that vanish at no vertex, by the compiled kernel.
 
-    Returns None where something is too close to something else: then ``refine`` has to do it.
+    Returns None where something is too close to something else; ``refine`` can do it.
     """
     made = kernel.refine(mesh, units)
     return _without(made, mesh) if isinstance(made, str) else Refinement(*made, [])
@@ -314,8 +300,8 @@ def refine(
 ) -> Refinement:
     """Cut every face along the zero sets of the functions by tensor operations.
 
-    layer: the provenance of the new edges and vertices. gpu: compiled steps for a GPU, which cut
-    where nothing is too close to anything else.
+    layer: the provenance of the new edges and vertices. gpu: the kernel of a GPU, which cuts where
+    nothing is too close to anything else.
     """
     if not functions.m:
         return unrefined(mesh, [])
@@ -409,7 +395,7 @@ def in_blocks(words: Callable[[slice], Tensor], count: int, signs: Signs) -> tup
 
 
 def zero_corners(mesh: Mesh, functions: Functions, signs: Signs) -> Zeros | None:
-    """Where functions pass through zero at a corner; None when there is no such place.
+    """Where functions pass through zero at a corner; None where there is no such place.
 
     The first corner of a run of zeros stands for all of them.
     """

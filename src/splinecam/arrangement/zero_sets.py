@@ -27,16 +27,12 @@ _LAYER = 0  # provenance of the new edges; the old ones have -1, and their own n
 
 @dataclass(frozen=True)
 class Overlay:
-    """A mesh cut further, with the values z: (V, n) that it was cut by at its vertices.
-
-    source: (E,) the edge of the original mesh of which each edge is a piece, -1 for new ones;
-    face: (F,) the face of the original mesh in which each one lies.
-    """
+    """A mesh that is cut further."""
 
     mesh: Mesh
-    z: Tensor
-    source: Tensor
-    face: Tensor
+    z: Tensor  # (V, n) the values at its vertices
+    source: Tensor  # (E,) the edge of the original mesh from which each edge comes, -1 for new ones
+    face: Tensor  # (F,) the face of the original mesh in which each one lies
     ambiguities: list[Ambiguities]
 
 
@@ -46,10 +42,7 @@ def overlay(
     cut: Callable[[Mesh, Tensor, int], Refinement],
     faces: Tensor | None = None,
 ) -> Overlay:
-    """Cut a mesh, or only some of its faces (N,), to which the result is then limited.
-
-    ``cut`` is given the mesh, the values z: (V, n) and the provenance.
-    """
+    """Cut a mesh, or only some of its faces (N,), by the values z (V, n) and a provenance."""
     part, number = mesh, torch.arange(mesh.num_edges, device=mesh.edges.device)
     if faces is not None:
         part, vertices, number = mesh.select(faces)
@@ -65,7 +58,7 @@ def overlay(
 def parents_of(old: Mesh, new: Mesh, source: Tensor) -> Tensor:
     """The face of an old mesh in which each face of a refined one lies, (F,).
 
-    source: (E,) the old edge of which each edge is a piece, -1 for new ones.
+    source: (E,) the old edge from which each edge comes, -1 for new ones.
     """
     beside, before = new.halfedge_face().view(-1, 2), old.halfedge_face().view(-1, 2)
     parent = source.new_full((new.num_faces,), -1)
@@ -86,18 +79,13 @@ CLOSE = "an output is too close to its level, or to another output, to tell its 
 
 @dataclass(frozen=True)
 class ZeroSets:
-    """N straight pieces of zero sets, with the larger values to their left.
+    """N straight pieces of zero sets, with the larger values to their left."""
 
-    uv: (P, 2) points; ends: (N, 2) start and end; column: (N,) the function; faces: (N, 2) to the
-    left and right, -1 outside; signs: (N, 2) of the function there, 0 where it vanishes on the
-    whole face, and outside.
-    """
-
-    uv: Tensor
-    ends: Tensor
-    column: Tensor
-    faces: Tensor
-    signs: Tensor
+    uv: Tensor  # (P, 2) points
+    ends: Tensor  # (N, 2) start and end
+    column: Tensor  # (N,) the function
+    faces: Tensor  # (N, 2) to the left and right, -1 outside
+    signs: Tensor  # (N, 2) of the function there, 0 outside and where it vanishes on the whole face
     ambiguities: list[Ambiguities]
 
 

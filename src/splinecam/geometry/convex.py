@@ -184,16 +184,12 @@ def _advice(unit: Tensor, index: Tensor) -> str:
 
 @dataclass(frozen=True)
 class ConvexPolygons:
-    """P convex polygons with N corners, and m numbers at every corner that are affine on each.
+    """P convex polygons with N corners, and m numbers at every corner that are affine on each."""
 
-    offsets: (P + 1,) the place where the corners of each polygon begin, counter-clockwise; uv:
-    (N, 2) the corners; values: (N, m) the numbers; source: (P,) what each polygon is a part of.
-    """
-
-    offsets: Tensor
-    uv: Tensor
-    values: Tensor
-    source: Tensor
+    offsets: Tensor  # (P + 1,) where the corners of each polygon begin, counter-clockwise
+    uv: Tensor  # (N, 2) the corners
+    values: Tensor  # (N, m) the numbers
+    source: Tensor  # (P,) what each polygon is a part of
 
     @classmethod
     def of_faces(cls, mesh: Mesh, faces: Tensor, values: Tensor) -> ConvexPolygons:

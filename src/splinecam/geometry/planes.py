@@ -408,17 +408,13 @@ def box_slice(box: Box, at: Tensor, basis: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class _Bounds:
-    """The finite bounds of a box as half-planes ``normal @ uv <= limit`` of a slice.
+    """The finite bounds of a box as half-planes ``normal @ uv <= limit`` of a slice."""
 
-    normal: ``(n, 2)``; limit: ``(n,)``, the rounded difference of bound and at; bound, at:
-    ``(n,)``; axis: ``(n,)``, the input coordinate.
-    """
-
-    normal: Tensor
-    limit: Tensor
-    bound: Tensor
-    at: Tensor
-    axis: Tensor
+    normal: Tensor  # (n, 2)
+    limit: Tensor  # (n,) the rounded difference of bound and at
+    bound: Tensor  # (n,)
+    at: Tensor  # (n,)
+    axis: Tensor  # (n,) the input coordinate
 
     def most_violated(self, corners: Tensor) -> int | None:
         """The half-plane that a corner violates most, or None if rounding explains it all."""

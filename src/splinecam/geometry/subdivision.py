@@ -48,20 +48,14 @@ class InterpolatedVertices:
 
 @dataclass(frozen=True)
 class Breakpoints:
-    """Where the slopes of units' results change on the lines that new vertices lie on.
+    """Where slopes of units' results change on L lines: K breakpoints, in order along each."""
 
-    offsets: (L + 1,) the breakpoints of each line. Per breakpoint, (K,), in order along each line:
-    its fraction t of the line, the unit, and slope_change, the change of the slope of the unit's
-    result there, per length of the line. Per new vertex, (N,): its line, and place, one of the
-    breakpoints at its position.
-    """
-
-    offsets: Tensor
-    t: Tensor
-    unit: Tensor
-    slope_change: Tensor
-    line: Tensor
-    place: Tensor
+    offsets: Tensor  # (L + 1,) the breakpoints of each line
+    t: Tensor  # (K,) the fraction of the line
+    unit: Tensor  # (K,)
+    slope_change: Tensor  # (K,) of the unit's result, per length of the line
+    line: Tensor  # (N,) of each new vertex
+    place: Tensor  # (N,) one of the breakpoints at each new vertex
 
     @classmethod
     def none(cls, interpolated: InterpolatedVertices) -> Breakpoints:

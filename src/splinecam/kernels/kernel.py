@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from ctypes import addressof, byref
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import accumulate
 from math import prod
 from typing import Any, NamedTuple
@@ -17,23 +17,9 @@ from torch import Tensor
 from splinecam._util.backend import is_cpu
 from splinecam._util.tolerances import EPS, SAFETY, UV_ERROR
 from splinecam.geometry.subdivision import Breakpoints, InterpolatedVertices, LazyMesh, Mesh
-from splinecam.kernels.library import (
-    STATUS,
-    AffinePairStruct,
-    CrossingsStruct,
-    DenseStruct,
-    LayerStruct,
-    LinesStruct,
-    MeshStruct,
-    OverlaidStruct,
-    RefinedStruct,
-    SettingsStruct,
-    SignRangeStruct,
-    TablesStruct,
-    library,
-)
+from splinecam.kernels.library import STATUS, library, structs
 
-_FIELDS = [name for name, _ in MeshStruct._fields_]
+_FIELDS = [name for name, _ in structs.sc_mesh._fields_]
 
 
 class _Block:
@@ -71,7 +57,7 @@ def kernel_mesh(lib: Any, made: Any, width: int) -> LazyMesh:
         tensors = (uv.view(-1, width), edges.view(-1, 2), *rest)
         return dict(zip(Mesh.__dataclass_fields__, tensors, strict=True))
 
-    source = MeshStruct(*(width if n == "width" else getattr(made, n) for n in _FIELDS))
+    source = structs.sc_mesh(*(width if n == "width" else getattr(made, n) for n in _FIELDS))
     return LazyMesh.of((made.vertices, made.edges, made.faces), load, source)
 
 
@@ -101,7 +87,7 @@ class History:
         column: the address of an array (units, m).
         """
         made = self._refined
-        edges = LinesStruct(
+        edges = structs.sc_lines(
             first=self.first,
             count=self.points,
             lines=self._old_edges if self.has_breakpoints else 0,
@@ -113,7 +99,7 @@ class History:
             unit=made.point_unit,
             slope_change=made.point_slope_change,
         )
-        inside = LinesStruct(
+        inside = structs.sc_lines(
             first=self.first + self.points,
             count=self.crossings,
             lines=made.chords if self.has_breakpoints else 0,
@@ -165,14 +151,11 @@ class Overlaid:
 
 def mesh_struct(mesh: Mesh) -> Any:
     """A mesh as the library takes it."""
-    if isinstance(mesh, LazyMesh) and isinstance(mesh.source, MeshStruct):
+    if isinstance(mesh, LazyMesh) and isinstance(mesh.source, structs.sc_mesh):
         return mesh.source
-    arrays = [mesh.uv, mesh.edges, mesh.offsets, mesh.corners]
-    arrays += [mesh.edge_layer, mesh.edge_unit, mesh.vertex_layer]
-    if not all(array.is_contiguous() for array in arrays):
-        raise ValueError("the compiled kernel takes contiguous arrays only")
+    arrays = (_address(getattr(mesh, field.name)) for field in fields(Mesh))
     sizes = (mesh.num_vertices, mesh.num_edges, mesh.num_faces, mesh.corners.shape[0])
-    return MeshStruct(*sizes, mesh.uv.shape[1], *(array.data_ptr() for array in arrays))
+    return structs.sc_mesh(*sizes, mesh.uv.shape[1], *arrays)
 
 
 # Chords of one face up to which a kernel compares all pairs of them.
@@ -180,57 +163,41 @@ MAX_CHORDS = 1 << 12
 
 
 class LayerFunctions(NamedTuple):
-    """Functions z (V, n) at the vertices of a mesh, to cut the faces along their zero sets.
+    """Functions at the vertices of a mesh, to cut the faces along their zero sets."""
 
-    positive, negative: (V, W) words of their signs; error: (n,) rounding errors. slope_difference:
-    (n,) the difference of the slopes of each result on both sides of zero, None for 1. layer: the
-    provenance of what is cut. max_faces: the limit of faces, None for any number. breakpoints_from:
-    the number of new vertices from which breakpoints are found, None for never. Only GPUs need
-    negative, and wanted: (n,) whether a function may change sign.
-    """
-
-    z: Tensor
-    positive: Tensor
-    error: Tensor
-    slope_difference: Tensor | None
-    layer: int
+    z: Tensor  # (V, n)
+    positive: Tensor  # (V, W) words of their signs
+    error: Tensor  # (n,)
+    slope_difference: Tensor | None  # (n,) of the results on both sides of zero, None for 1
+    layer: int  # the provenance of what is cut
     max_faces: int | None = None
-    breakpoints_from: int | None = 0
-    negative: Tensor | None = None
-    wanted: Tensor | None = None
+    breakpoints_from: int | None = 0  # new vertices from which breakpoints are found; None: never
+    negative: Tensor | None = None  # (V, W), for GPUs only
+    wanted: Tensor | None = None  # (n,) whether a function may change sign, for GPUs only
 
 
 class SelectedChords(NamedTuple):
-    """Chords (N,) to insert, where two units are equal in a face.
+    """Chords (N,) to insert, where two of n units are equal in a face."""
 
-    key: (N,) ascending, (face * n + one unit) * n + another unit, of n units; unit: (N,) the unit
-    of the new edges. table, error: (V, n) and (n,) values of all units and their rounding errors.
-    Vertices from ``first_new`` on lie between two others: parents (W, 2), with position_error (W,)
-    as a fraction of the distance of those. layer, max_faces: as in ``LayerFunctions``.
-    """
-
-    key: Tensor
-    unit: Tensor
-    table: Tensor
-    error: Tensor
-    first_new: int
-    parents: Tensor
-    position_error: Tensor
+    key: Tensor  # (N,) ascending, (face * n + one unit) * n + another unit
+    unit: Tensor  # (N,) the unit of the new edges
+    table: Tensor  # (V, n) values of all units
+    error: Tensor  # (n,)
+    first_new: int  # vertices from here on lie between two others
+    parents: Tensor  # (W, 2) those two
+    position_error: Tensor  # (W,) as a fraction of their distance
     layer: int
     max_faces: int | None
 
 
 class Candidates(NamedTuple):
-    """Groups of units (N, R) that may be the maximum in faces (N,) of a mesh.
-
-    table, tolerance: (V, n) and (n,) values of all units and the tolerances of their comparisons.
-    """
+    """Groups of units that may be the maximum in faces of a mesh."""
 
     mesh: Mesh
-    table: Tensor
-    tolerance: Tensor
-    face: Tensor
-    units: Tensor
+    table: Tensor  # (V, n) values of all units
+    tolerance: Tensor  # (n,) of comparisons
+    face: Tensor  # (N,)
+    units: Tensor  # (N, R)
 
 
 class SignRange:
@@ -246,7 +213,7 @@ class SignRange:
         self._held = (tolerance, positive, negative)
         arrays = (tolerance, self.low, self.high, positive, negative)
         addresses = (array.data_ptr() for array in arrays)
-        self.struct: Any = SignRangeStruct(tolerance.shape[0], *addresses)
+        self.struct: Any = structs.sc_sign_range(tolerance.shape[0], *addresses)
 
     @classmethod
     def nothing(cls) -> SignRange:
@@ -265,16 +232,12 @@ class SignRange:
 
 @dataclass(frozen=True)
 class LineRows:
-    """New rows from ``first`` on: points of lines between older rows, less their slope changes.
+    """New rows: points of lines between older rows, less their slope changes."""
 
-    columns: (n, m) the row that each unit is multiplied with. Without breakpoints (None) nothing is
-    subtracted.
-    """
-
-    first: int
+    first: int  # the number of the first new row
     interpolated: InterpolatedVertices
-    breakpoints: Breakpoints | None = None
-    columns: Tensor | None = None
+    breakpoints: Breakpoints | None = None  # None: nothing is subtracted
+    columns: Tensor | None = None  # (n, m) the row with which each unit is multiplied
 
     def struct(self) -> Any:
         """The structure of the library."""
@@ -288,7 +251,7 @@ class LineRows:
             arrays |= {"breakpoint": breakpoints.place, "breakpoint_t": breakpoints.t}
             arrays |= {"unit": breakpoints.unit, "slope_change": breakpoints.slope_change}
             arrays["column"] = columns
-        return LinesStruct(**sizes, **{name: array.data_ptr() for name, array in arrays.items()})
+        return structs.sc_lines(**sizes, **_addresses(arrays))
 
 
 # How the values at new vertices are computed: see sc_method in kernel.h.
@@ -309,56 +272,40 @@ def kernel_for(device: torch.device) -> Kernel | None:
 
 @dataclass(frozen=True)
 class Dense:
-    """A dense layer at all vertices of a mesh: ``z @ columns + bias``.
+    """A dense layer at all vertices of a mesh: ``z @ columns + bias``."""
 
-    z: (V', n) the factor at the first vertices; rectified: whether its positive part is taken;
-    columns, bias: (n, m) and (m,); magnitude, error: (n,) bounds on the factor. history: how the
-    other vertices came about; methods: "direct", "terms" or "sums", how the values on edges and
-    inside faces are computed.
-    """
-
-    z: Tensor
-    rectified: bool
-    columns: Tensor
-    bias: Tensor | None
-    magnitude: Tensor
-    error: Tensor
-    history: History | None = None
-    methods: tuple[str, str] = ("direct", "direct")
+    z: Tensor  # (V', n) the factor at the first vertices
+    rectified: bool  # whether its positive part is taken
+    columns: Tensor  # (n, m)
+    bias: Tensor | None  # (m,)
+    magnitude: Tensor  # (n,) bound on the factor
+    error: Tensor  # (n,)
+    history: History | None = None  # how the other vertices came about
+    methods: tuple[str, str] = ("direct", "direct")  # on edges and inside faces: see _METHODS
 
 
 class DenseResult(NamedTuple):
-    """Bounds, signs and range of the m units of a layer, (1, m) each.
+    """Bounds, signs and range of the m units of a layer, (1, m) each."""
 
-    modulus, error: bounds on the values; later_error: the error after the next refinement;
-    positive_modulus, positive_error: bounds on the positive parts then; tolerance: moduli up to
-    which values count as zero; low, high: the range. signs: (2, V, W) words of positive and
-    negative signs, None if unwanted; clear: whether no value counts as zero.
-    """
-
-    modulus: Tensor
-    error: Tensor
-    later_error: Tensor
-    positive_modulus: Tensor
+    modulus: Tensor  # bound on the values
+    error: Tensor  # bound on their errors
+    later_error: Tensor  # the error after the next refinement
+    positive_modulus: Tensor  # bounds on the positive parts then
     positive_error: Tensor
-    tolerance: Tensor
-    low: Tensor
+    tolerance: Tensor  # moduli up to which values count as zero
+    low: Tensor  # the range
     high: Tensor
-    signs: Tensor | None
-    clear: bool
+    signs: Tensor | None  # (2, V, W) words of positive and negative signs, None if unwanted
+    clear: bool  # whether no value counts as zero
 
 
 class PointsAlong(NamedTuple):
-    """Old and new points along segments, in order, (P,) each.
-
-    segment, t: the segment and the position on it; before: the old point at or before each point;
-    s: the fraction of the way from there to the next old point.
-    """
+    """Old and new points along segments, in order, (P,) each."""
 
     segment: Tensor
-    t: Tensor
-    before: Tensor
-    s: Tensor
+    t: Tensor  # the position on the segment
+    before: Tensor  # the old point at or before each point
+    s: Tensor  # the fraction of the way from there to the next old point
 
 
 class Kernel:
@@ -413,38 +360,34 @@ class Kernel:
         self, layer: Dense, table: Tensor, signs: bool, where: dict[str, Any]
     ) -> DenseResult:
         """Write the values of a layer; where: the places of the rows, in the library's words."""
-        (rows, width), units = table.shape, layer.columns.shape[0]
+        rows, width = table.shape
         words = -(-width // 64)
         numbers = torch.empty((8, 1, width), dtype=torch.float64)
         found = torch.empty((2, rows, words), dtype=torch.int64) if signs else None
         bounds = numbers.data_ptr()
-        sign_range: Any = SignRangeStruct()
+        sign_range: Any = structs.sc_sign_range()
         if found is not None:
             ranges = (bounds + 8 * width * k for k in (5, 6, 7))
             both = found.data_ptr(), found.data_ptr() + 8 * rows * words
-            sign_range = SignRangeStruct(width, *ranges, *both)
-        dense = DenseStruct(
+            sign_range = structs.sc_sign_range(width, *ranges, *both)
+        arrays = {"z": layer.z, "column": layer.columns, "magnitude": layer.magnitude}
+        arrays |= {"error": layer.error, **({} if layer.bias is None else {"bias": layer.bias})}
+        dense = structs.sc_dense(
             rows=rows,
             known=layer.z.shape[0],
-            units=units,
+            units=layer.columns.shape[0],
             width=width,
             rectified=layer.rectified,
-            z=_address(layer.z),
-            column=_address(layer.columns),
-            bias=None if layer.bias is None else _address(layer.bias),
-            magnitude=_address(layer.magnitude),
-            error=_address(layer.error),
             eps=EPS,
             safety=SAFETY,
             edge_method=_METHODS[layer.methods[0]],
             inside_method=_METHODS[layer.methods[1]],
             bounds=bounds,
+            **_addresses(arrays),
             **where,
         )
         self._call("sc_dense_layer", byref(dense), _address(table), byref(sign_range))
-        modulus, error, later, positive, later_positive, tolerance, low, high = numbers.unbind()
-        given = modulus, error, later, positive, later_positive, tolerance, low, high
-        return DenseResult(*given, found, not sign_range.zeros)
+        return DenseResult(*numbers.unbind(), found, not sign_range.zeros)
 
     def refine(self, mesh: Mesh, functions: LayerFunctions) -> tuple[Mesh, History] | str:
         """Cut a mesh along zero sets.
@@ -452,12 +395,20 @@ class Kernel:
         Returns the refined mesh, and how it came about, or why there is none: "unchanged",
         "degenerate" or "too many faces".
         """
-        refined: Any = RefinedStruct()
-        structs = mesh_struct(mesh), _layer_struct(functions), _settings(functions)
-        reason = self._call("sc_refine", *map(byref, structs), byref(refined))
+        refined: Any = structs.sc_refined()
+        arrays, difference = functions[:3], functions.slope_difference
+        addresses = [*map(_address, arrays), None if difference is None else _address(difference)]
+        limits = functions.max_faces, MAX_CHORDS, functions.breakpoints_from
+        known = (-1 if limit is None else limit for limit in limits)
+        given = [
+            mesh_struct(mesh),
+            structs.sc_layer(functions.z.shape[1], *addresses),
+            structs.sc_settings(UV_ERROR, SAFETY, functions.layer, *known),
+        ]
+        reason = self._call("sc_refine", *map(byref, given), byref(refined))
         if reason != "done":
             return reason
-        made = kernel_mesh(self._lib, refined, structs[0].width)
+        made = kernel_mesh(self._lib, refined, given[0].width)
         return made, History(self._lib, refined, mesh)
 
     def overlay(
@@ -476,7 +427,7 @@ class Kernel:
         layers: by how much the layers of the second mesh get larger numbers. Returns the
         refinement, or why there is none: "degenerate" or "too many faces".
         """
-        made: Any = OverlaidStruct()
+        made: Any = structs.sc_overlaid()
         meshes = mesh_struct(first), mesh_struct(second)
         given = layers, corners, slack, -1 if max_faces is None else max_faces
         reason = self._call("sc_overlay", *map(byref, meshes), *given, byref(made))
@@ -496,7 +447,7 @@ class Kernel:
             raise ValueError("the values do not belong to the vertices of the two meshes")
         if tuple(out.shape) != (overlaid.mesh.num_vertices, 2 * first.shape[1]):
             raise ValueError("there must be room for both functions at every vertex")
-        pair = AffinePairStruct(first.shape[1], _address(first), _address(second))
+        pair = structs.sc_affine_pair(first.shape[1], _address(first), _address(second))
         given = overlaid.corners, byref(overlaid.struct), byref(pair), _address(out)
         self._call("sc_overlay_values", *map(byref, meshes), *given)
 
@@ -523,32 +474,18 @@ class Kernel:
         """
         rows, units = z.shape
         counts = torch.empty(rows, dtype=torch.int64)
-        given = {
-            "rows": rows,
-            "units": units,
-            "z": _address(z),
-            "positive": _address(positive),
-            "error": _address(error),
-            "segment": _address(segment),
-            "t": _address(t),
-            "uv_error": UV_ERROR,
-            "safety": SAFETY,
-            "count": _address(counts),
-        }
-        if self._call("sc_count_along", byref(CrossingsStruct(**given))) != "done":
+        given = {"rows": rows, "units": units, "uv_error": UV_ERROR, "safety": SAFETY}
+        arrays = {"z": z, "positive": positive, "error": error, "segment": segment, "t": t}
+        given |= _addresses(arrays | {"count": counts})
+        if self._call("sc_count_along", byref(structs.sc_crossings(**given))) != "done":
             return None
         offsets = torch.cumsum(counts, 0)
         total = rows + (int(offsets[-1]) if rows else 0)
         offsets -= counts
         whole, real = torch.empty((2, total), dtype=torch.int64), z.new_empty((2, total))
-        given |= {
-            "offset": _address(offsets),
-            "new_segment": _address(whole[0]),
-            "before": _address(whole[1]),
-            "new_t": _address(real[0]),
-            "s": _address(real[1]),
-        }
-        if self._call("sc_find_along", byref(CrossingsStruct(**given))) != "done":
+        arrays = {"offset": offsets, "new_segment": whole[0], "before": whole[1]}
+        given |= _addresses(arrays | {"new_t": real[0], "s": real[1]})
+        if self._call("sc_find_along", byref(structs.sc_crossings(**given))) != "done":
             return None
         return PointsAlong(whole[0], real[0], whole[1], real[1])
 
@@ -573,7 +510,7 @@ class Kernel:
         shapes = {tuple(each.shape) for each in pieces[1:]}
         if shapes != {(count + 1, units)} or prod(z.shape[1:]) != units or out.shape != z.shape:
             raise ValueError("the tables do not belong to the units")
-        tables = TablesStruct(units, count, *map(_address, pieces))
+        tables = structs.sc_tables(units, count, *map(_address, pieces))
         self._call("sc_table_values", byref(tables), _address(z), z.shape[0], _address(out))
 
     def _call(self, name: str, *arguments: Any) -> str:
@@ -591,14 +528,5 @@ def _address(tensor: Tensor) -> int:
     return tensor.data_ptr()
 
 
-def _layer_struct(functions: LayerFunctions) -> Any:
-    arrays = functions.z, functions.positive, functions.error
-    difference = functions.slope_difference
-    last = None if difference is None else _address(difference)
-    return LayerStruct(functions.z.shape[1], *map(_address, arrays), last)
-
-
-def _settings(functions: LayerFunctions) -> Any:
-    limits = functions.max_faces, MAX_CHORDS, functions.breakpoints_from
-    known = (-1 if limit is None else limit for limit in limits)
-    return SettingsStruct(UV_ERROR, SAFETY, functions.layer, *known)
+def _addresses(tensors: dict[str, Tensor]) -> dict[str, int]:
+    return {name: _address(tensor) for name, tensor in tensors.items()}

@@ -238,13 +238,7 @@ class Tile(Partition):
 
 
 class AtlasData(Attached):
-    """A partition on disk: a polygon divided into tiles, each of which is a ``Partition``.
-
-    Every region is in exactly one tile. The regions of tile k are numbered from
-    ``first_region[k]`` on. Vertices and edges on the seams between tiles are in each of these
-    tiles, bit for bit the same; ``shared_vertices`` and ``shared_edges`` tell which they are.
-    Nothing is read before it is asked for.
-    """
+    """The data of an ``Atlas``, and the questions about single tiles."""
 
     _given_by: ClassVar[tuple[str, str]] = (
         "atlas",

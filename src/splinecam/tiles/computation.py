@@ -57,23 +57,18 @@ class Sizes:
 
 @dataclass
 class AtlasComputation:
-    """The computation of an atlas in a folder.
-
-    max_regions: of the whole atlas. report: see ``engine.step.Report``. most: about how many
-    regions a layer may make of the undivided domain. least_parts: if artificial lines divide the
-    domain, they make at least so many parts. need: bytes for each face of the last tile.
-    """
+    """The computation of an atlas in a folder."""
 
     folder: Path
     manifest: Manifest
     plan: Plan
     domain: Domain
     sizes: Sizes
-    max_regions: int | None = None
+    max_regions: int | None = None  # of the whole atlas
     report: Report = silent
-    most: float = inf
-    least_parts: int = 2
-    need: float = 0.0
+    most: float = inf  # about how many regions a layer may make of the undivided domain
+    least_parts: int = 2  # if artificial lines divide the domain, they make at least so many
+    need: float = 0.0  # bytes for each face of the last tile
 
     @property
     def writer(self) -> TileWriter:

@@ -140,16 +140,13 @@ def _compute_by_workers(
 
 @dataclass(frozen=True, eq=False)
 class _Shared:
-    """What all tiles share: the job, the coarse mesh as arrays, and what writes tiles.
-
-    key: the content of the file ``place`` in the folder of the caller.
-    """
+    """What all tiles share."""
 
     job: Job
-    coarse: dict[str, Tensor]
+    coarse: dict[str, Tensor]  # the coarse mesh as arrays
     writer: TileWriter
-    place: Path
-    key: str
+    place: Path  # a file in the folder of the atlas
+    key: str  # its content
 
     def in_sight(self) -> bool:
         """Whether this process sees the folder of the atlas."""

@@ -229,17 +229,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shown:
-    """What a picture shows of an atlas.
-
-    box: the window, None for the whole; domain: the rectangle, or the whole polygon; tiles: the
-    numbers of those in the window; count: the number of regions in it.
-    """
+    """What a picture shows of an atlas."""
 
     atlas: AtlasData
-    box: Box | None
-    domain: Domain
-    tiles: list[int]
-    count: int
+    box: Box | None  # the window, None for the whole
+    domain: Domain  # the rectangle, or the whole polygon
+    tiles: list[int]  # the numbers of the tiles in the window
+    count: int  # the number of regions in it
 
     @classmethod
     def of(cls, atlas: AtlasData, box: Box | None) -> Shown:

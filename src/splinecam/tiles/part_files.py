@@ -55,23 +55,17 @@ BORDER_FILE, STRIP, RIM = "border.npz", "strip", "rim.npz"
 
 @dataclass(frozen=True)
 class PartBorder:
-    """The vertices and edges of a part on seams.
+    """The vertices and edges of a part on seams."""
 
-    vertex: (S,) of the part; vertex_layer: (S,) the layer that made it; coarse_vertex: (S,) its
-    number in the coarse mesh, -1 for new ones; uv: (S, 2); values: (S, n_out). edge: (P,) of the
-    tile or the strip; in_strip: (P,) which of both; root: (P,) the edge of the coarse mesh from
-    which it comes; ends: (P, 2) places in ``vertex``.
-    """
-
-    vertex: Tensor
-    vertex_layer: Tensor
-    coarse_vertex: Tensor
-    uv: Tensor
-    values: Tensor
-    edge: Tensor
-    in_strip: Tensor
-    root: Tensor
-    ends: Tensor
+    vertex: Tensor  # (S,) of the part
+    vertex_layer: Tensor  # (S,) the layer that made it
+    coarse_vertex: Tensor  # (S,) its number in the coarse mesh, -1 for new ones
+    uv: Tensor  # (S, 2)
+    values: Tensor  # (S, n_out)
+    edge: Tensor  # (P,) of the tile or the strip
+    in_strip: Tensor  # (P,) which of both
+    root: Tensor  # (P,) the edge of the coarse mesh from which it comes
+    ends: Tensor  # (P, 2) places in ``vertex``
 
     @classmethod
     def read(cls, path: Path, coarse: Mesh) -> PartBorder:
@@ -117,16 +111,12 @@ def _drawn(coarse: Mesh, mesh: Mesh) -> Mesh:
 
 @dataclass(frozen=True)
 class Rim:
-    """The vertices and edges of a tile beyond which other tiles, or strips, begin.
+    """The vertices and edges of a tile beyond which other tiles, or strips, begin."""
 
-    vertex: (S,) of the tile, ascending; part_vertex: (S,) their numbers in the part. edge: (P,) of
-    the tile, ascending; ends: (P, 2) places in ``vertex``.
-    """
-
-    vertex: Tensor
-    part_vertex: Tensor
-    edge: Tensor
-    ends: Tensor
+    vertex: Tensor  # (S,) of the tile, ascending
+    part_vertex: Tensor  # (S,) their numbers in the part
+    edge: Tensor  # (P,) of the tile, ascending
+    ends: Tensor  # (P, 2) places in ``vertex``
 
     @classmethod
     def read(cls, path: Path, vertices: int, edges: int) -> Rim:
@@ -165,11 +155,11 @@ def _divided(mesh: Mesh) -> list[_Faces | None]:
 
 @dataclass(frozen=True)
 class Strip:
-    """A strip: its mesh, the values (V, n_out), and the numbers of vertices (V,) in the part."""
+    """The regions of a part beside artificial edges."""
 
     mesh: Mesh
-    values: Tensor
-    part_vertex: Tensor
+    values: Tensor  # (V, n_out)
+    part_vertex: Tensor  # (V,) the numbers of the vertices in the part
 
     def write(self, folder: Path) -> None:
         """Write the strip to a folder, which is made."""

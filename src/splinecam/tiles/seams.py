@@ -39,33 +39,24 @@ from splinecam.tiles.tile_files import (
 
 @dataclass(frozen=True)
 class Missing:
-    """Vertices that a part lacks on its edges: rounding has hidden them from it.
+    """Vertices that a part lacks on its edges: rounding has hidden them from it."""
 
-    part: its number; edge: (N,) of the tile or the strip; in_strip: (N,) which of both; seam: (N,)
-    the united vertices in order along the edge.
-    """
-
-    part: int
-    edge: Tensor
-    in_strip: Tensor
-    seam: Tensor
+    part: int  # its number
+    edge: Tensor  # (N,) of the tile or the strip
+    in_strip: Tensor  # (N,) which of both
+    seam: Tensor  # (N,) the united vertices in order along the edge
 
 
 @dataclass(frozen=True)
 class Seams:
-    """The C vertices that parts have in common.
+    """The C vertices that parts have in common."""
 
-    vertices: for each part the numbers (S,) of the vertices of its border. owner: (C,) the part
-    from which a vertex is taken; uv, values, vertex_layer: (C, ...) as that part has them. missing:
-    what parts lack.
-    """
-
-    vertices: list[Tensor]
-    owner: Tensor
-    uv: Tensor
-    values: Tensor
-    vertex_layer: Tensor
-    missing: list[Missing]
+    vertices: list[Tensor]  # for each part the numbers (S,) of the vertices of its border
+    owner: Tensor  # (C,) the part from which a vertex is taken
+    uv: Tensor  # (C, 2), like the next ones as the owner has them
+    values: Tensor  # (C, n_out)
+    vertex_layer: Tensor  # (C,)
+    missing: list[Missing]  # what parts lack
 
     @property
     def num_vertices(self) -> int:
@@ -141,16 +132,12 @@ def _missing(
 
 @dataclass(frozen=True)
 class JoinedStrips:
-    """All strips as one mesh, with artificial edges.
-
-    values: (V, n_out). seam: (V,) the numbers of vertices on seams between parts, and beyond these
-    a number for each other vertex. place: for each part the vertices (V,) of its strip in the mesh.
-    """
+    """All strips as one mesh, with artificial edges."""
 
     mesh: Mesh
-    values: Tensor
-    seam: Tensor
-    place: list[Tensor]
+    values: Tensor  # (V, n_out)
+    seam: Tensor  # (V,) numbers of vertices on seams between parts; others have larger ones
+    place: list[Tensor]  # for each part the vertices (V,) of its strip in the mesh
 
 
 def _join_strips(

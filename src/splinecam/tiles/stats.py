@@ -224,17 +224,12 @@ def _edges(tile: PartitionData, shared: Tensor) -> tuple[Tensor, float]:
 
 @dataclass
 class _Column:
-    """What is known of one number per region after some tiles.
+    """What is known of one number per region after some tiles."""
 
-    order: finds the quantiles, which lie between pairs of ranks; weight: of the second of a pair.
-    moments: of each tile the number of regions, and the numbers' mean and variance; weighted: their
-    sum weighted by area.
-    """
-
-    order: OrderStatistics
-    weight: Any
-    moments: list[tuple[int, float, float]] = field(default_factory=list)
-    weighted: list[float] = field(default_factory=list)
+    order: OrderStatistics  # finds the quantiles, which lie between pairs of ranks
+    weight: Any  # of the second of each pair
+    moments: list[tuple[int, float, float]] = field(default_factory=list)  # n, mean, variance
+    weighted: list[float] = field(default_factory=list)  # sums, by area
     low: float = float("inf")
     high: float = float("-inf")
 

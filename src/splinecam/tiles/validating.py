@@ -67,12 +67,7 @@ def validate(
 
 @dataclass
 class _Checking:
-    """The checks of an atlas so far, by name, and what is needed to check the whole.
-
-    border: (B, 2) edges on the border of the domain; edges: (P, 4) on seams: the number, both ends,
-    and the side on which the tile is; vertices: (S, 3 + n_out) on seams: the number, coordinates
-    and values.
-    """
+    """The checks of an atlas so far, by name, and what is needed to check the whole."""
 
     atlas: AtlasData
     checks: dict[str, Check] = field(default_factory=dict)
@@ -81,9 +76,9 @@ class _Checking:
     excused: int = 0
     points: int = 0
     first_vertex: int = 0
-    border: list[Tensor] = field(default_factory=list)
-    edges: list[Tensor] = field(default_factory=list)
-    vertices: list[Tensor] = field(default_factory=list)
+    border: list[Tensor] = field(default_factory=list)  # (B, 2) edges of the domain
+    edges: list[Tensor] = field(default_factory=list)  # (P, 4) on seams: number, ends, side
+    vertices: list[Tensor] = field(default_factory=list)  # (S, 3 + n_out): number, uv, values
 
     @property
     def ok(self) -> bool:
