@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
-from typing import Any, ClassVar, Generic, TypeVar, overload
+from typing import Any, ClassVar, Generic, Self, TypeVar, overload
 
 import numpy as np
 import torch
@@ -233,6 +233,19 @@ def _masks(device: torch.device) -> Tensor:
     """The bits of each octet as eight booleans in a word, (256,)."""
     bits = (torch.arange(256)[:, None] >> torch.arange(8)) & 1
     return bits.bool().view(torch.int64)[:, 0].to(device)
+
+
+class Columns:
+    """The base of dataclasses whose fields are tensors with a row for each item."""
+
+    def select(self, chosen: Tensor | slice) -> Self:
+        """Some of the items."""
+        return type(self)(*(column[chosen] for column in vars(self).values()))
+
+    @classmethod
+    def join(cls, *parts: Self) -> Self:
+        """The items of all parts."""
+        return cls(*map(torch.cat, zip(*(vars(part).values() for part in parts), strict=True)))
 
 
 View = TypeVar("View")

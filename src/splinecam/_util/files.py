@@ -159,10 +159,7 @@ def _named(draft: Path) -> IO[bytes]:
 
 
 def remove_drafts(folder: Path, prefix: str = ".") -> None:
-    """Remove temporary files of killed processes, which hold no lock on them any more.
-
-    prefix: how the names of these files begin.
-    """
+    """Remove temporary files of killed processes, which hold no lock; prefix: of their names."""
     with contextlib.suppress(OSError):
         found = [path for path in folder.iterdir() if path.name.startswith(prefix)]
         for draft in (path for path in found if path.suffix == _DRAFT and path.is_file()):

@@ -124,10 +124,7 @@ _INT32 = 1 << 31  # members that fit in 32 bits, with which gathers are faster
 
 
 def components(n: int, a: Tensor, b: Tensor) -> Tensor:
-    """The connected component of each of n nodes in the graph with edges a-b, (n,).
-
-    Components are numbered by their lowest nodes.
-    """
+    """The component of each of n nodes in the graph with edges a-b, (n,), by lowest nodes."""
     labels: Tensor = torch.unique(roots(n, a, b), return_inverse=True)[1]
     return labels
 
@@ -181,11 +178,7 @@ def long_cycles(following: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _leaders(following: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The cycles of a permutation and their lowest members, which lead them.
-
-    Returns the leader of each member's cycle (H,), all leaders (F,), the cycle of each member (H,),
-    and the offsets of the cycles (F + 1,).
-    """
+    """The leader of each member's cycle (H,), all leaders, the cycles (H,), and their offsets."""
     lowest = _lowest_ahead(following)
     index = torch.arange(following.shape[0], device=following.device)
     leader = (lowest == index).nonzero()[:, 0]
@@ -252,10 +245,7 @@ def chains(ends: Tensor, label: Tensor) -> Chains:
 
 
 def _partners(ends: Tensor, label: Tensor) -> Tensor:
-    """The other end at a node that two ends of one label share, or the end itself, (2S,).
-
-    End 2s is the start of segment s, end 2s + 1 its end.
-    """
+    """The other end (2S,) at a node that two ends of one label share, or the end itself."""
     kind = torch.unique(label, return_inverse=True)[1]
     nodes = int(ends.max()) + 1 if ends.shape[0] else 0
     key, order = torch.sort((kind[:, None] * nodes + ends).view(-1))

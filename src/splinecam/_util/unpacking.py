@@ -33,18 +33,12 @@ _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # how NumPy and torch wri
 
 
 def most_bytes(packed: int, free: int = _FREE) -> int:
-    """How many bytes a file of so many bytes may unpack to.
-
-    free: bytes that are always allowed.
-    """
+    """How many bytes a file of so many bytes may unpack to; free: bytes that it always may."""
     return free + _RATIO * packed
 
 
 def refused(name: str | Path, packed: int, instead: str) -> FileError:
-    """The error for a file that would need far more memory than its size explains.
-
-    packed: its bytes. instead: what to do with an honest file, in a sentence.
-    """
+    """The error for a file of so many bytes that would need far more memory; instead: advice."""
     return FileError(
         f"{name} is not opened: it has {packed:,} bytes, but would take far more memory than that. "
         f"{instead}"

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from splinecam._util.arrays import (
+    Columns,
     counts_of,
     entries_of,
     lengths,
@@ -49,7 +50,7 @@ class FaceBoundaries:
 
 
 @dataclass(frozen=True)
-class Chords:
+class Chords(Columns):
     """Chords, (N,): the face, the places p, q of both ends on the face's boundary, the line."""
 
     face: Tensor
@@ -63,13 +64,6 @@ class Chords:
         for key in (take(unit, self.line), self.face):
             order = take(order, torch.argsort(take(key, order), stable=True))
         return self.select(order)
-
-    def select(self, chosen: Tensor) -> Chords:
-        return Chords(*(part[chosen] for part in vars(self).values()))
-
-    @classmethod
-    def join(cls, *parts: Chords) -> Chords:
-        return cls(*map(torch.cat, zip(*(vars(part).values() for part in parts), strict=True)))
 
 
 @dataclass(frozen=True)
@@ -200,11 +194,7 @@ def meet(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def common_shift_and_error(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
-    """How far the crossing with j may move along i, (N,): together with i, and with j alone.
-
-    A line i that is off its place meets all lines j elsewhere at once, unless they meet it at a
-    right angle.
-    """
+    """How far the crossing with j may move along i, (N,): together with i, and with j alone."""
     _, _, ux, uy, own = _columns(lines, i)
     _, _, vx, vy, other = _columns(lines, j)
     area, dot = ux * vy - uy * vx, ux * vx + uy * vy
@@ -215,10 +205,7 @@ def common_shift_and_error(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, 
 
 
 def _columns(lines: Lines, index: Tensor) -> tuple[Tensor, ...]:
-    """Start (x, y), direction (dx, dy) and error of lines (N,), each (N,).
-
-    The third coordinate, if there is one, is the height of a mesh, and the same everywhere.
-    """
+    """Start (x, y), direction (dx, dy) and error of lines (N,); a third coordinate is constant."""
     if backend_of(index.device).asynchronous:  # in one operation
         return take_each(lines.table, index)
     x, y = take(lines.a[:, 0], index), take(lines.a[:, 1], index)
@@ -230,17 +217,13 @@ _INT32 = 1 << 31
 
 
 @dataclass(frozen=True)
-class Zeros:
+class Zeros(Columns):
     """Corners at which functions pass through zero, (N,)."""
 
     corner: Tensor
     column: Tensor
     falling: Tensor  # whether they fall there, counter-clockwise around the face
     position_error: Tensor  # (N, 2)
-
-    @classmethod
-    def join(cls, parts: list[Zeros]) -> Zeros:
-        return cls(*map(torch.cat, zip(*(vars(part).values() for part in parts), strict=True)))
 
 
 @dataclass(frozen=True)
@@ -268,7 +251,7 @@ class FaceChords:
 
 
 @dataclass(frozen=True)
-class _Marks:
+class _Marks(Columns):
     """Where functions vanish on edges or at corners, (N,)."""
 
     column: Tensor
@@ -291,10 +274,7 @@ class _Ends:
 def find_chords(
     mesh: Mesh, crossings: EdgeCrossings, zeros: Zeros | None, m: int, wanted: Tensor | None = None
 ) -> FaceChords:
-    """The chords of m functions, which cross edges and vanish at corners as given.
-
-    wanted: (N,) ascending, face * m + column of the only chords to look for, once each.
-    """
+    """The chords of m functions; wanted: (N,) ascending, face * m + column of the only ones."""
     at_side = take(crossings.counts, mesh.corners >> 1)  # new vertices on the side after a corner
     before = offsets_of(at_side)
     counts = take(before, mesh.offsets).diff()
@@ -397,9 +377,9 @@ def _all_ends(
     if zeros is not None:
         vertex = take(mesh.edges.view(-1), take(mesh.corners, zeros.corner))
         at = take(around.corner_place, torch.searchsorted(around.corner, zeros.corner))
-        more = (zeros.column, zeros.falling, vertex, take(mesh.uv, vertex), zeros.position_error)
+        uv, error = take(mesh.uv, vertex), zeros.position_error
         index = torch.arange(vertex.shape[0], device=vertex.device) + marks.column.shape[0]
-        marks = _Marks(*map(torch.cat, zip(vars(marks).values(), more, strict=True)))
+        marks = _Marks.join(marks, _Marks(zeros.column, zeros.falling, vertex, uv, error))
         mark, backward = torch.cat([mark, index]), torch.cat([backward, torch.zeros_like(index)])
         place, order = torch.sort(torch.cat([place, at]), stable=True)
         mark, backward = take(mark, order), take(backward, order)
@@ -457,17 +437,14 @@ def _pairs(
 
 
 def _lines(marks: _Marks, ends: Tensor) -> Lines:
-    """The lines between marks, (2, N).
-
-    Across a line both ends are off by error / |gradient| at most. The steeper the line meets the
-    edge, the better is this estimate, so the smaller one counts.
-    """
+    """The lines between marks, (2, N)."""
     flat = ends.view(-1)
     a, b = take(marks.uv, flat).view(2, -1, marks.uv.shape[1])
     x, y = b[:, 0] - a[:, 0], b[:, 1] - a[:, 1]
     length = (x * x + y * y).sqrt_().clamp_(min=UV_ERROR)
     error_x, error_y = (take(part, flat).view(2, -1) for part in marks.position_error[:, :2].T)
     across = (error_x * y).sub_(error_y * x).abs_()
+    # Across a line both ends are off by error / |gradient| at most; the better estimate counts.
     error = torch.minimum(*across).div_(length).add_(UV_ERROR)
     start, end = take(marks.vertex, flat).view(2, -1)
     return Lines(start, end, a, b, error)

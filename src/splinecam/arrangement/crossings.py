@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from splinecam._util.arrays import (
+    Columns,
     counts_of,
     lengths,
     offsets_of,
@@ -119,10 +120,9 @@ class Functions:
         return value - take(self.level, column)
 
     def signs(self) -> tuple[Signs, Tensor]:
-        """The signs of all functions at all vertices, and the vertices (N,) with unclear values.
+        """The signs at all vertices, and the vertices (N,) with unclear values.
 
-        An unclear value is too large for rounding and too small to have a sign; it is taken for
-        zero.
+        An unclear value is too large for rounding and too small to have a sign; it counts as zero.
         """
         signs = (self.known_signs or self._find()).only(self.wanted)
         if not signs.vanish:
@@ -349,7 +349,7 @@ class Ambiguities:
 
 
 @dataclass(frozen=True)
-class EdgePoints:
+class EdgePoints(Columns):
     """New vertices on edges, (C,) each, ordered along each edge."""
 
     edge: Tensor  # the divided edge
@@ -358,9 +358,6 @@ class EdgePoints:
     t: Tensor  # the fraction of the edge
     error: Tensor  # how far rounding may shift it
     uv: Tensor  # (C, 2) the place
-
-    def select(self, chosen: Tensor) -> EdgePoints:
-        return EdgePoints(*(take(part, chosen) for part in vars(self).values()))
 
     @property
     def count(self) -> int:
@@ -434,10 +431,7 @@ def find_edge_crossings(
 
 
 def _united(points: EdgePoints, at_end: Tensor) -> tuple[Tensor, EdgePoints, list[Ambiguities]]:
-    """Unite points that rounding cannot tell apart: the new number of each point, and the points.
-
-    at_end: (C,) whether rounding puts a point at an end of its edge.
-    """
+    """Unite points that rounding cannot tell apart: the new number of each, and the points."""
     point, ambiguities = torch.arange(points.count, device=points.edge.device), []
     touch = touching(points.edge, points.t, points.error)
     close, ended = torch.stack([touch.any(), at_end.any()]).tolist()  # one transfer from a GPU

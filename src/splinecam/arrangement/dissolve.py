@@ -17,13 +17,11 @@ from splinecam.kernels.gpu import GpuKernel
 def dissolve(
     mesh: Mesh, needless: Tensor, fixed: int, gpu: GpuKernel | None = None
 ) -> tuple[Mesh, Tensor]:
-    """The mesh without some edges (N,), and the old indices of the vertices that it still has.
-
-    Vertices from number ``fixed`` on are removed as well where only two edges are left.
-    """
+    """The mesh without some edges (N,), and the old indices of the vertices that it still has."""
     made = None if gpu is None else gpu.dissolve(mesh, needless, fixed)
     if made is not None:
         return made
+    # Other vertices are removed as well where only two edges are left.
     stays = torch.arange(mesh.num_vertices, device=needless.device) < fixed
     mesh, vertices, _ = _dissolved(mesh, needless, stays)
     return mesh, vertices

@@ -26,7 +26,15 @@ from math import prod
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import blocks_of, following, lengths, offsets_of, owners_of, take_rows
+from splinecam._util.arrays import (
+    Columns,
+    blocks_of,
+    following,
+    lengths,
+    offsets_of,
+    owners_of,
+    take_rows,
+)
 from splinecam._util.tolerances import SAFETY
 from splinecam.arrangement.crossings import VertexValues
 from splinecam.geometry.subdivision import Mesh
@@ -59,10 +67,7 @@ class Groups:
         return first.view(-1, self.count)
 
     def columns(self, z: Tensor) -> Iterator[Tensor]:
-        """The first members of all groups of units z (B, n), then the second, ...: (B, *shape).
-
-        A view of z is enough if the groups are regular, as in most pools.
-        """
+        """The first members of all groups of units z (B, n), then the second, ...: (B, *shape)."""
         for r, (start, steps) in enumerate(self._strides):
             if start < 0 or not z.is_contiguous():
                 yield z.index_select(1, self.members[:, r]).view(-1, *self.shape)
@@ -185,16 +190,12 @@ SETTLED, CHORD, SEVERAL, UNDECIDED = range(4)
 
 
 @dataclass(frozen=True)
-class CandidateFaces:
+class CandidateFaces(Columns):
     """Faces in which the winner of a group may change: face, group (N,); units (N, R)."""
 
     face: Tensor
     group: Tensor
     units: Tensor
-
-    def select(self, chosen: Tensor) -> CandidateFaces:
-        """Some of the candidates, (M,) indices."""
-        return CandidateFaces(self.face[chosen], self.group[chosen], self.units[chosen])
 
     def renumbered(self, n: int) -> tuple[CandidateFaces, Tensor]:
         """The candidates with numbers among the units, of n, that occur; also these units."""
@@ -212,7 +213,7 @@ class CandidateFaces:
 
 
 @dataclass(frozen=True)
-class FaceStatus:
+class FaceStatus(Columns):
     """How many winners a group has in a face, (N,) each."""
 
     kind: Tensor  # SETTLED, CHORD, SEVERAL or UNDECIDED
@@ -241,7 +242,7 @@ class EnvelopeClassifier:
             _status(self._around(mesh, face[rows], units[rows]), units[rows], mesh.uv)
             for rows in self._blocks(mesh, face, units)
         ]
-        return FaceStatus(*map(torch.cat, zip(*(vars(x).values() for x in parts), strict=True)))
+        return FaceStatus.join(*parts)
 
     def dominated(self, mesh: Mesh, candidates: CandidateFaces) -> Tensor:
         """Units that lose to another one in all of a candidate's face, or repeat it, (N, R)."""
@@ -346,7 +347,7 @@ def _status(around: _Around, units: Tensor, uv: Tensor) -> FaceStatus:
 
 
 @dataclass(frozen=True)
-class _Borders:
+class _Borders(Columns):
     """Borders that may begin on sides of faces, (C,): face, side length, and two members."""
 
     face: Tensor
@@ -354,15 +355,9 @@ class _Borders:
     first: Tensor
     second: Tensor
 
-    def select(self, chosen: Tensor) -> _Borders:
-        return _Borders(*(part[chosen] for part in vars(self).values()))
-
 
 def _best_border(around: _Around, wins: Tensor, uv: Tensor) -> FaceStatus:
-    """For faces with several winners the pair of members to cut by (places in the group).
-
-    wins: (H, R) which members may win at each corner.
-    """
+    """For faces with several winners the pair of members to cut by (places in the group)."""
     first, second = _changes(around)
     corner = (first != second).nonzero()[:, 0]
     vertex = around.vertex
@@ -401,10 +396,7 @@ def _overtaker(
 
 
 def _compared(around: _Around, wins: Tensor, borders: _Borders) -> tuple[Tensor, Tensor]:
-    """Compare both members of each border at all corners of its face.
-
-    Returns whether their line divides the face, and whether others win in the face, too, (C,) each.
-    """
+    """Whether the line of each border divides its face, and whether others win there, (C,)."""
     z, tolerance = around.z, around.tolerance
     rows, counts = take_rows(around.offsets, borders.face)
     which = owners_of(counts, rows.shape[0])
@@ -431,14 +423,10 @@ def _compared(around: _Around, wins: Tensor, borders: _Borders) -> tuple[Tensor,
 
 
 def _choose(count: int, borders: _Borders, several: Tensor) -> FaceStatus:
-    """The best border of each face: one between the only two winners, on the longest side.
-
-    A line from the middle of the longest side leaves no thin halves. several: (C,) whether a border
-    has other winners beside it.
-    """
+    """The best border of each face: one between the only two winners, on the longest side."""
     face, side, size = borders.face, borders.side, borders.face.shape[0]
     index = torch.arange(size, device=face.device)
-    at = side.argsort(descending=True, stable=True)
+    at = side.argsort(descending=True, stable=True)  # the middle of a long side: no thin halves
     rank = torch.empty_like(index)
     rank[at] = index
     least = face.new_full((count,), 2 * size)
@@ -460,10 +448,7 @@ def _choose(count: int, borders: _Borders, several: Tensor) -> FaceStatus:
 def find_candidates(
     mesh: Mesh, z: Tensor, groups: Groups, error: Tensor, low: Tensor, high: Tensor
 ) -> CandidateFaces:
-    """The faces whose corners have different winners in a group; of equal units the first wins.
-
-    z: (V, n) the units, with error and range (n,).
-    """
+    """The faces whose corners have different winners in a group of units z (V, n)."""
     tolerance, members = SAFETY * error, groups.members
     group = _open_groups(members, tolerance, low, high)
     if not group.shape[0]:
@@ -481,10 +466,7 @@ def find_candidates(
 
 
 def _open_groups(members: Tensor, tolerance: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """Groups whose winner may change, (N,): several units can win, and are not equal everywhere.
-
-    Behind ReLUs the ranges settle most windows of a pool, and many others are dead.
-    """
+    """Groups whose winner may change, (N,): several units can win, and differ somewhere."""
     low, high, tolerance = low[members], high[members], tolerance[members]
     rival = high + tolerance >= (low - tolerance).amax(1, keepdim=True)
     top = torch.where(rival, high, -torch.inf).amax(1)

@@ -49,10 +49,7 @@ def insert_at_once(
     distinct: bool = False,
     max_faces: int | None = None,
 ) -> Tensor:
-    """Insert the chords of all faces in general position into ``out``; returns the other faces.
-
-    distinct: whether all chords are known to end at different places, no two of them neighbours.
-    """
+    """Insert the chords of all faces in general position into ``out``; returns the other faces."""
     faces = torch.arange(boundaries.count, device=boundaries.half.device)
     left = faces[:0]
     degenerate = None if distinct else _degenerate(boundaries, intervals)
@@ -171,10 +168,7 @@ def _crossings(
 
 
 def _pairs(segments: _Segments, room: int | None) -> tuple[Tensor, Tensor]:
-    """The pairs of chords i < j whose ends alternate around their face.
-
-    Each pair makes a face; more than ``room`` of them are an error.
-    """
+    """The pairs of chords i < j whose ends alternate around their face, at most ``room``."""
     lo, hi = segments.lo, segments.hi
     n = lo.shape[0]
     begun = torch.zeros_like(segments.size).scatter_(0, lo, 1)
@@ -315,11 +309,7 @@ def _leaving(segments: _Segments, pieces: _Pieces) -> Tensor:
 
 
 def _after(segments: _Segments, c: _Crossings, pieces: _Pieces) -> Tensor:
-    """The node after each half-edge of a piece, and after none: 0 where a face is closed.
-
-    A half-edge closes a face if it reaches the lower end of a chord, or a crossing down its chord
-    j.
-    """
+    """The node after each half-edge of a piece, and after none: 0 where a face is closed."""
     size = segments.size.shape[0]
     short = torch.int32 if size + pieces.count < _INT32 else torch.int64
     after = torch.zeros(pieces.count + 1, dtype=short, device=c.i.device)

@@ -43,10 +43,7 @@ def insert_incrementally(
     *,
     max_faces: int | None = None,
 ) -> None:
-    """Insert all chords into their faces, and append what that makes to ``out``.
-
-    More than ``max_faces`` faces are an error, raised before they are made.
-    """
+    """Insert all chords into their faces of ``out``, up to so many faces."""
     work = _Insertion(boundaries, chords, lines, out)
     done = 0
     while work.chords.face.shape[0]:
@@ -151,10 +148,7 @@ class _Insertion:
         self.boundaries = self._halves(split, path, edges)
 
     def _lead_through_corners(self, split: _Split) -> bool:
-        """Replace splitters P-Q that pass a corner c of a crossing chord closely by P-c and c-Q.
-
-        Returns whether there was any.
-        """
+        """Whether a splitter P-Q passed a corner c closely; it is replaced by P-c and c-Q."""
         c, lines, crossing = self.chords, self.lines, split.crossing
         face = c.face[crossing]
         line = c.line[split.chord][face]

@@ -243,10 +243,7 @@ class _Corners:
 def _find(
     mesh: Mesh, wanted: WantedChords
 ) -> tuple[EdgeCrossings, FaceChords, Tensor, list[Ambiguities]]:
-    """The wanted chords, unless they vanish in rounding, and where they cross edges.
-
-    Also the wanted chord of each, (N,).
-    """
+    """Where the wanted chords cross edges, the chords, and the number of each, (N,)."""
     functions, column = wanted.columns()
     key = wanted.face * functions.m + column
     corners = _Corners.of(mesh, functions, wanted.face, column)
@@ -397,10 +394,7 @@ class _Work:
         return WantedChords(key, unit, self.layer, c.values, c.error, c.gpu, self.max_faces)
 
     def _hand_down(self, halves: Halves, pair: Tensor, count: int) -> None:
-        """Hand open candidates to both halves, and note which may have a border on the line.
-
-        pair: (N, 2) the units of each line; count: how many lines were wanted.
-        """
+        """Hand open candidates to both halves; note which may have a border on the line."""
         number = halves.face.new_full((self.mesh.num_faces,), -1)
         number[halves.face] = torch.arange(halves.face.shape[0], device=number.device)
         which, left = number[self.open.face], self.open
@@ -412,8 +406,7 @@ class _Work:
         line = self.lines + halves.which[which]
         self.auxiliary.append((line[chosen], left.select(chosen)))
         right = replace(left, face=halves.new_face[which])
-        both = zip(vars(left).values(), vars(right).values(), strict=True)
-        self.open = CandidateFaces(*map(torch.cat, both))
+        self.open = CandidateFaces.join(left, right)
 
     def _along(self, candidates: CandidateFaces, cut: Tensor, ends: Tensor, pair: Tensor) -> Tensor:
         """Which candidates may have a border along the line that cuts their face, (N,).

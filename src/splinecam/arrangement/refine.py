@@ -80,10 +80,7 @@ def _chord_breakpoints(
     column: Tensor,
     known: int,
 ) -> Breakpoints:
-    """The breakpoints of chords in general position.
-
-    column: (L,) of each line; known: how many vertices there were before.
-    """
+    """The breakpoints of chords in general position; known: the number of old vertices."""
     counts = on_chords.offsets[1:] - on_chords.offsets[:-1]
     line = take(on_chords.line, owners_of(counts, on_chords.s.shape[0]))
     crossing = take(column, on_chords.other)
@@ -183,10 +180,7 @@ def insert_chords(
     *,
     max_faces: int | None = None,
 ) -> tuple[Refinement, ChordCrossings | None]:
-    """Divide faces by chords; layer: their provenance, and unit: (L,) that of each line.
-
-    Returns the refinement, and the crossings of the chords in general position.
-    """
+    """Divide faces by chords; also the crossings of chords in general position."""
     boundaries, lines = chords.boundaries, chords.lines
     if max_faces is not None:
         max_faces -= mesh.num_faces - chords.faces.shape[0]
@@ -282,10 +276,7 @@ def _join(parts: list[Tensor], like: Tensor) -> Tensor:
 
 
 def refine_compiled(kernel: Kernel, mesh: Mesh, units: LayerFunctions) -> Refinement | None:
-    """Cut every face along the zero sets of units that vanish at no vertex, by the compiled kernel.
-
-    Returns None where something is too close to something else; ``refine`` can do it.
-    """
+    """Cut faces along zero sets by the compiled kernel; None: something is too close."""
     made = kernel.refine(mesh, units)
     return _without(made, mesh) if isinstance(made, str) else Refinement(*made, [])
 
@@ -395,10 +386,7 @@ def in_blocks(words: Callable[[slice], Tensor], count: int, signs: Signs) -> tup
 
 
 def zero_corners(mesh: Mesh, functions: Functions, signs: Signs) -> Zeros | None:
-    """Where functions pass through zero at a corner; None where there is no such place.
-
-    The first corner of a run of zeros stands for all of them.
-    """
+    """Where functions pass through zero, at the first corner of each run of zeros, if anywhere."""
     if not signs.vanish:
         return None
     zero = signs.zero
@@ -422,5 +410,5 @@ def zero_corners(mesh: Mesh, functions: Functions, signs: Signs) -> Zeros | None
         position_error = shift[:, None] * (mesh.uv[p] - mesh.uv[v])
         falling = torch.full_like(corner, entering < 0, dtype=torch.bool)
         found.append(Zeros(corner, column, falling, position_error))
-    zeros = Zeros.join(found)
+    zeros = Zeros.join(*found)
     return zeros if zeros.corner.shape[0] else None

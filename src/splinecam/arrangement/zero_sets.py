@@ -56,10 +56,7 @@ def overlay(
 
 
 def parents_of(old: Mesh, new: Mesh, source: Tensor) -> Tensor:
-    """The face of an old mesh in which each face of a refined one lies, (F,).
-
-    source: (E,) the old edge from which each edge comes, -1 for new ones.
-    """
+    """The face of an old mesh in which each face lies, (F,); source: (E,) old edges, or -1."""
     beside, before = new.halfedge_face().view(-1, 2), old.halfedge_face().view(-1, 2)
     parent = source.new_full((new.num_faces,), -1)
     for side in (0, 1):
@@ -90,10 +87,7 @@ class ZeroSets:
 
 
 def zero_sets(mesh: Mesh, functions: Functions) -> ZeroSets:
-    """The zero set of each function; of an area on which it vanishes, the outline.
-
-    Where several functions vanish on one segment, the first of them counts.
-    """
+    """The zero set of each function; of equal segments only that of the first function."""
     none = functions.unit[:0]
     changes, on_edges = [(none, none)], [(none, none)]
     passing: list[Zeros] = []
@@ -114,7 +108,7 @@ def zero_sets(mesh: Mesh, functions: Functions) -> ZeroSets:
             edge, column = _along(mesh, signs)
             on_edges.append((edge, columns[column]))
     crossings = find_edge_crossings(mesh, functions, *_joined(changes))
-    zeros = Zeros.join(passing) if passing else None
+    zeros = Zeros.join(*passing) if passing else None
     chords = find_chords(mesh, crossings, zeros, max(1, functions.m))
     # Counter-clockwise from rise to fall a function is positive: left of the way from fall to rise.
     start, end = chords.lines.start, chords.lines.end

@@ -36,10 +36,7 @@ def fan(corners: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def require_resolved(x: Tensor, extent: float) -> None:
-    """Raise an error if points ``(k, D)`` are equal up to rounding, or of an extreme size.
-
-    extent: the largest difference of two coordinates.
-    """
+    """Raise an error if points ``(k, D)`` of an extent are equal up to rounding, or extreme."""
     if extent == 0:
         raise DomainError(f"All {len(x)} points are identical. Give three that span a plane.")
     require_size(extent)
@@ -102,10 +99,7 @@ def convex_corners(corners: Tensor, magnitude: float) -> Tensor:
 
 
 def _turns(unit: Tensor, index: Tensor, noise: float) -> Tensor:
-    """Whether each of the corners ``unit[index]`` turns left, ``(k,)``; right turns are an error.
-
-    noise: the rounding error of the corners.
-    """
+    """Whether each corner ``unit[index]`` turns left, ``(k,)``; right turns are an error."""
     ring = unit[index]
     before, after = ring - ring.roll(1, 0), ring.roll(-1, 0) - ring
     turn = cross(before, after)

@@ -117,10 +117,7 @@ def _areas(mesh: Mesh, offsets: Tensor, halves: Tensor) -> Tensor:
 
 
 def closed_lines(offsets: Tensor, closed: Tensor | int = 1) -> tuple[Tensor, Tensor]:
-    """Lists that end with their first entry again: their offsets, and the places of all entries.
-
-    offsets: (L + 1,) of the lists; closed: (L,) 1 for those that are closed, else 0.
-    """
+    """Lists whose closed ones end with their first entry again: offsets, and places of entries."""
     counts = offsets.diff()
     longer = offsets_of(counts + closed)
     line = owners_of(longer.diff(), int(longer[-1]))

@@ -42,10 +42,7 @@ def two_of(axes: Any, name: str) -> tuple[Any, Any]:
 
 
 def axis_of(axis: Any, shape: Sequence[int], name: str) -> int | None:
-    """The flat index of an axis, or None for what is not an index but a direction.
-
-    axis: a flat index, or a tuple with an index for each dimension of the input shape.
-    """
+    """The flat index of an axis, given flat or as a tuple, or None for a direction."""
     try:
         if isinstance(axis, tuple) and len(axis) == len(shape) > 1:
             return _flat_index([operator.index(each) for each in axis], shape, name)
@@ -103,10 +100,7 @@ def frame_through(x: Tensor) -> Tensor:
 
 
 def frame_along(directions: Iterable[Any], shape: Sequence[int], name: str) -> Tensor:
-    """Orthonormal rows ``(2, D)``: along the first direction, and along the rest of the second.
-
-    The lengths of the directions do not matter.
-    """
+    """Orthonormal rows ``(2, D)``: along the first direction, and along the rest of the second."""
     d1, d2 = (direction_of(each, shape, name) for each in directions)
     return _orthonormal(
         _unit_size(d1),
@@ -145,10 +139,7 @@ def _unit_size(direction: Tensor) -> Tensor:
 
 
 def _orthonormal(d1: Tensor, d2: Tensor, *, none: str, parallel: str) -> Tensor:
-    """Orthonormal rows for two directions.
-
-    none, parallel: what to say if the first one is zero, and if they span no plane.
-    """
+    """Orthonormal rows for two directions; none, parallel: what to say if there are none."""
     scale = max(float(d1.abs().max()), float(d2.abs().max()))
     n1 = float(torch.linalg.vector_norm(d1 / scale))
     if not n1 > DEGENERATE:
@@ -231,10 +222,7 @@ def polygon_frame(x: Tensor) -> Tensor:
 
 
 def _end_of_side(rays: Tensor, length: Tensor) -> int:
-    """The last of the points in order that lie on one side with the first one.
-
-    rays: the points ``(k, D)`` relative to the first one; length: their distances from it.
-    """
+    """The last of the points ``(k, D)``, relative to the first one, on one side with it."""
     # Repeated points give no direction.
     first = int((length > DEGENERATE).nonzero()[0])
     end = first
@@ -255,10 +243,7 @@ def _distances(rays: Tensor, direction: Tensor) -> Tensor:
 
 
 def require_planar(x: Tensor, flat: Tensor, *, by_basis: bool) -> None:
-    """Raise an error if points ``x: (k, D)`` differ from their projections ``flat``.
-
-    by_basis: whether the user gave the directions of the plane.
-    """
+    """Raise an error if points ``x: (k, D)`` differ from their projections ``flat``."""
     off = torch.linalg.vector_norm(x - flat, dim=1)
     extent = float(torch.linalg.vector_norm(x - x[0], dim=1).max())
     worst = int(off.argmax())
@@ -362,21 +347,15 @@ def box_of(box: Any, input_shape: Sequence[int] | None, at: Any = None) -> Box:
 
 
 def _shape_of(at: Any, sizes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
-    """The shape of the input ``at``, if bounds of these sizes are numbers or its entries.
-
-    A batch of one input has these entries, too, but is not taken for an input.
-    """
+    """The shape of the input ``at``, if bounds of these sizes are numbers or its entries."""
     shape = tuple(as_tensor(at, "at").shape)
     flat = (math.prod(shape),)
-    taken = not sizes or (set(sizes) == {flat} and shape != (1, *flat))
+    taken = not sizes or (set(sizes) == {flat} and shape != (1, *flat))  # a batch is no input
     return shape if taken else None
 
 
 def box_slice(box: Box, at: Tensor, basis: Tensor) -> Tensor:
-    """The corners ``(k, 2)`` of the polygon ``lo <= at + uv @ basis <= hi``, counter-clockwise.
-
-    at: ``(D,)``, a point of the plane; basis: ``(2, D)``, orthonormal.
-    """
+    """The corners ``(k, 2)`` of the polygon ``lo <= at + uv @ basis <= hi``, counter-clockwise."""
     moving = basis.ne(0).any(0)
     _require_inside(box, at, moving)
     _require_extent(box, moving)

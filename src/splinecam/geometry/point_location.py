@@ -24,10 +24,7 @@ from splinecam.geometry.subdivision import Mesh
 
 
 def closest(points: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
-    """The closest points of segments (N, 2, 2) to points (N, 2).
-
-    Returns the fraction t of the segment and the squared distance, (N,) each.
-    """
+    """The fraction t of segments (N, 2, 2) closest to points (N, 2), and the squared distance."""
     (ax, ay), (bx, by) = (gap.unbind(1) for gap in (ends - points[:, None]).unbind(1))
     dx, dy = (ends[:, 1] - ends[:, 0]).unbind(1)
     full, along = dx * dx + dy * dy, -(ax * dx + ay * dy)
@@ -121,19 +118,11 @@ class Locator:
 
     def _cells(self, uv: Tensor) -> Tensor:
         """The row and the column of the cell of each point, (N, 2)."""
-        return torch.stack(
-            [
-                torch.searchsorted(line, uv[:, axis].contiguous())
-                for axis, line in enumerate(self.lines)
-            ],
-            1,
-        )
+        axes = zip(self.lines, uv.T.contiguous(), strict=True)
+        return torch.stack([torch.searchsorted(line, axis) for line, axis in axes], 1)
 
     def _rectangles(self, first: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
-        """All cells between the corners ``first`` and ``last`` (N, 2) of N rectangles.
-
-        Returns the rectangle of each cell, and the cell.
-        """
+        """The rectangle of each cell, and the cell, of N rectangles from first to last (N, 2)."""
         span = last - first + 1
         count = span.prod(1)
         owner = owners_of(count)
@@ -161,10 +150,7 @@ class Locator:
     def _deepest(
         self, points: int, point: Tensor, face: Tensor, depth: Tensor, least: float
     ) -> Tensor:
-        """The face in which each point lies deepest, -1 if its depth is below ``least``, (points,).
-
-        Of equally deep faces it is the one with the lowest number.
-        """
+        """The face, of equal ones the lowest, in which each point lies at least so deep, or -1."""
         best = depth.new_full((points,), -torch.inf).scatter_reduce_(0, point, depth, "amax")
         deep = ((depth == take(best, point)) & (depth >= least)).nonzero()[:, 0]
         outside = self.mesh.num_faces

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import following, offsets_of, owners_of, take, take_rows
+from splinecam._util.arrays import Columns, following, offsets_of, owners_of, take, take_rows
 from splinecam._util.backend import backend_of
 
 
 @dataclass(frozen=True)
-class InterpolatedVertices:
+class InterpolatedVertices(Columns):
     """New vertices between two older ones each: ``lerp(x[p], x[q], t)``, all (N,)."""
 
     p: Tensor
@@ -29,17 +29,10 @@ class InterpolatedVertices:
     def count(self) -> int:
         return int(self.t.shape[0])
 
-    def select(self, chosen: Tensor | slice) -> InterpolatedVertices:
-        """Some of the new vertices."""
-        return InterpolatedVertices(self.p[chosen], self.q[chosen], self.t[chosen])
-
     def interpolate(
         self, x: Tensor, out: Tensor | None = None, spare: Tensor | None = None
     ) -> Tensor:
-        """The values at the new vertices from the values x at the older ones.
-
-        out, spare: memory for the result, and as much for intermediate values.
-        """
+        """The values at the new vertices from x at the older ones; out, spare: memory to use."""
         t = self.t.view(-1, *[1] * (x.dim() - 1))
         p = torch.index_select(x, 0, self.p, out=out)
         q = torch.index_select(x, 0, self.q, out=spare)
@@ -162,10 +155,7 @@ class Mesh:
         return torch.cat(self.ranges(self.uv), 1)
 
     def by_size(self, corners: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield faces with k corners each, (B,), and their vertices, (B, k), for every k there is.
-
-        corners: the most corners of a block, which has at least one face.
-        """
+        """Yield faces with k corners each, (B,), and their vertices, (B, k), block by block."""
         counts, vertex = self.counts(), self.corner_vertices()
         for k in torch.bincount(counts).nonzero()[:, 0].tolist():
             places = torch.arange(k, device=vertex.device)

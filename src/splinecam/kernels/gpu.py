@@ -192,10 +192,7 @@ def _find_chords(steps: Steps, max_faces: int | None) -> str | None:
 
 
 def _place_selected(steps: Steps, max_faces: int | None) -> str | None:
-    """Find the new vertices on edges of the selected chords, and count their crossings.
-
-    Each chord has at most two new vertices, so that all arrays can be allocated at once.
-    """
+    """Find the new vertices on edges, at most two for each selected chord, and crossings."""
     run = steps.struct
     chords, ends = run.chords, 2 * run.chords
     places = run.corners + 2 * ends
@@ -409,8 +406,7 @@ class GpuKernel:
         """Whether two units of groups may be equal all along the lines that cut their faces, (N,).
 
         cut: (N,) one of L lines each; ends, between: (L, 2) their end vertices, and the two units
-        that are equal on them; probe: a fraction of a line at which units that are equal elsewhere
-        on the line are not.
+        that are equal on them; probe: a fraction of a line at which others differ.
         """
         steps = self._envelope(candidates)
         for name, array in (("cut", cut), ("end", ends), ("between", between)):

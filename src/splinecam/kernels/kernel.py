@@ -82,10 +82,7 @@ class History:
         return [on_edges, (self.crossings, 2 * self.crossings, self.inside_terms)]
 
     def structs(self, column: int, units: int) -> tuple[Any, Any]:
-        """The new vertices on edges and inside faces, as the library takes them.
-
-        column: the address of an array (units, m).
-        """
+        """The new vertices on edges and inside faces; column: an address of (units, m) numbers."""
         made = self._refined
         edges = structs.sc_lines(
             first=self.first,
@@ -337,10 +334,7 @@ class Kernel:
         self._call("sc_fill", _address(table), *table.shape, *rows, byref(sign_range.struct))
 
     def dense(self, mesh: Mesh, layer: Dense, table: Tensor, *, signs: bool) -> DenseResult:
-        """Write the values of a layer at all vertices of a mesh into a table (V, m).
-
-        signs: find the signs and the range as well.
-        """
+        """Write the values of a layer at all vertices into a table (V, m), perhaps with signs."""
         place = mesh_struct(mesh)
         where = {"uv": place.uv, "uv_width": place.width}
         lines: Any = ()
@@ -392,8 +386,7 @@ class Kernel:
     def refine(self, mesh: Mesh, functions: LayerFunctions) -> tuple[Mesh, History] | str:
         """Cut a mesh along zero sets.
 
-        Returns the refined mesh, and how it came about, or why there is none: "unchanged",
-        "degenerate" or "too many faces".
+        Returns the refinement, or why there is none: "unchanged", "degenerate" or "too many faces".
         """
         refined: Any = structs.sc_refined()
         arrays, difference = functions[:3], functions.slope_difference
@@ -436,11 +429,7 @@ class Kernel:
     def overlay_values(
         self, overlaid: Overlaid, first: Tensor, second: Tensor, out: Tensor
     ) -> None:
-        """Write the values of two functions at the vertices of an overlay, side by side.
-
-        first, second: (V', n) at the vertices of the two meshes, on whose faces they are affine;
-        out: (V, 2 n).
-        """
+        """Write two functions, affine on the faces of their meshes, side by side (V, 2 n)."""
         meshes = mesh_struct(overlaid.first), mesh_struct(overlaid.second)
         sizes = [(mesh.num_vertices, first.shape[1]) for mesh in (overlaid.first, overlaid.second)]
         if [tuple(first.shape), tuple(second.shape)] != sizes:
@@ -452,10 +441,7 @@ class Kernel:
         self._call("sc_overlay_values", *map(byref, meshes), *given)
 
     def integrate(self, mesh: Mesh, values: Tensor) -> Tensor:
-        """The integrals of functions, their moduli and their squares over all faces, (3, n).
-
-        values: (V, n) at the vertices; the functions are affine on each face.
-        """
+        """The integrals of affine functions (V, n), their moduli and their squares, (3, n)."""
         out = values.new_empty((3, values.shape[1]))
         if values.shape[0] != mesh.num_vertices:
             raise ValueError("the values do not belong to the vertices of the mesh")
@@ -490,10 +476,7 @@ class Kernel:
         return PointsAlong(whole[0], real[0], whole[1], real[1])
 
     def rows_between(self, table: Tensor, before: Tensor, s: Tensor, *, rectified: bool) -> Tensor:
-        """Rows (P, ...) between rows of a table: a fraction s (P,) of the way from row ``before``.
-
-        rectified: take their positive parts.
-        """
+        """Rows (P, ...), a fraction s (P,) of the way from row ``before``, perhaps rectified."""
         out = table.new_empty((before.shape[0], *table.shape[1:]))
         width = prod(table.shape[1:])
         size = table.shape[0], width, _address(before), _address(s), before.shape[0]

@@ -284,8 +284,7 @@ class AtlasData(Attached):
     @property
     def num_edges(self) -> int:
         """The number of edges; those on seams count once."""
-        twice = self.num_shared_edges
-        return sum(tile.edges for tile in self.manifest.tiles) - twice
+        return sum(tile.edges for tile in self.manifest.tiles) - self.num_shared_edges
 
     @property
     def num_shared_vertices(self) -> int:

@@ -173,10 +173,7 @@ class AtlasComputation:
     # -- tiles --------------------------------------------------------------------------------
 
     def compute(self, coarse: Coarse) -> bool:
-        """Compute all tiles that are missing; False if a single face is too large for a tile.
-
-        Each tile is written while the next one is computed.
-        """
+        """Compute all missing tiles; False if a single face is too large for a tile."""
         waiting, total = list(self.manifest.pending or []), coarse.mesh.num_faces
         with ThreadPoolExecutor(1) as pool:
             writing: Future[TileEntry] | None = None

@@ -294,10 +294,7 @@ def compute_atlas(
     n_jobs: int | None = None,
     sizes: Sizes | None = None,
 ) -> Atlas:
-    """The atlas of a domain in a folder, of which only what is missing is computed.
-
-    n_jobs: how many processes compute. sizes: of tiles, by default those that the memory allows.
-    """
+    """The atlas of a domain in a folder, of which only what is missing is computed."""
     folder, network, output = folder_of(store), request.model, request.output
     with torch.inference_mode(False):
         engine, first, last = engine_for(n_jobs), torch.device("cpu"), device_of(request.device)

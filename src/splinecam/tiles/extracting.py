@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -87,11 +87,7 @@ def _firsts(names: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _glued(meshes: list[Mesh], vertices: Tensor, edges: Tensor) -> tuple[Mesh, Tensor]:
-    """All meshes as one, in which vertices and edges with the same name occur once.
-
-    vertices, edges: the names of those of all meshes. The second result tells which of the vertices
-    it has.
-    """
+    """All meshes as one, without vertices and edges of a name twice; also which vertices it has."""
     joined = {
         name: torch.cat([getattr(mesh, name) for mesh in meshes])
         for name in ("uv", "vertex_layer", "edge_layer", "edge_unit")
@@ -194,10 +190,7 @@ def meeting(mesh: Mesh, box: Box) -> Tensor:
 
 
 def middle_window(atlas: AtlasData, regions: int) -> Box:
-    """The largest window around the middle of the domain that at most so many regions meet.
-
-    Its shape is that of the box around the domain. It has at least one region.
-    """
+    """The largest window around the middle of the domain that at most so many regions meet."""
     corners = atlas.frame.to_local(atlas.domain.corners)
     low, high = corners.amin(0), corners.amax(0)
     center, half = (low + high) / 2, (high - low) / 2
@@ -221,10 +214,6 @@ def _reach(boxes: Tensor, center: Tensor, half: Tensor) -> Tensor:
     """How much of the way from the middle to the border a window goes to meet boxes (N, 4)."""
     low, high = boxes[:, :2] - center.to(boxes), center.to(boxes) - boxes[:, 2:]
     return (torch.maximum(low, high).clamp(min=0) / half.to(boxes)).amax(1)
-
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

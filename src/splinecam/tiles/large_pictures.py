@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,10 +32,6 @@ from splinecam.tiles.extracting import (
     tiles_in,
     touching,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 _TYPICAL = 100_000  # regions that colour scales follow
 _LINES = 200_000  # edges that are drawn
@@ -126,10 +122,7 @@ def _image(
 
 
 def few_edges(shown: Shown, most: int = _LINES) -> tuple[Tensor, Tensor]:
-    """The edges of the first layers, of as many layers as have at most so many edges together.
-
-    Returns the layer of each edge, (N,), and its ends in the plane, (N, 2, 2).
-    """
+    """Layers (N,) and ends (N, 2, 2) of the edges of as many layers as have few edges."""
     atlas, layers = shown.atlas, len(shown.atlas.layers)
     found: list[tuple[Tensor, Tensor]] = []
     count = torch.zeros(layers, dtype=torch.int64)

@@ -422,13 +422,11 @@ def _patch(folder: Path, tile: TileEntry, vertex: Tensor, seams: Seams, number: 
 
 
 def _write_seams(tiles: Path, made: list[_Numbered]) -> dict[str, int]:
-    """Write which vertices and edges each tile shares; returns how many there are.
-
-    An edge is known by the vertices at its ends.
-    """
+    """Write which vertices and edges each tile shares; returns how many there are."""
     numbers = [number for _, _, number in made]
     known, vertex = torch.unique(torch.cat(numbers), return_inverse=True)
     vertices = torch.split(vertex, [number.shape[0] for number in numbers])
+    # An edge is known by the vertices at its ends.
     ends = [mine[rim.ends] for (_, rim, _), mine in zip(made, vertices, strict=True)]
     keys = torch.cat([pair.amin(1) * known.shape[0] + pair.amax(1) for pair in ends])
     different, edge = torch.unique(keys, return_inverse=True)

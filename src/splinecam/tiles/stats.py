@@ -151,10 +151,7 @@ def _keys(numbers: Floats) -> Ints:
 
 
 def quantiles(count: int, shares: Sequence[float]) -> tuple[list[int], Floats]:
-    """The ranks between which quantiles of ``count`` numbers lie, and the weight of the second.
-
-    The ranks come in pairs; a quantile is interpolated linearly between both.
-    """
+    """Pairs of ranks between which quantiles of numbers lie, and the weight of the second."""
     place = (count - 1) * np.asarray(shares)
     low = np.floor(place).astype(np.int64)
     pairs = np.stack([low, np.minimum(low + 1, count - 1)], 1)
@@ -209,10 +206,7 @@ def stats(atlas: AtlasData, *, full: bool = False) -> Stats:
 
 
 def _edges(tile: PartitionData, shared: Tensor) -> tuple[Tensor, float]:
-    """Twice the number of edges of each layer, those on the border first, and their local length.
-
-    shared: edges on seams, which count half in each of their two tiles.
-    """
+    """Twice the number of edges of each layer, the border first, and their local length."""
     a, b = tile.mesh.uv[tile.edges].unbind(1)
     length = lengths(b - a)
     length[shared] /= 2

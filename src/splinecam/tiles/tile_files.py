@@ -42,11 +42,7 @@ FINITE = -sys.float_info.max, math.inf  # the range of numbers that are finite
 def stored_mesh(
     folder: Path, sizes: tuple[int, int, int], units: tuple[int, ...], *, verify: bool = True
 ) -> LazyMesh:
-    """The mesh of a tile, whose arrays are read when they are first used.
-
-    sizes: the numbers of vertices, edges and regions; units: how many each layer has; verify:
-    compare checksums.
-    """
+    """The mesh of a tile with (V, E, F), whose arrays are read when they are first used."""
     return LazyMesh.of(sizes, partial(_read_field, folder, units, verify))
 
 
@@ -77,10 +73,7 @@ def write_tile(folder: Path, mesh: Mesh, values: Tensor) -> None:
 
 
 def read_array(folder: Path, name: str, kinds: str, *, verify: bool = True) -> Tensor:
-    """An array as a tensor; integers become 64 bits wide, other arrays are mapped into memory.
-
-    kinds, verify: as for ``untrusted.read_array``.
-    """
+    """An array as a tensor; integers become 64 bits wide, others are mapped into memory."""
     array = untrusted.read_array(folder / f"{name}.npy", kinds, AGAIN, verify=verify)
     return torch.from_numpy(array if array.dtype.kind == "f" else array.astype(np.int64))
 
