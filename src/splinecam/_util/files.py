@@ -11,7 +11,6 @@ import contextlib
 import errno
 import os
 import secrets
-import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,7 +88,7 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             raise FileError(f"{shown} cannot be written: {there} is a file, not a folder.")
         raise FileError(f"There is no folder {shown.parent}; make it first.")
     with writing(shown):
-        if _is_special(target):
+        if target.exists() and not target.is_file():  # a device or a pipe cannot be replaced
             with target.open("wb") as file:
                 yield file
             return
@@ -118,11 +117,6 @@ def opened(path: str | os.PathLike[str] | BinaryIO) -> Iterator[IO[bytes]]:
             yield file
     else:
         yield path
-
-
-def _is_special(target: Path) -> bool:
-    """Whether a path is a device or a pipe, which cannot be replaced."""
-    return target.exists() and not stat.S_ISREG(target.stat().st_mode)
 
 
 def _unnamed(folder: Path) -> IO[bytes] | None:

@@ -291,18 +291,15 @@ class VertexValues:
             self.late = (*self.late, InterpolatedVertices(p, q, t))
             known += level.count
 
-    def at(self, vertex: Tensor, unit: Tensor) -> Tensor:
-        """Values at the vertices (N,) of the units (N, R), (N, R)."""
-        return self._at(vertex, unit, len(self.late))
-
-    def _at(self, vertex: Tensor, unit: Tensor, level: int) -> Tensor:
+    def at(self, vertex: Tensor, unit: Tensor, level: int | None = None) -> Tensor:
+        """Values of units (N, R) at vertices (N,), (N, R); level: how many of ``late`` to use."""
+        level = len(self.late) if level is None else level
         if not level:
             flat = torch.add(unit, vertex[:, None], alpha=self.table.shape[1])
             return take(self.table.view(-1), flat.view(-1)).view(unit.shape)
         interpolated = self.late[level - 1]
-        p, q = (
-            self._at(take(end, vertex), unit, level - 1) for end in (interpolated.p, interpolated.q)
-        )
+        ends = (take(end, vertex) for end in (interpolated.p, interpolated.q))
+        p, q = (self.at(end, unit, level - 1) for end in ends)
         return torch.lerp(p, q, take(interpolated.t, vertex)[:, None])
 
 

@@ -308,17 +308,15 @@ class _Insertion:
         return Chords.join(
             in_left.select((side > 0).nonzero()[:, 0]),
             in_right.select((side < 0).nonzero()[:, 0]),
-            replace(
-                left,
-                p=torch.where(starts_left, left.p, on_left),
-                q=torch.where(starts_left, on_left, left.q),
-            ),
-            replace(
-                right,
-                p=torch.where(starts_left, on_right, right.p),
-                q=torch.where(starts_left, right.q, on_right),
-            ),
+            _ended(left, on_left, starts_left),
+            _ended(right, on_right, ~starts_left),
         )
+
+
+def _ended(chords: Chords, place: Tensor, begins: Tensor) -> Chords:
+    """Chords that end at a place, (N,), or begin there unless they begin in this half."""
+    p, q = torch.where(begins, chords.p, place), torch.where(begins, place, chords.q)
+    return replace(chords, p=p, q=q)
 
 
 def _side(place: Tensor, far: Tensor) -> Tensor:

@@ -85,17 +85,9 @@ class WantedChords:
 
     def for_gpu(self) -> SelectedChords:
         """The chords as the steps for a GPU take them."""
-        return SelectedChords(
-            key=self.key,
-            unit=self.unit,
-            table=self.values.table,
-            error=self.error,
-            first_new=self.values.first,
-            parents=self.values.ends,
-            position_error=self.values.position_error,
-            layer=self.layer,
-            max_faces=self.max_faces,
-        )
+        given = self.key, self.unit, self.values.table, self.error, self.values.first
+        new = self.values.ends, self.values.position_error
+        return SelectedChords(*given, *new, self.layer, self.max_faces)
 
 
 def insert_selected(mesh: Mesh, wanted: WantedChords) -> Refinement:

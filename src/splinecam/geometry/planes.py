@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -290,11 +291,7 @@ class Box:
 
     def name(self, axis: int) -> str:
         """An axis as an entry of an input, for messages: ``x[3]`` or ``x[0, 2, 1]``."""
-        index = []
-        for size in reversed(self.shape):
-            axis, each = divmod(axis, size)
-            index.append(str(each))
-        return f"x[{', '.join(reversed(index))}]"
+        return f"x[{', '.join(map(str, np.unravel_index(axis, self.shape)))}]"
 
     def bounds(self, axis: int) -> str:
         """The bounds on an axis, for messages."""

@@ -195,9 +195,5 @@ def signed_distances(mesh: Mesh, uv: Tensor, face: Tensor) -> Tensor:
 
 def _quantiles(uv: Tensor, lines: int) -> list[Tensor]:
     """The inner grid lines of both axes, between equal numbers of vertices."""
-    out = []
-    for axis in range(2):
-        value = torch.sort(uv[:, axis]).values
-        rank = torch.arange(1, lines, device=uv.device) * value.shape[0] // lines
-        out.append(torch.unique(value[rank]))
-    return out
+    rank = torch.arange(1, lines, device=uv.device) * uv.shape[0] // lines
+    return [torch.unique(torch.sort(uv[:, axis]).values[rank]) for axis in range(2)]

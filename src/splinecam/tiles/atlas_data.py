@@ -193,10 +193,7 @@ def sample(
 
 
 def _inputs(
-    atlas: AtlasData,
-    local: Tensor,
-    dtype: torch.dtype | None,
-    device: str | torch.device | None,
+    atlas: AtlasData, local: Tensor, dtype: torch.dtype | None, device: str | torch.device | None
 ) -> Tensor:
     """The inputs (N, ...) at local coordinates (N, 2)."""
     return atlas.tile(0)._inputs(atlas.frame.to_plane(local), dtype=dtype, device=device)

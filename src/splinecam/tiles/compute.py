@@ -309,7 +309,16 @@ def compute_atlas(
                 if manifest is None:
                     write_domain(folder, domain)
                     manifest = Manifest(identity, {})
-                _describe(manifest, request, domain, program, names)
+                if not manifest.complete:
+                    manifest.about |= {
+                        "input_shape": list(domain.input_shape),
+                        "layers": [layer.name for layer in program.layers],
+                        "stripped": program.stripped,
+                        "dtype": str(dtype_of(network)).removeprefix("torch."),
+                        "output": output_written(output),
+                    }
+                if names is not None or "names" not in manifest.about:
+                    manifest.about["names"] = names and list(names)
                 program = _complete(folder, manifest, request, domain, program, engine, sizes)
         atlas = open_atlas(folder, last)
         atlas._model, atlas._program, atlas.output = network, program.to(last), output
@@ -331,26 +340,6 @@ def _manifest(folder: Path, identity: dict[str, Any]) -> Manifest | None:
     manifest = Manifest.read(folder)
     check_identity(folder, ATLAS, manifest.identity, identity)
     return manifest
-
-
-def _describe(
-    manifest: Manifest,
-    request: Request,
-    domain: Domain,
-    program: Program,
-    names: Sequence[str] | None,
-) -> None:
-    """Write into a manifest what the atlas is about."""
-    if not manifest.complete:
-        manifest.about |= {
-            "input_shape": list(domain.input_shape),
-            "layers": [layer.name for layer in program.layers],
-            "stripped": program.stripped,
-            "dtype": str(dtype_of(request.model)).removeprefix("torch."),
-            "output": output_written(request.output),
-        }
-    if names is not None or "names" not in manifest.about:
-        manifest.about["names"] = names and list(names)
 
 
 def _complete(

@@ -20,9 +20,7 @@ from splinecam.tiles.atlas_data import AtlasData, Shared, Tile
 
 
 def extract(
-    atlas: AtlasData,
-    choose: Callable[[PartitionData], Tensor],
-    tiles: Sequence[int] | None = None,
+    atlas: AtlasData, choose: Callable[[PartitionData], Tensor], tiles: Sequence[int] | None = None
 ) -> tuple[Partition, Tensor]:
     """The regions that ``choose`` finds in each tile as one partition, and their numbers (F,).
 

@@ -17,10 +17,7 @@ from splinecam.stores.untrusted import check_entries, damaged, inside
 from splinecam.tiles.tile_files import AGAIN
 
 FILE = "atlas.json"
-_LISTS: dict[str, Any] = {
-    "tiles": list[dict[str, Any]],
-    "pending": list[tuple[int, int]] | None,
-}
+_LISTS: dict[str, Any] = {"tiles": list[dict[str, Any]], "pending": list[tuple[int, int]] | None}
 _ABOUT: dict[str, Any] = {
     "input_shape": list[int],
     "layers": list[str],
