@@ -191,7 +191,7 @@ def set_bits(words: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def bits_of(words: Tensor) -> tuple[Tensor, Tensor]:
-    """What ``set_bits`` returns, made for words of which most rows have a bit set."""
+    """The result of ``set_bits``, for words in which most rows have a bit set."""
     width, words = words.shape[1], words.view(-1)
     word = words.bool().nonzero()[:, 0]
     octets = take(words, word).view(torch.uint8)

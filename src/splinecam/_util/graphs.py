@@ -38,7 +38,7 @@ class Graph(NamedTuple):
 
 
 def graph_of(n: int, a: Tensor, b: Tensor) -> Graph:
-    """The graph of n nodes with edges a-b, of which equal ones count once.
+    """The graph of n nodes with edges a-b; equal edges count once.
 
     >>> graph_of(3, torch.tensor([0, 1, 1]), torch.tensor([1, 2, 0])).neighbours
     tensor([1, 0, 2, 1])

@@ -48,8 +48,8 @@ JACOBIAN_PRECISION = 1e-6
 # unresolved, in the engine's frame.
 UNRESOLVED_REACH = 2.0**-20
 
-# The width in the engine's frame up to which faces are not divided further where a partition is
-# refined. It leaves room for new vertices, which rounding moves off the sides that they divide.
+# Faces of this width in the engine's frame are not divided further where a partition is refined.
+# Narrower faces have no room for new vertices, which rounding moves off the sides.
 THINNEST = 2.0**-36
 
 # The relative distance from a plane up to which points lie in it.

@@ -67,7 +67,7 @@ def _is_long(info: zipfile.ZipInfo) -> bool:
 
 
 class PackedArrays(Mapping[str, NDArray[Any]]):
-    """The arrays in an .npz file, each of which is read when it is asked for, and never pickles.
+    """The arrays in an .npz file; each is read when it is asked for, and never unpickled.
 
     A ``FileError`` refuses arrays that are larger than the file explains; damaged ones raise a
     ``ValueError``, ``EOFError``, ``OSError`` or ``zipfile.BadZipFile``.
@@ -110,7 +110,7 @@ class PackedArrays(Mapping[str, NDArray[Any]]):
         """The shape and the type of an array, which must be what its bytes can hold."""
         info = self._members[key]
         if info.compress_type not in _METHODS:
-            raise ValueError(f"{key} is packed by another method than those of NumPy")
+            raise ValueError(f"{key} is packed by a method that NumPy does not use")
         try:
             with self._archive.open(info) as member:
                 shape, dtype = npy_header(member)

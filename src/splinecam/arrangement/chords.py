@@ -80,7 +80,7 @@ class ChordIntervals:
         return chord if self.numbered else take(self.line, chord)
 
     def of_lines(self, values: Tensor) -> Tensor:
-        """The values of the chords, (N,), given those of the lines, (L,)."""
+        """The values of the chords, (N,), from the values of the lines, (L,)."""
         return values if self.numbered else take(values, self.line)
 
     def faces(self, boundaries: FaceBoundaries) -> Tensor:

@@ -52,7 +52,7 @@ def dissolve_few(mesh: Mesh, needless: Tensor, fixed: Tensor) -> tuple[Mesh, Ten
 
 
 def _without(count: int, ids: Tensor, kept: Tensor) -> Tensor:
-    """Which of some things are left, (count,), if those of ``ids`` are not at places ``kept``."""
+    """Which of so many things are left, (count,): all but ``ids``, and ``ids[kept]``."""
     left = torch.ones(count, dtype=torch.bool, device=ids.device)
     left[ids] = False
     left[ids[kept]] = True
@@ -74,7 +74,7 @@ def _dissolved(mesh: Mesh, needless: Tensor, stays: Tensor) -> tuple[Mesh, Tenso
 
 
 def _united(mesh: Mesh, merged: Tensor, removed: Tensor) -> FaceBoundaries:
-    """Boundaries of all faces: those that stay as they are, then the united ones."""
+    """Boundaries of all faces: first the unchanged ones, then the united ones."""
     rows, counts = take_rows(mesh.offsets, (~merged).nonzero()[:, 0])
     around, _ = take_rows(mesh.offsets, merged.nonzero()[:, 0])
     after = mesh.corners.new_full((2 * mesh.num_edges,), -1)

@@ -254,10 +254,10 @@ def _insert(
 class _Pieces:
     """The half-edges 2p, towards hi, and 2p + 1, towards lo, of the pieces of all chords."""
 
-    head: Tensor  # (N,) the half-edge that leaves the lower end of each chord
-    tail: Tensor  # (N,) the one that leaves the upper end
-    up: Tensor  # (2X,) the one that reaches each slot from below
-    above: Tensor  # (2X,) the ones that leave each slot
+    head: Tensor  # (N,) leaves the lower end of each chord
+    tail: Tensor  # (N,) leaves the upper end
+    up: Tensor  # (2X,) reaches each slot from below
+    above: Tensor  # (2X,) these two leave each slot
     below: Tensor  # (2X,)
 
     @classmethod
@@ -324,8 +324,8 @@ def _by_walking(
 ) -> tuple[FaceBoundaries, Tensor] | None:
     """The boundaries of all faces, followed node by node from their first nodes, (F,).
 
-    They have the half-edges that end nodes. The caller fills in those of the segments, also over
-    what the last nodes of faces have written. Also where each segment ends.
+    They have the half-edges that end nodes. The caller fills in the half-edges of the segments,
+    also over what the last nodes of faces have written. Also where each segment ends.
     """
     node, most = start.to(following.dtype), weight.shape[0] - 1
     face = torch.arange(node.shape[0], device=node.device) << 32  # and the distance so far

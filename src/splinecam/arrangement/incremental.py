@@ -161,7 +161,7 @@ class _Insertion:
         s = (gap * d).sum(2) / (d * d).sum(1)
         low, high, _ = self._ends_on_lines(split, face)
         distance, nearer = torch.where((s > low) & (s < high), distance, torch.inf).min(0)
-        # Only the splitter's own error counts: it is the one that would be moved.
+        # Only the splitter's own error counts, as the splitter would be moved.
         reach = lines.error[line] + UV_ERROR
         close = (distance <= SAFETY * reach).nonzero()[:, 0]
         if not close.shape[0]:
@@ -203,7 +203,7 @@ class _Insertion:
         return low[face], torch.maximum(low, high)[face], error[face]
 
     def _place_crossings(self, split: _Split) -> _Path:
-        """Place the crossings on the splitters; those that rounding cannot tell apart are one."""
+        """Place the crossings on the splitters; rounding may make several of them one vertex."""
         crossing, faces = split.crossing, split.chord.shape[0]
         if not crossing.shape[0]:
             return _Path(crossing, split.chord.new_zeros(faces), crossing)

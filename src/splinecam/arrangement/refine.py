@@ -62,7 +62,7 @@ FEWEST = 1 << 13
 
 
 def _edge_breakpoints(functions: Functions, crossings: EdgeCrossings) -> Breakpoints:
-    """The breakpoints of all edges, of which some are divided."""
+    """The breakpoints of all edges, divided or not."""
     if crossings.distinct:
         offsets, place = crossings.first, crossings.point
     else:
@@ -261,7 +261,7 @@ def _without_chords(mesh: Mesh, faces: Tensor, corners: int | None) -> tuple[Ten
         total = mesh.corners.shape[0]
         entries = places_in(take(stays, owners_of(counts, total)), total - corners)
         return take(counts, places_in(stays, left)), take(mesh.corners, entries)
-    # The runs of faces between those that are left out.
+    # The runs of faces between the given ones.
     begin, end = pad(faces + 1, (1, 0)), pad(faces, (0, 1), value=mesh.num_faces)
     kept = entries_of(begin, end, offsets_of(end - begin), left)
     begin, end = take(mesh.offsets, begin), take(mesh.offsets, end)

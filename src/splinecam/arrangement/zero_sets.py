@@ -161,7 +161,7 @@ def _first_of_each(ends: Tensor, column: Tensor, points: int) -> Tensor:
 
 
 def _along(mesh: Mesh, signs: Signs) -> tuple[Tensor, Tensor]:
-    """Edges at both ends of which a function vanishes, unless it does so on both sides."""
+    """Edges along which a function vanishes, unless it vanishes on the faces of both sides."""
     zero = signs.zero
     a, b = mesh.edges.unbind(1)
 

@@ -37,11 +37,8 @@ class Check:
 def check_field(mesh: Mesh, name: str, value: Tensor, units: Sequence[int]) -> None:
     """Raise a ``ValueError`` unless an array of a mesh has its shape, and entries in their range.
 
-    After all arrays have passed, no index is out of bounds. The message goes on after the name of
-    the array.
-
-    value: the array ``name`` of the mesh, of which only other arrays are looked at. units: how many
-    each layer has.
+    After all arrays have passed, no index is out of bounds. The message continues the name of the
+    array. value: the array ``name``; the others come from the mesh. units: how many each layer has.
     """
     V, E, F, layers = mesh.num_vertices, mesh.num_edges, mesh.num_faces, len(units)
     shapes: dict[str, tuple[int, ...]] = {"uv": (V, 2), "edges": (E, 2), "offsets": (F + 1,)}

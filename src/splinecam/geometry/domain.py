@@ -474,9 +474,6 @@ class Domain:
         )
 
 
-# -- geometry ------------------------------------------------------------------------------------
-
-
 def _plane2(corners: Tensor, shape: tuple[int, ...]) -> Domain:
     """A domain in an input space of two numbers, where plane coordinates are the inputs."""
     zero, eye = torch.zeros(2, dtype=torch.float64), torch.eye(2, dtype=torch.float64)

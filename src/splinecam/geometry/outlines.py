@@ -73,11 +73,11 @@ def outlines(mesh: Mesh, label: Tensor) -> Outlines:
 
 
 def _borders(mesh: Mesh, beside: Tensor) -> tuple[Tensor, Tensor]:
-    """The half-edges on the boundaries of pieces, (N,), and the one that follows each, (N,).
+    """The half-edges on the boundaries of pieces, (N,), and which follows each, (N,).
 
     beside: (2E,) the piece to the left of each half-edge. At the end of a half-edge the search
-    turns through the faces of the piece until it meets the next boundary, so that parts of a piece
-    that only touch in a vertex are not joined there.
+    turns through the faces of the piece until it meets the next boundary. So it does not join parts
+    of a piece that only touch in a vertex.
     """
     apart = beside != beside.view(-1, 2).flip(1).reshape(-1)
     ring = (apart & (beside >= 0)).nonzero()[:, 0]

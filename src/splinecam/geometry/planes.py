@@ -1,10 +1,9 @@
 """Planes of the input space: orthonormal frames, and the polygons in which planes meet boxes.
 
 The box bounds every input coordinate from both sides, and each bound is a half-plane of the slice.
-A polygon that is large enough is clipped by the half-plane that its corners violate most, until
-they violate none. Which one that is, floating-point numbers say for all bounds at once; corners and
-their sides of a line are rational numbers, so that parallel, repeated and nearly equal bounds need
-no special case.
+A large polygon is clipped by the half-plane that its corners violate most, until they violate none.
+Floating-point numbers tell which half-plane comes next, for all bounds at once. The corners are
+rational numbers, so that parallel, repeated and nearly equal bounds need no special case.
 """
 
 from __future__ import annotations
@@ -115,8 +114,8 @@ def frame_along(directions: Iterable[Any], shape: Sequence[int], name: str) -> T
 def frame_beside(along: Tensor, direction: Tensor | None, seed: int) -> Tensor:
     """Orthonormal rows ``(2, D)``: along the first direction, and orthogonal to it.
 
-    direction: ``(D,)``, of which the second row is the orthogonal part; without it that is random
-    by ``seed``, and in two dimensions the first one turned to the left.
+    direction: ``(D,)``; the second row is its orthogonal part. By default it is random by ``seed``,
+    and in two dimensions the first direction turned to the left.
     """
     if bool(along.any()):
         require_size(float(along.abs().max()))
@@ -179,7 +178,7 @@ def principal_frame(x: Tensor, mean: Tensor) -> Tensor:
             f"The data, {len(rays)} inputs, lie on one line, which many planes go through. Choose "
             "one of them with Domain.from_two(a, b)."
         )
-    # What is left is scaled anew, so that a direction with little variance is as precise.
+    # The rest is scaled anew: a direction with little variance is then as precise.
     second = _leading_direction(rest / rest.abs().max())
     return _orthonormal(first, second, none="", parallel="")
 
@@ -213,7 +212,7 @@ def polygon_frame(x: Tensor) -> Tensor:
     if float(length[end]) >= SHORT_SIDE * float(length[far]):
         aside = int(_distances(rays, rays[end]).argmax())
         return frame_through(torch.stack([x[0], x[end], x[aside]]))
-    # The direction of a short side is rounded, so that it is taken within the plane of the others.
+    # The direction of a short side is rounded, so it is projected into the plane of the others.
     plane = frame_through(torch.stack([x[0], x[far], x[int(off.argmax())]]))
     u = plane @ rays[end]
     u = u / torch.linalg.vector_norm(u)

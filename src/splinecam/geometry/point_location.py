@@ -1,16 +1,13 @@
 """Points in the plane: the face of each of many, and their distances from segments.
 
-The direction of a segment that is about as short as rounding is unknown, so that the line through
-it is useless. Nothing here needs that line: distances are those of the closest points of segments,
-and a polygon contains a point if its winding number around the point is not zero.
+A segment about as short as rounding has no known direction, so the line through it is useless.
+Where that matters, distances are measured to the segments themselves, and a polygon contains a
+point if its winding number around the point is not zero.
 
-A point that lies farther than ``_SURE`` to the left of the lines through all sides of a face is in
-that face. A point on an edge or at a vertex belongs to the face in which it lies deepest; distances
-that are equal, as on an edge, give the face with the lowest number. A point that is outside all
-faces by no more than rounding belongs to the nearest face; farther outside there is no face (-1).
-
-Near edges the distances are those of the sides themselves: a side about as short as rounding has
-no direction, so that the line through it may pass a point of the face on the wrong side.
+A point is in a face if it lies farther than ``_SURE`` to the left of the lines through all sides. A
+point on an edge or at a vertex belongs to the face in which it lies deepest, and of equally deep
+faces, as on an edge, to the one with the lowest number. A point outside all faces belongs to the
+nearest one if rounding explains the distance, and else to none (-1).
 """
 
 from __future__ import annotations

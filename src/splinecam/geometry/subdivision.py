@@ -232,7 +232,7 @@ class Mesh:
         return mesh, vertex_ids, edge_ids
 
     def kept(self) -> Mesh:
-        """The same mesh in ordinary tensors instead of those of inference mode."""
+        """The same mesh in ordinary tensors, which inference mode does not mark."""
         return Mesh(*(kept(getattr(self, field.name)) for field in fields(self)))
 
     def to(self, device: torch.device) -> Mesh:

@@ -61,6 +61,15 @@ def kernel_mesh(lib: Any, made: Any, width: int) -> LazyMesh:
     return LazyMesh.of((made.vertices, made.edges, made.faces), load, source)
 
 
+# The arrays of ``sc_lines`` on edges and inside faces, as ``sc_refined`` names them.
+_ON_EDGES = {"p": "point_start", "q": "point_end", "t": "point_t", "line": "point_edge"}
+_ON_EDGES |= {"breakpoint": "point_index", "offset": "point_first", "breakpoint_t": "point_t"}
+_ON_EDGES |= {"unit": "point_unit", "slope_change": "point_slope_change"}
+_INSIDE = {"p": "cross_start", "q": "cross_end", "t": "cross_t", "line": "cross_chord"}
+_INSIDE |= {"breakpoint": "cross_slot", "offset": "slot_first", "breakpoint_t": "slot_t"}
+_INSIDE |= {"unit": "slot_unit", "slope_change": "slot_slope_change"}
+
+
 class History:
     """How a refinement came about: new vertices on edges and inside faces, and breakpoints.
 
@@ -83,35 +92,16 @@ class History:
 
     def structs(self, column: int, units: int) -> tuple[Any, Any]:
         """The new vertices on edges and inside faces; column: an address of (units, m) numbers."""
-        made = self._refined
-        edges = structs.sc_lines(
-            first=self.first,
-            count=self.points,
-            lines=self._old_edges if self.has_breakpoints else 0,
-            breakpoints=self.points,
-            line=made.point_edge,
-            breakpoint=made.point_index,
-            offset=made.point_first,
-            breakpoint_t=made.point_t,
-            unit=made.point_unit,
-            slope_change=made.point_slope_change,
-        )
-        inside = structs.sc_lines(
-            first=self.first + self.points,
-            count=self.crossings,
-            lines=made.chords if self.has_breakpoints else 0,
-            breakpoints=2 * self.crossings,
-            line=made.cross_chord,
-            breakpoint=made.cross_slot,
-            offset=made.slot_first,
-            breakpoint_t=made.slot_t,
-            unit=made.slot_unit,
-            slope_change=made.slot_slope_change,
-        )
-        for struct, name in ((edges, "point"), (inside, "cross")):
-            struct.p, struct.q = getattr(made, f"{name}_start"), getattr(made, f"{name}_end")
-            struct.t, struct.column, struct.units = getattr(made, f"{name}_t"), column, units
-        return edges, inside
+        made, known = self._refined, self.has_breakpoints
+
+        def lines(names: dict[str, str], *sizes: int) -> Any:
+            arrays = {name: getattr(made, field) for name, field in names.items()}
+            return structs.sc_lines(*sizes, column=column, units=units, **arrays)
+
+        edges, chords = (self._old_edges, made.chords) if known else (0, 0)
+        first, slots = self.first + self.points, 2 * self.crossings
+        on_edges = lines(_ON_EDGES, self.first, self.points, edges, self.points)
+        return on_edges, lines(_INSIDE, first, self.crossings, chords, slots)
 
     def tensors(
         self,
@@ -135,7 +125,7 @@ class History:
 class Overlaid:
     """The common refinement of two meshes.
 
-    mesh: its vertices are those of the first mesh, those of the second but for the corners of the
+    mesh: its vertices are those of the first mesh, of the second mesh but for the corners of the
     domain, and the crossings of edges of both; first, second: the two meshes; corners: the number
     of corners of the domain; struct: the refinement as the library takes it.
     """
@@ -381,7 +371,7 @@ class Kernel:
             **where,
         )
         self._call("sc_dense_layer", byref(dense), _address(table), byref(sign_range))
-        return DenseResult(*numbers.unbind(), found, not sign_range.zeros)
+        return DenseResult._make([*numbers.unbind(), found, not sign_range.zeros])
 
     def refine(self, mesh: Mesh, functions: LayerFunctions) -> tuple[Mesh, History] | str:
         """Cut a mesh along zero sets.

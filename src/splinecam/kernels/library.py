@@ -95,7 +95,7 @@ _ENDINGS = {"win32": "dll", "darwin": "dylib"}
 
 @cache
 def library() -> Any:
-    """The loaded library; None, with one line in the log, where there is none that works."""
+    """The loaded library, or None, with one line in the log, if there is no working one."""
     chosen = os.environ.get("SPLINECAM_KERNEL")
     if chosen == "off":
         return None

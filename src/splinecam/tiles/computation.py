@@ -1,7 +1,7 @@
 """The computation of an atlas in this process, tile by tile.
 
-The coarse mesh, which the first layers make, is on disk like the tiles, so a computation that was
-killed continues where it stopped. The faces of the coarse mesh are halved until a part should fit
+The first layers make a coarse mesh. It is on disk like the tiles, so that a killed computation
+continues where it stopped. The faces of the coarse mesh are halved until a part should fit
 the memory; tiles that are done tell how dense the regions are. A part that does not fit after all
 is halved and computed again.
 """

@@ -6,8 +6,8 @@ worker may go on for a while after its caller was killed, so it writes to folder
 this process renames.
 
 Some small parts, which lie all over the coarse mesh, come first and tell how many regions there
-are. Then the rest is divided such that every worker gets several tiles, each of which fits the
-memory. How faces are divided does not depend on the order in which tiles come back.
+are. Then the rest is divided: every worker gets several tiles, and each tile fits the memory. How
+faces are divided does not depend on the order in which tiles come back.
 """
 
 from __future__ import annotations
@@ -294,7 +294,7 @@ def compute_atlas(
     n_jobs: int | None = None,
     sizes: Sizes | None = None,
 ) -> Atlas:
-    """The atlas of a domain in a folder, of which only what is missing is computed."""
+    """The atlas of a domain in a folder; only what is missing there is computed."""
     folder, network, output = folder_of(store), request.model, request.output
     with torch.inference_mode(False):
         engine, first, last = engine_for(n_jobs), torch.device("cpu"), device_of(request.device)
@@ -326,7 +326,7 @@ def compute_atlas(
 
 
 def _is_ready(folder: Path, identity: dict[str, Any], names: Sequence[str] | None) -> bool:
-    """Whether an atlas is complete, so that it is opened as it is, also on a read-only disk."""
+    """Whether an atlas is complete, and can be opened as it is, also on a read-only disk."""
     manifest = _manifest(folder, identity)
     if manifest is None or not manifest.complete or not is_clean(folder, manifest):
         return False

@@ -115,8 +115,8 @@ Box = tuple[float, float, float, float]
 def window(atlas: AtlasData, box: Sequence[float]) -> Partition:
     """The regions that meet a rectangle, as one partition in memory.
 
-    Its ``domain`` is that of the atlas, of which its regions cover the rectangle. On the outline of
-    these regions, ``edge_faces`` has -1 on the other side. Tiles beside the rectangle are not read.
+    Its regions cover the rectangle; its ``domain`` is the whole one. On the outline of the
+    regions, ``edge_faces`` has -1 on the other side. Tiles beside the rectangle are not read.
 
     box: the rectangle (u0, v0, u1, v1) in plane coordinates.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,7 @@ def draw_tiles(  # noqa: PLR0913 - the options of a picture, each given by its n
     boundary_color: Any = None,
     seed: int = 0,
 ) -> None:
-    """Draw what is shown of an atlas on axes; the options are those of ``Partition.plot``."""
+    """Draw what is shown of an atlas on axes, with the options of ``Partition.plot``."""
     atlas = shown.atlas
     color = default_color(atlas.tile(0)) if color is None else color
     if isinstance(color, str) and color == "merged":
@@ -85,10 +86,7 @@ def draw_tiles(  # noqa: PLR0913 - the options of a picture, each given by its n
             ink = picture.edge_ink(ax, edges)
             picture.draw_layers(ax, layer, segments, area, ink, linewidth)
         draw_border(ax, atlas.domain)
-
-        def find() -> Any:
-            return curves.decision_boundary(atlas, level=level)
-
+        find = partial(curves.decision_boundary, atlas, level=level)
         picture.draw_boundary(ax, content, boundary, boundary_color, find)
         samples = picture.draw_samples(ax, content, points, labels, images)
     if colorbar:

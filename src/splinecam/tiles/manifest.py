@@ -1,7 +1,7 @@
 """The manifest of an atlas: what it is of, its tiles, and what is still to be computed.
 
-It is one JSON file, which is replaced as a whole when a tile is complete. A tile that is not in it
-does not exist, whatever files there are.
+It is one JSON file, which is replaced as a whole when a tile is complete. A tile exists only if the
+manifest lists it, whatever files there are.
 """
 
 from __future__ import annotations

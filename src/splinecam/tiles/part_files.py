@@ -8,7 +8,7 @@ Where the coarse mesh has artificial edges, the regions beside them are fragment
 They are kept apart from the tile, as a strip. When all parts are done, the strips are joined, and
 the artificial edges are removed. A strip has the files of a tile, in the folder ``strip``.
 
-Vertices are named by their numbers in the part, whose regions are those of the tile and the strip.
+Vertices are named by their numbers in the part: its regions are in the tile or in the strip.
 """
 
 from __future__ import annotations

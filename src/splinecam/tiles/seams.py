@@ -279,7 +279,7 @@ def _grown(
     seam: Tensor,
     seams: Seams,
 ) -> PartBorder:
-    """The border of a part of which edges (N,) have been divided, all in the tile or the strip.
+    """The border of a part after edges (N,) of its tile, or of its strip, were divided.
 
     meshes: the tile or the strip, before and after. seam: (N,) the vertices that divide the edges.
     """
@@ -323,7 +323,7 @@ def complete(folder: Path, manifest: Manifest, coarse: Mesh | None, dissolve: Di
     tiles = folder / "tiles"
     values, layers = largest_errors(tiles / tile.folder / ERRORS for tile in manifest.tiles)
     if layers.keys() != set(manifest.about["layers"]):
-        raise damaged(tiles, "its rounding errors are those of other layers", AGAIN)
+        raise damaged(tiles, "its rounding errors belong to other layers", AGAIN)
     write_errors(folder / ERRORS, values, layers)
     if coarse is not None:
         parts = manifest.tiles

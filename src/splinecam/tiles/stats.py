@@ -99,12 +99,12 @@ class OrderStatistics:
         self._kept: _Bins | None = None
 
     def count(self, numbers: Floats) -> None:
-        """Count numbers (N,), of which there is at least one."""
+        """Count numbers (N,), at least one."""
         found = _Bins.of(np.sort(_keys(numbers)), _SHIFT)
         self._bins = found if self._bins is None else self._bins.with_others(found)
 
     def keep(self, numbers: Floats) -> None:
-        """Look at numbers (N,) for the second time, and keep those that matter."""
+        """Look at numbers (N,) again, and keep what matters."""
         keys = np.sort(_keys(numbers))
         wanted = self._open()
         first = np.searchsorted(keys, wanted << _SHIFT)
@@ -135,7 +135,7 @@ class OrderStatistics:
         inside = np.flatnonzero(self._bins.high[place] > keys)
         if len(inside):
             assert self._kept is not None
-            # The kept numbers below a bin are those of the open bins before it.
+            # Kept numbers below a bin come from the open bins before it.
             start = np.searchsorted(self._kept.key, self._bins.key[place[inside]] << _SHIFT)
             before = np.append(0, np.cumsum(self._kept.count))[start]
             own, _ = self._kept.at(self._rank[inside] - below[inside] + before)
@@ -229,7 +229,7 @@ class _Column:
 
     @classmethod
     def among(cls, regions: int) -> _Column:
-        """A column of so many numbers, of which none is known yet."""
+        """A column for so many numbers, before any is known."""
         ranks, weight = quantiles(regions, list(QUANTILES.values()))
         return cls(OrderStatistics(ranks), weight)
 

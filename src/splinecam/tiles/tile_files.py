@@ -13,7 +13,6 @@ import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from splinecam.geometry.checks import check_field
-from splinecam.geometry.subdivision import LazyMesh, Mesh
+from splinecam.geometry.subdivision import Mesh
 from splinecam.partitions.partition_files import narrow
 from splinecam.stores import untrusted
 from splinecam.stores.manifest import ATLAS
@@ -39,17 +38,10 @@ A letter is a number that all columns of a file have in common.
 FINITE = -sys.float_info.max, math.inf  # the range of numbers that are finite
 
 
-def stored_mesh(
-    folder: Path, sizes: tuple[int, int, int], units: tuple[int, ...], *, verify: bool = True
-) -> LazyMesh:
-    """The mesh of a tile with (V, E, F), whose arrays are read when they are first used."""
-    return LazyMesh.of(sizes, partial(_read_field, folder, units, verify))
-
-
-def _read_field(
+def read_field(
     folder: Path, units: tuple[int, ...], verify: bool, mesh: Mesh, name: str
 ) -> dict[str, Tensor]:
-    """An array of a mesh in a folder, by its name."""
+    """An array of a mesh in a folder, by its name, as ``LazyMesh`` loads it."""
     kind, key = "f" if name == "uv" else "i", f"mesh_{name}"
     tensor = read_array(folder, key, kind, verify=verify)
     try:
