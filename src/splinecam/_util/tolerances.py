@@ -79,8 +79,8 @@ def cluster(
     """Merge the points of each line whose distance is within their tolerances.
 
     line: (N,) ascending; s: (N,) positions, ascending within a line; error: (N,) their rounding
-    errors; common_shift: (N,) by how much an error of the line itself moves each position. As all
-    points of the line move together, only differences of the common shift matter.
+    errors; common_shift: (N,) how far an error of the line itself moves each position. All points
+    of the line move together, so only differences of the common shift matter.
     Returns the cluster of each point (N,), the most precise member of each cluster (C,), and
     whether each point is farther from that member than rounding explains (N,).
 

@@ -28,7 +28,7 @@ TEXT = 1 << 20
 _FREE = 1 << 26  # bytes that the arrays of a file may always have
 _RATIO = 100  # bytes for every byte of the file; deflate reaches 1032
 _NUMBER = 8  # bytes of a number in memory, whatever it has in the file
-_KEY = 64  # values in a key of a pickled dict, which are hashed whenever the key is
+_KEY = 64  # values in a key of a pickled dict; hashing the key hashes all of them
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # how NumPy and torch write
 
 

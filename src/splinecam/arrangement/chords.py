@@ -183,7 +183,7 @@ def _joined(parts: list[Tensor]) -> Tensor:
 
 def meet(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
     """Where lines i and j cross, as fractions of i and of j, (2, N), and their rounding errors."""
-    # Of j and of i: a line divides the other one by its own direction.
+    # First j, then i: a line divides the other one by its own direction.
     x, y, dx, dy, error = (part.view(2, -1) for part in _columns(lines, torch.cat([j, i])))
     gx, gy = x[0] - x[1], y[0] - y[1]
     area = dx[1] * dy[0] - dy[1] * dx[0]

@@ -93,7 +93,7 @@ def _united(mesh: Mesh, merged: Tensor, removed: Tensor) -> FaceBoundaries:
 
 
 def _straight(mesh: Mesh, faces: FaceBoundaries, straight: Tensor) -> Tensor:
-    """Vertices in the middle of straight lines, of given candidates (V,), which are overwritten."""
+    """The vertices among candidates (V,), which are overwritten, in the middle of straight lines."""
     start = mesh.edges.view(-1)[faces.half]
     owner = owners_of(faces.sizes(), start.shape[0])
     while True:

@@ -318,7 +318,7 @@ class _Around:
         return count.index_add_(0, self.owner, (~holds).to(torch.int32)) == 0
 
     def select(self, faces: Tensor, corners: Tensor) -> _Around:
-        """Only some of the faces, (M,), which have these corners."""
+        """Only some faces, (M,), with their corners."""
         counts = self.counts[faces]
         owner = owners_of(counts, corners.shape[0])
         vertex, z, tolerance = (x[corners] for x in (self.vertex, self.z, self.tolerance))

@@ -87,7 +87,7 @@ class ZeroSets:
 
 
 def zero_sets(mesh: Mesh, functions: Functions) -> ZeroSets:
-    """The zero set of each function; of equal segments only that of the first function."""
+    """The zero set of each function; the first function counts where several share a segment."""
     none = functions.unit[:0]
     changes, on_edges = [(none, none)], [(none, none)]
     passing: list[Zeros] = []
@@ -150,7 +150,7 @@ def _joined(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
 
 
 def _first_of_each(ends: Tensor, column: Tensor, points: int) -> Tensor:
-    """Of segments (N, 2) between the same two points the one of the first function, (K,)."""
+    """The segments (K,) without those between the same points of later functions."""
     low, high = ends.sort(1).values.unbind(1)
     order = column.argsort(stable=True)
     key = (low * points + high)[order]

@@ -270,7 +270,7 @@ def joined(parts: list[ConvexPolygons]) -> ConvexPolygons:
 
 
 Claim = Callable[[ConvexPolygons, slice], Tensor]
-"""A conjunction: some of its functions at the corners of polygons, (N, k), all to be positive."""
+"""A conjunction: gives some of its functions at the corners of polygons, (N, k)."""
 
 
 def divided(

@@ -156,7 +156,7 @@ def _orthonormal(d1: Tensor, d2: Tensor, *, none: str, parallel: str) -> Tensor:
 
 
 def random_frame(size: int, seed: int) -> Tensor:
-    """Orthonormal rows ``(2, D)`` that span a random plane; of two dimensions the axes."""
+    """Orthonormal rows ``(2, D)`` that span a random plane, or the axes of a space of two."""
     if size == 2:
         return torch.eye(2, dtype=torch.float64)
     generator = torch.Generator().manual_seed(seed)

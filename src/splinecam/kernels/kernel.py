@@ -407,8 +407,8 @@ class Kernel:
         """The common refinement of two meshes of one polygon, whose corners are numbered first.
 
         corners: how many there are; slack: distances up to which features count as touching;
-        layers: by how much the layers of the second mesh get larger numbers. Returns the
-        refinement, or why there is none: "degenerate" or "too many faces".
+        layers: is added to the layers of the second mesh. Returns the refinement, or why there is
+        none: "degenerate" or "too many faces".
         """
         made: Any = structs.sc_overlaid()
         meshes = mesh_struct(first), mesh_struct(second)

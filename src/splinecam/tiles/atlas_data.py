@@ -129,7 +129,7 @@ def locate(atlas: AtlasData, x: Tensor) -> Tensor:
             region = _located(mesh, uv[points])
             points, region = points[region >= 0], region[region >= 0]
             depth = signed_distances(mesh, uv[points], region)
-            # Of equally deep regions the one with the lowest number is found first.
+            # The lowest number comes first, so it wins among equally deep regions.
             better = depth > deepest[points]
             points = points[better]
             deepest[points] = depth[better]

@@ -217,9 +217,9 @@ _NEW = 1 << 40  # the number in a part of a vertex that is inserted, less its nu
 def insert_missing(
     tiles: Path, manifest: Manifest, border: PartBorder, seams: Seams, missing: Missing
 ) -> PartBorder:
-    """Write a part anew, with the vertices that it lacks; returns its new border.
+    """Write a part again, with the vertices that it lacks; returns its new border.
 
-    The part gets another folder, so that the manifest decides which of both is there.
+    The part gets another folder: the manifest decides which of both folders counts.
     """
     entry = manifest.tiles[missing.part]
     old, new = tiles / entry.folder, tiles / f"{entry.folder}a"

@@ -50,7 +50,7 @@ class _Bins:
 
     @classmethod
     def of(cls, numbers: Ints, shift: int) -> _Bins:
-        """Numbers, which are ascending, in bins by their leading bits."""
+        """Ascending numbers in bins by their leading bits."""
         key = numbers >> shift
         first = np.flatnonzero(np.diff(key, prepend=~key[:1]))
         last = np.append(first[1:], len(key))

@@ -58,7 +58,7 @@ def write_array(folder: Path, name: str, value: Tensor | NDArray[Any]) -> None:
 
 
 def write_tile(folder: Path, mesh: Mesh, values: Tensor) -> None:
-    """Write the arrays of a tile to a folder, which is there already."""
+    """Write the arrays of a tile to an existing folder."""
     for field in fields(Mesh):
         write_array(folder, f"mesh_{field.name}", getattr(mesh, field.name))
     write_array(folder, "values", values)
