@@ -119,11 +119,6 @@ def blocks_of(counts: Tensor, limit: int) -> list[tuple[int, int]]:
     return list(pairwise([0, *torch.cumsum(runs, 0).tolist()]))
 
 
-def argsort_rows(row: Tensor, s: Tensor) -> Tensor:
-    """The order of entries by row, then by ``s`` in [0, 1], (N,)."""
-    return sort_rows(row, s)[0]
-
-
 def sort_rows(row: Tensor, s: Tensor, rows: int = 1 << 32) -> tuple[Tensor, Tensor, Tensor]:
     """The order of entries by row, then by ``s`` in [0, 1], and row and ``s`` in that order.
 

@@ -93,7 +93,7 @@ def _united(mesh: Mesh, merged: Tensor, removed: Tensor) -> FaceBoundaries:
 
 
 def _straight(mesh: Mesh, faces: FaceBoundaries, straight: Tensor) -> Tensor:
-    """The vertices among candidates (V,), which are overwritten, in the middle of straight lines."""
+    """The vertices in the middle of straight lines, among candidates (V,), which it overwrites."""
     start = mesh.edges.view(-1)[faces.half]
     owner = owners_of(faces.sizes(), start.shape[0])
     while True:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import argsort_rows, lengths, offsets_of, owners_of, places_of, take
+from splinecam._util.arrays import lengths, offsets_of, owners_of, places_of, sort_rows, take
 from splinecam._util.tolerances import SAFETY, UV_ERROR, cluster
 from splinecam.arrangement.chords import (
     Arrangement,
@@ -216,7 +216,7 @@ class _Insertion:
         outside = torch.maximum(low - s, s - high) > slack
         s = torch.minimum(torch.maximum(s, low), high)
 
-        order = argsort_rows(face, s)
+        order = sort_rows(face, s)[0]
         face, line, s, error = face[order], line[order], s[order], error[order]
         group, best, doubtful = cluster(face, s, error, shift[order])
         reach = (error + end_error[order])[best]

@@ -299,7 +299,7 @@ class _SegmentWork:
         seen = writer.sign_range()
         self.kernel.scan(z, 0, state.count, seen)
         signs = replace(writer.signs, clear=not seen.zeros())
-        return rows, bounds, LayerInput(*seen.range(), signs)
+        return rows, bounds, LayerInput(seen.low, seen.high, signs)
 
     def _by_kernel(self, state: _State) -> _Values | None:
         """The same for a product with a constant matrix, in one call, if the kernel can do it."""

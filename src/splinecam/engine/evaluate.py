@@ -209,7 +209,7 @@ class _Units:
         """What was found; values on a GPU are looked at now, in few large blocks."""
         if self._writer is not None and self.sign_range is not None:
             signs = replace(self._writer.signs, clear=not self.sign_range.zeros())
-            return LayerInput(*self.sign_range.range(), signs)
+            return LayerInput(self.sign_range.low, self.sign_range.high, signs)
         if not self._ranges:
             rows = results.rows[self.source]
             step = rows_in_block(block, [rows])

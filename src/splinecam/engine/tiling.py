@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import argsort_rows, offsets_of, owners_of, places_of, take
+from splinecam._util.arrays import offsets_of, owners_of, places_of, sort_rows, take
 from splinecam._util.backend import release_memory
 from splinecam._util.tolerances import EPS, SAFETY, UV_ERROR
 from splinecam.geometry.subdivision import Mesh
@@ -69,7 +69,8 @@ def sorted_faces(mesh: Mesh, depth: int = 12) -> Tensor:
         )
         axis = (high - low).argmax(1)[part]
         along = points.gather(1, axis[:, None])[:, 0] - low[part, axis]
-        order = order[argsort_rows(part, along / (high - low).amax(1).clamp(min=EPS)[part])]
+        share = along / (high - low).amax(1).clamp(min=EPS)[part]
+        order = order[sort_rows(part, share)[0]]
         if len(parts) >= count // 2:
             break
         parts = [half for each in parts for half in halves(each)]
@@ -217,7 +218,7 @@ def unite(mesh: Mesh, found: OnEdges) -> tuple[Tensor, Tensor]:
     along the edge from different tiles are one vertex when both tiles have as many vertices on the
     edge (then the k-th belongs to the k-th), or when they are as close as rounding.
     """
-    order = argsort_rows(found.edge, found.t)
+    order = sort_rows(found.edge, found.t)[0]
     edge, number, t = found.edge[order], found.number[order], found.t[order]
     if not edge.shape[0]:
         return order, edge.bool()

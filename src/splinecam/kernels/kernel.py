@@ -208,10 +208,6 @@ class SignRange:
         empty = torch.empty(0, dtype=torch.float64)
         return cls(empty, *torch.empty((2, 0, 0), dtype=torch.int64))
 
-    def range(self) -> tuple[Tensor, Tensor]:
-        """The smallest and the largest value of each unit so far, (n,) each."""
-        return self.low, self.high
-
     def zeros(self) -> bool:
         """Whether any value counted as zero."""
         return bool(self.struct.zeros)

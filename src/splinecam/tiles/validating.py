@@ -18,7 +18,7 @@ from splinecam.questions.validate import (
     interior_points,
     near_unresolved,
 )
-from splinecam.tiles.atlas_data import AtlasData, Tile
+from splinecam.tiles.atlas_data import AtlasData
 from splinecam.tiles.extracting import selected
 
 _SAMPLED = 2000  # regions that are compared with the model by default
@@ -116,7 +116,10 @@ class _Checking:
             return
         most = max(_LEAST, round(wanted * len(tile) / len(self.atlas)))
         tile = selected(tile, chosen_regions(tile, trusted, most, generator))
-        sites = _sites(tile, generator)
+        faces = torch.arange(len(tile), device=tile.mesh.uv.device)
+        _, centroids = tile.mesh.areas_and_centroids()
+        interior = interior_points(tile.mesh, faces, generator)
+        sites = Sites(faces, centroids, interior, centroids[:0], faces[:0])
         switched, decided = switches(tile, sites, lambda count: None)
         self._add([Check("regions inside which a unit switches", switched, 0)])
         if tile.unresolved:
@@ -157,11 +160,3 @@ class _Checking:
                 self.checks[check.name] = Check(check.name, known.worst + check.worst, 0)
             elif check.worst / check.limit > known.worst / known.limit:
                 self.checks[check.name] = check
-
-
-def _sites(tile: Tile, generator: torch.Generator) -> Sites:
-    """The places in all regions of a tile where the model is compared."""
-    faces = torch.arange(len(tile), device=tile.mesh.uv.device)
-    _, centroids = tile.mesh.areas_and_centroids()
-    interior = interior_points(tile.mesh, faces, generator)
-    return Sites(faces, centroids, interior, centroids[:0], faces[:0])
