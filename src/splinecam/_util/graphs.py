@@ -108,13 +108,13 @@ def _promising(low: Tensor, high: Tensor, known: Tensor, batch: int) -> Tensor:
     """
     unknown = (~known).nonzero()[:, 0]
     above, below = take(high, unknown), take(low, unknown)
-    far = _spread(unknown[above == above.max()], batch - batch // 2)
-    central = _spread(unknown[below == below.min()], batch // 2)
+    far = _evenly(unknown[above == above.max()], batch - batch // 2)
+    central = _evenly(unknown[below == below.min()], batch // 2)
     chosen: Tensor = torch.unique(torch.cat([far, central]))
     return chosen
 
 
-def _spread(nodes: Tensor, count: int) -> Tensor:
+def _evenly(nodes: Tensor, count: int) -> Tensor:
     """Some of the nodes, evenly by number, as nodes of near numbers are often near each other."""
     step = max(1, -(-nodes.shape[0] // count))
     return nodes[step // 2 :: step] if nodes.shape[0] > count else nodes

@@ -433,9 +433,9 @@ def _united(points: EdgePoints, at_end: Tensor) -> tuple[Tensor, EdgePoints, lis
     touch = touching(points.edge, points.t, points.error)
     close, ended = torch.stack([touch.any(), at_end.any()]).tolist()  # one transfer from a GPU
     if close:
-        point, best, doubtful = cluster(points.edge, points.t, points.error)
-        if bool(doubtful.any()):
-            chosen = torch.cat([doubtful.nonzero()[:, 0], best[point[doubtful]]])
+        point, best, ambiguous = cluster(points.edge, points.t, points.error)
+        if bool(ambiguous.any()):
+            chosen = torch.cat([ambiguous.nonzero()[:, 0], best[point[ambiguous]]])
             reason = "crossings of an edge too close to tell apart"
             ambiguities.append(Ambiguities(points.uv[chosen], reason))
         points, at_end = points.select(best), take(at_end, best)

@@ -218,14 +218,14 @@ class _Insertion:
 
         order = sort_rows(face, s)[0]
         face, line, s, error = face[order], line[order], s[order], error[order]
-        group, best, doubtful = cluster(face, s, error, shift[order])
+        group, best, ambiguous = cluster(face, s, error, shift[order])
         reach = (error + end_error[order])[best]
         from_p, from_q = s[best] - low[order][best], high[order][best] - s[best]
         at_p = from_p <= SAFETY * reach
         at_q = ~at_p & (from_q <= SAFETY * reach)
-        doubtful |= ((at_p & (from_p > reach)) | (at_q & (from_q > reach)))[group]
-        doubtful |= outside[order]
-        self._report(self.lines.point(line[doubtful], s[doubtful]))
+        ambiguous |= ((at_p & (from_p > reach)) | (at_q & (from_q > reach)))[group]
+        ambiguous |= outside[order]
+        self._report(self.lines.point(line[ambiguous], s[ambiguous]))
 
         inner, own = ~(at_p | at_q), face[best]
         counts = torch.bincount(own[inner], minlength=faces)
