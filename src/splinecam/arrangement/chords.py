@@ -107,7 +107,7 @@ class ChordIntervals:
 
 
 @dataclass(frozen=True)
-class Lines:
+class ChordLines:
     """The straight lines behind the chords."""
 
     start: Tensor  # (L,) end vertices
@@ -181,7 +181,7 @@ def _joined(parts: list[Tensor]) -> Tensor:
     return parts[0]
 
 
-def meet(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
+def meet(lines: ChordLines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
     """Where lines i and j cross, as fractions of i and of j, (2, N), and their rounding errors."""
     # First j, then i: a line divides the other one by its own direction.
     x, y, dx, dy, error = (part.view(2, -1) for part in _columns(lines, torch.cat([j, i])))
@@ -193,7 +193,7 @@ def meet(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
     return s, (dx * dx).add_(dy * dy).sqrt_().mul_(strip)
 
 
-def common_shift_and_error(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
+def common_shift_and_error(lines: ChordLines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
     """How far the crossing with j may move along i, (N,): together with i, and with j alone."""
     _, _, ux, uy, own = _columns(lines, i)
     _, _, vx, vy, other = _columns(lines, j)
@@ -204,7 +204,7 @@ def common_shift_and_error(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, 
     return torch.nan_to_num(common_shift, nan=0.0), torch.nan_to_num(error, nan=torch.inf)
 
 
-def _columns(lines: Lines, index: Tensor) -> tuple[Tensor, ...]:
+def _columns(lines: ChordLines, index: Tensor) -> tuple[Tensor, ...]:
     """Start (x, y), direction (dx, dy) and error of lines (N,); a third coordinate is constant."""
     if backend_of(index.device).asynchronous:  # in one operation
         return take_each(lines.table, index)
@@ -233,7 +233,7 @@ class FaceChords:
     faces: Tensor  # (K,) ascending
     boundaries: FaceBoundaries  # of these faces along the divided edges
     intervals: ChordIntervals
-    lines: Lines  # behind the chords
+    lines: ChordLines  # behind the chords
     column: Tensor  # (N,) the functions
     falling: Tensor  # (N,) whether the function falls at the chord's lower end
     distinct: bool  # whether no two chords can meet the boundary at one place
@@ -436,7 +436,7 @@ def _pairs(
     return lo, take(mate, lo), twice
 
 
-def _lines(marks: _Marks, ends: Tensor) -> Lines:
+def _lines(marks: _Marks, ends: Tensor) -> ChordLines:
     """The lines between marks, (2, N)."""
     flat = ends.view(-1)
     a, b = take(marks.uv, flat).view(2, -1, marks.uv.shape[1])
@@ -447,4 +447,4 @@ def _lines(marks: _Marks, ends: Tensor) -> Lines:
     # Across a line both ends are off by error / |gradient| at most; the better estimate counts.
     error = torch.minimum(*across).div_(length).add_(UV_ERROR)
     start, end = take(marks.vertex, flat).view(2, -1)
-    return Lines(start, end, a, b, error)
+    return ChordLines(start, end, a, b, error)

@@ -30,8 +30,8 @@ from splinecam.arrangement.chords import (
     Arrangement,
     ChordCrossings,
     ChordIntervals,
+    ChordLines,
     FaceBoundaries,
-    Lines,
     meet,
 )
 from splinecam.errors import LimitError
@@ -43,7 +43,7 @@ _INT32 = 1 << 31
 def insert_at_once(
     boundaries: FaceBoundaries,
     intervals: ChordIntervals,
-    lines: Lines,
+    lines: ChordLines,
     out: Arrangement,
     *,
     distinct: bool = False,
@@ -134,7 +134,7 @@ def _crossings(
     boundaries: FaceBoundaries,
     intervals: ChordIntervals,
     segments: _Segments,
-    lines: Lines,
+    lines: ChordLines,
     max_faces: int | None,
 ) -> _Crossings:
     n = intervals.lo.shape[0]
@@ -220,7 +220,7 @@ def _insert(
     intervals: ChordIntervals,
     segments: _Segments,
     c: _Crossings,
-    lines: Lines,
+    lines: ChordLines,
     out: Arrangement,
 ) -> bool:
     """Make the vertices, edges and faces of chords; False if they make no subdivision."""

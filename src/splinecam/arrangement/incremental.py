@@ -26,9 +26,9 @@ from splinecam._util.arrays import lengths, offsets_of, owners_of, places_of, so
 from splinecam._util.tolerances import SAFETY, UV_ERROR, cluster
 from splinecam.arrangement.chords import (
     Arrangement,
+    ChordLines,
     Chords,
     FaceBoundaries,
-    Lines,
     common_shift_and_error,
     meet,
 )
@@ -38,7 +38,7 @@ from splinecam.errors import LimitError
 def insert_incrementally(
     boundaries: FaceBoundaries,
     chords: Chords,
-    lines: Lines,
+    lines: ChordLines,
     out: Arrangement,
     *,
     max_faces: int | None = None,
@@ -56,7 +56,7 @@ def insert_incrementally(
 
 
 def split_once(
-    boundaries: FaceBoundaries, chords: Chords, lines: Lines, out: Arrangement
+    boundaries: FaceBoundaries, chords: Chords, lines: ChordLines, out: Arrangement
 ) -> FaceBoundaries:
     """Split every face i by chord i, for which p < q; it becomes faces 2i and 2i + 1.
 
@@ -117,7 +117,7 @@ class _Insertion:
 
     boundaries: FaceBoundaries
     chords: Chords
-    lines: Lines
+    lines: ChordLines
     out: Arrangement
 
     def retire(self) -> int:

@@ -281,7 +281,7 @@ def refine_maxima(
     if used.shape[0] * _FEW < z.shape[1]:  # the others need not be known at new vertices
         z, error, candidates = z[:, used], error[used], few
     classifier = EnvelopeClassifier(VertexValues.of(z), error, gpu)
-    work = _Work(mesh, classifier, layer, candidates, groups.count, max_faces)
+    work = _MaximaRefinement(mesh, classifier, layer, candidates, groups.count, max_faces)
     while work.step():
         pass
     return work.finish()
@@ -304,7 +304,7 @@ def _joined(parts: list[_Auxiliary]) -> list[_Auxiliary]:
 
 
 @dataclass
-class _Work:
+class _MaximaRefinement:
     """The mesh so far, and the candidates that are still open in its faces."""
 
     mesh: Mesh

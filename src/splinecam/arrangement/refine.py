@@ -37,8 +37,8 @@ from splinecam._util.tolerances import UV_ERROR
 from splinecam.arrangement.chords import (
     Arrangement,
     ChordCrossings,
+    ChordLines,
     FaceChords,
-    Lines,
     Zeros,
     find_chords,
 )
@@ -75,7 +75,7 @@ def _edge_breakpoints(functions: Functions, crossings: EdgeCrossings) -> Breakpo
 def _chord_breakpoints(
     functions: Functions,
     crossings: EdgeCrossings,
-    lines: Lines,
+    lines: ChordLines,
     on_chords: ChordCrossings,
     column: Tensor,
     known: int,
@@ -210,7 +210,7 @@ def insert_chords(
     return refinement, made.crossings
 
 
-def short_chords(lines: Lines) -> list[Ambiguities]:
+def short_chords(lines: ChordLines) -> list[Ambiguities]:
     """Chords whose two ends have the same coordinates, up to rounding."""
     short = (lines.length <= UV_ERROR).nonzero()[:, 0]
     if not short.shape[0]:

@@ -40,7 +40,7 @@ _SHIFT = 40  # bits within a bin, which is then at most 0.02 % wide
 
 
 @dataclass(frozen=True)
-class _Bins:
+class _KeyBins:
     """Ascending keys, with how many numbers each stands for, and their lowest and highest one."""
 
     key: Ints
@@ -49,14 +49,14 @@ class _Bins:
     high: Ints
 
     @classmethod
-    def of(cls, numbers: Ints, shift: int) -> _Bins:
+    def of(cls, numbers: Ints, shift: int) -> _KeyBins:
         """Ascending numbers in bins by their leading bits."""
         key = numbers >> shift
         first = np.flatnonzero(np.diff(key, prepend=~key[:1]))
         last = np.append(first[1:], len(key))
         return cls(key[first], last - first, numbers[first], numbers[last - 1])
 
-    def with_others(self, other: _Bins) -> _Bins:
+    def with_others(self, other: _KeyBins) -> _KeyBins:
         """The bins of all numbers of both."""
         key = np.concatenate([self.key, other.key])
         order = np.argsort(key, kind="stable")
@@ -66,7 +66,7 @@ class _Bins:
             both: Ints = np.concatenate([getattr(self, name), getattr(other, name)])[order]
             return both
 
-        return _Bins(
+        return _KeyBins(
             key[order][first],
             np.add.reduceat(joined("count"), first),
             np.minimum.reduceat(joined("low"), first),
@@ -95,12 +95,12 @@ class OrderStatistics:
 
     def __init__(self, ranks: Sequence[int]) -> None:
         self._rank = np.asarray(ranks, np.int64)
-        self._bins: _Bins | None = None
-        self._kept: _Bins | None = None
+        self._bins: _KeyBins | None = None
+        self._kept: _KeyBins | None = None
 
     def count(self, numbers: Floats) -> None:
         """Count numbers (N,), at least one."""
-        found = _Bins.of(np.sort(_keys(numbers)), _SHIFT)
+        found = _KeyBins.of(np.sort(_keys(numbers)), _SHIFT)
         self._bins = found if self._bins is None else self._bins.with_others(found)
 
     def keep(self, numbers: Floats) -> None:
@@ -111,7 +111,7 @@ class OrderStatistics:
         last = np.searchsorted(keys, (wanted + 1) << _SHIFT)
         chosen = [keys[i:j] for i, j in zip(first, last, strict=True) if i < j]
         if chosen:
-            found = _Bins.of(np.concatenate(chosen), 0)
+            found = _KeyBins.of(np.concatenate(chosen), 0)
             self._kept = found if self._kept is None else self._kept.with_others(found)
 
     @property
