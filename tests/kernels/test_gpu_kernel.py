@@ -288,7 +288,7 @@ def test_the_same_chosen_chords(
 def test_the_same_borders_along_lines(
     name: str, kernel: GpuKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, seen = maxima._Work._along, []
+    found, seen = maxima._MaximaRefinement._along, []
 
     def noted(work: Any, *given: Any) -> Any:
         along = found(work, *given)
@@ -298,7 +298,7 @@ def test_the_same_borders_along_lines(
             seen.append(along)
         return along
 
-    monkeypatch.setattr(maxima._Work, "_along", noted)
+    monkeypatch.setattr(maxima._MaximaRefinement, "_along", noted)
     both(kernel, MAXIMA[name]().double(), BOX)
     assert bool(torch.cat(seen).any())
 
