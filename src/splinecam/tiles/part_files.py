@@ -207,8 +207,9 @@ class TileWriter:
                 torch.isin(border.edge, beside),
                 beside[:0] if own is None else own[2],
             )
-            numbers = (torch.searchsorted(some, border.edge) for some in (beside, in_tile))
-            border = replace(border, in_strip=in_strip, edge=torch.where(in_strip, *numbers))
+            strip_edge, tile_edge = (torch.searchsorted(x, border.edge) for x in (beside, in_tile))
+            edge = torch.where(in_strip, strip_edge, tile_edge)
+            border = replace(border, in_strip=in_strip, edge=edge)
         write_errors(self.folder / name / ERRORS, outcome.error, outcome.layer_errors)
         write_columns(self.folder / name / BORDER_FILE, vars(border))
         return entry
