@@ -203,10 +203,8 @@ class TileWriter:
             Strip(mesh, outcome.output[vertex], vertex).write(self.folder / name / STRIP)
             artificial = int((mesh.edge_layer == ARTIFICIAL).sum())
             entry = replace(entry, strip=max(0, mesh.num_faces - artificial))
-            in_strip, in_tile = (
-                torch.isin(border.edge, beside),
-                beside[:0] if own is None else own[2],
-            )
+            in_strip = torch.isin(border.edge, beside)
+            in_tile = beside[:0] if own is None else own[2]
             strip_edge, tile_edge = (torch.searchsorted(x, border.edge) for x in (beside, in_tile))
             edge = torch.where(in_strip, strip_edge, tile_edge)
             border = replace(border, in_strip=in_strip, edge=edge)
