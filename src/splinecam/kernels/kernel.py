@@ -1,4 +1,4 @@
-"""The compiled kernel of one run: its threads, and its calls of the library."""
+"""The compiled kernel of one run: its threads, its calls of the library, and results there."""
 
 from __future__ import annotations
 
