@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam.tiles.making import Sizes
+from splinecam.tiles.computation import Sizes
 
 DOMAIN = sc.Domain.box(-3, 3)
 SMALL = Sizes(regions=150, enough=60)  # which give many tiles

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import splinecam
 from splinecam import Partition
-from splinecam.arrangement import refinement as breakpoints
+from splinecam.arrangement import refine as breakpoints
 from splinecam.engine import plan
 from splinecam.geometry.domain import Domain
 from splinecam.testing import assert_same_cells, assert_valid, exact_partition

@@ -7,8 +7,8 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.partitions.request import Request
-from splinecam.tiles import spreading
-from splinecam.tiles.making import Sizes
+from splinecam.tiles import compute as spreading
+from splinecam.tiles.computation import Sizes
 
 
 def compute_atlas(

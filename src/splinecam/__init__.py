@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from splinecam.partitions.partition import Partition, load
     from splinecam.partitions.request import Smooth
     from splinecam.questions.comparison import compare
-    from splinecam.tiles.spreading import atlas
+    from splinecam.tiles.compute import atlas
     from splinecam.training import movie, open_run, watch
     from splinecam.training.grid import grid, open_grid
     from splinecam.viewer.page import to_html
@@ -98,7 +98,7 @@ _MODULES = {
     "geometry.domain": ("Domain",),
     "jobs.difference": ("difference",),
     "jobs.partitioning": ("along", "partition"),
-    "tiles.spreading": ("atlas",),
+    "tiles.compute": ("atlas",),
     "partitions.request": ("Smooth",),
     "jobs.sweep": ("sweep",),
     "network.ops.registry": ("op_table",),

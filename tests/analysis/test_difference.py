@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import splinecam as sc
 from splinecam.engine import run as engine
-from splinecam.engine.tiling import Tile
+from splinecam.engine.tiling import MeshTile
 from splinecam.geometry.subdivision import Mesh
 from splinecam.testing.oracle.boundary import exact_difference
 
@@ -312,7 +312,7 @@ def test_less_memory_gives_the_same_regions(
     tiles = []
     tile_of = engine.tile_of
 
-    def noted(mesh: Mesh, faces: Tensor, **options: bool) -> Tile:
+    def noted(mesh: Mesh, faces: Tensor, **options: bool) -> MeshTile:
         tiles.append(faces.shape[0])
         return tile_of(mesh, faces, **options)
 

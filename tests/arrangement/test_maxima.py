@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import splinecam
 import splinecam.engine.run
-from splinecam.engine.tiling import Tile, tile_of
+from splinecam.engine.tiling import MeshTile, tile_of
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.subdivision import Mesh
 from splinecam.testing import (
@@ -394,7 +394,7 @@ def pooled_images(side: int) -> nn.Sequential:
 def test_tiles(model: nn.Module, memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
 
-    def counted(mesh: Mesh, faces: Tensor, *, rim: bool) -> Tile:
+    def counted(mesh: Mesh, faces: Tensor, *, rim: bool) -> MeshTile:
         made.append(faces.shape[0])
         return tile_of(mesh, faces, rim=rim)
 

@@ -11,8 +11,7 @@ from splinecam._util.tolerances import EPS
 from splinecam.arrangement import zero_sets
 from splinecam.arrangement.chords import FaceBoundaries
 from splinecam.arrangement.crossings import Functions
-from splinecam.arrangement.refine import refine
-from splinecam.arrangement.refinement import Refinement
+from splinecam.arrangement.refine import Refinement, refine
 from splinecam.errors import LimitError
 from splinecam.geometry.checks import check_mesh
 from splinecam.geometry.subdivision import Mesh, polygon_mesh

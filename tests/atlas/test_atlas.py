@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import subprocess
 import sys
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,14 +20,14 @@ from splinecam.engine.artificial_cuts import ARTIFICIAL
 from splinecam.errors import FileError, LimitError, SplineCamError
 from splinecam.geometry.checks import check_mesh, check_tile
 from splinecam.geometry.subdivision import Mesh
-from splinecam.tiles import spreading as storing
-from splinecam.tiles import unit_files as writing
-from splinecam.tiles.making import Sizes
+from splinecam.tiles import compute as storing
+from splinecam.tiles import part_files as writing
+from splinecam.tiles.computation import Sizes
 from splinecam.tiles.manifest import Manifest
+from splinecam.tiles.part_files import BORDER_FILE as BORDER
+from splinecam.tiles.part_files import PartBorder
 from splinecam.tiles.seams import Missing, Seams, insert_missing, insert_vertices
 from splinecam.tiles.tile_files import read_array, read_mesh
-from splinecam.tiles.unit_files import BORDER_FILE as BORDER
-from splinecam.tiles.unit_files import Border
 
 pytestmark = pytest.mark.few(1)
 
@@ -290,23 +289,19 @@ def test_vertices_that_a_unit_lacks_are_inserted(in_strip: bool, tmp_path: Path)
             compute_atlas(model, domain, tmp_path, sizes=sizes, memory=1_600_000)
     manifest, tiles = Manifest.read(tmp_path), tmp_path / "tiles"
     mesh = Mesh(*(read_array(tmp_path / "coarse", str(k), "fi") for k in range(7)))
-    borders = [Border.read(tiles / tile.folder / BORDER, mesh) for tile in manifest.tiles]
-    # The first unit has a vertex more than the second one, in the middle of a piece.
+    borders = [PartBorder.read(tiles / tile.folder / BORDER, mesh) for tile in manifest.tiles]
+    # The first part has a vertex more than the second one, in the middle of a piece.
     piece = (borders[1].in_strip == in_strip).nonzero()[:1, 0]
     if not piece.shape[0]:  # all pieces are artificial
         piece = torch.zeros(1, dtype=torch.int64)
     there = borders[1].ends[piece[0]]
     middle = borders[1].uv[there].mean(0, keepdim=True)
-    borders[0] = replace(
-        borders[0],
-        uv=torch.cat([borders[0].uv, middle]),
-        values=torch.cat([borders[0].values, borders[1].values[there].mean(0, keepdim=True)]),
-        vertex_layer=torch.cat([borders[0].vertex_layer, torch.zeros(1, dtype=torch.int64)]),
-    )
-    seams = Seams([], torch.zeros(1).long(), torch.tensor([len(borders[0].uv) - 1]), [])
+    values = borders[1].values[there].mean(0, keepdim=True)
+    zero = torch.zeros(1).long()
+    seams = Seams([], zero, middle, values, zero, [])
     strip = borders[1].in_strip[piece]
-    missing = Missing(1, borders[1].edge[piece], strip, torch.zeros(1).long())
-    grown = insert_missing(tiles, manifest, borders, seams, missing)
+    missing = Missing(1, borders[1].edge[piece], strip, zero)
+    grown = insert_missing(tiles, manifest, borders[1], seams, missing)
     assert torch.equal(grown.uv[-1:], middle)
     pieces = (grown.root == borders[1].root[piece]).sum()
     assert int(pieces) == int((borders[1].root == borders[1].root[piece]).sum()) + 1

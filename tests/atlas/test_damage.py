@@ -25,8 +25,8 @@ from small_atlases import compute_atlas
 from splinecam.errors import FileError
 from splinecam.geometry.subdivision import Mesh
 from splinecam.stores.untrusted import seal, write_array
-from splinecam.tiles import spreading as storing
-from splinecam.tiles.making import Sizes
+from splinecam.tiles import compute as storing
+from splinecam.tiles.computation import Sizes
 
 DOMAIN, SMALL = sc.Domain.box(-3, 3), Sizes(regions=12, enough=4)
 POINTS = torch.tensor([[0.3, -0.2], [2.9, 2.9], [-1.0, 1.5]])

@@ -14,9 +14,8 @@ import torch
 import splinecam as sc
 from atlas_cases import Both, network
 from splinecam.errors import DomainError
-from splinecam.tiles.extracting import middle_window
+from splinecam.tiles.extracting import Shown, middle_window
 from splinecam.tiles.large_pictures import few_edges
-from splinecam.tiles.shown import Shown
 
 pytestmark = pytest.mark.few(1)
 

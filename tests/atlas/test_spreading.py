@@ -13,9 +13,9 @@ from torch import nn
 import splinecam as sc
 from atlas_cases import DOMAIN, SMALL, network
 from small_atlases import compute_atlas
-from splinecam.tiles import spreading
-from splinecam.tiles import unit_files as writing
-from splinecam.tiles.making import Sizes
+from splinecam.tiles import compute as spreading
+from splinecam.tiles import part_files as writing
+from splinecam.tiles.computation import Sizes
 from splinecam.tiles.manifest import Manifest
 
 joblib = pytest.importorskip("joblib")

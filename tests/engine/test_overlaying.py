@@ -20,7 +20,7 @@ from splinecam.engine.plan import Plan
 from splinecam.engine.run import Outcome, run
 from splinecam.geometry.domain import Frame
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
-from splinecam.kernels import Kernel, available
+from splinecam.kernels.kernel import Kernel, available
 from splinecam.network.capture import capture
 from splinecam.network.capture.pairs import Pair, pair_of
 from strategies import examples

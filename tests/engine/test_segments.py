@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import splinecam as sc
 from splinecam._util.backend import using
 from splinecam.engine.along_segments import run_segments
-from splinecam.kernels import Kernel, available
+from splinecam.kernels.kernel import Kernel, available
 from splinecam.network.capture import capture
 from splinecam.testing import Abs, Residual
 from splinecam.testing.oracle import exact_pieces

@@ -14,7 +14,7 @@ import splinecam as sc
 from splinecam.engine import plan
 from splinecam.engine.plan import free_memory
 from splinecam.engine.run import run
-from splinecam.engine.tiling import Tile, halves, join_tiles, sorted_faces, tile_of
+from splinecam.engine.tiling import MeshTile, halves, join_tiles, sorted_faces, tile_of
 from splinecam.geometry.subdivision import Mesh
 from splinecam.network.capture import capture
 from splinecam.partitions.partition import Partition
@@ -27,7 +27,7 @@ def mlp(*widths: int) -> nn.Module:
     return nn.Sequential(*layers, nn.Linear(widths[-2], widths[-1])).double()
 
 
-def cut_in_two(mesh: Mesh) -> list[Tile]:
+def cut_in_two(mesh: Mesh) -> list[MeshTile]:
     order = sorted_faces(mesh)
     return [tile_of(mesh, order[half]) for half in map(list, halves(range(mesh.num_faces)))]
 
@@ -134,7 +134,7 @@ def test_a_vertex_that_only_one_tile_has_becomes_a_corner_of_both():
         edge_unit=torch.cat([left.mesh.edge_unit, left.mesh.edge_unit[shared]]),
         vertex_layer=torch.cat([left.mesh.vertex_layer, torch.tensor([0])]),
     )
-    glued, _ = join_tiles(mesh, [Tile(grown, left.vertex_ids), right])
+    glued, _ = join_tiles(mesh, [MeshTile(grown, left.vertex_ids), right])
     from splinecam.geometry.checks import check_mesh
 
     area = float(mesh.areas_and_centroids()[0].sum())

@@ -17,13 +17,13 @@ from torch import nn
 import splinecam as sc
 from kernel_cases import NETS, assert_same_mesh, assert_same_refinement, mlp
 from splinecam.arrangement import dissolve as dissolving
-from splinecam.arrangement import envelope, envelope_chords, maxima, refine
-from splinecam.arrangement import refinement as breakpoints
+from splinecam.arrangement import envelope, maxima, refine
+from splinecam.arrangement import refine as breakpoints
 from splinecam.engine.batched import run_batch
 from splinecam.engine.plan import Place, Plan
 from splinecam.engine.run import Outcome, run
-from splinecam.kernels import gpu, gpu_kernel_for
-from splinecam.kernels.gpu import GpuKernel
+from splinecam.kernels import gpu
+from splinecam.kernels.gpu import GpuKernel, gpu_kernel_for
 from splinecam.kernels.library import source_of, structures
 from splinecam.network.capture import capture
 
@@ -275,8 +275,8 @@ def test_the_same_chosen_chords(
     def plain(mesh: Any, wanted: Any) -> tuple[Any, Any]:
         return mesh, replace(wanted, gpu=None)
 
-    drawn = compared(monkeypatch, envelope_chords, "insert_selected", plain, check_drawn)
-    halved = compared(monkeypatch, envelope_chords, "halve", plain, check_halves)
+    drawn = compared(monkeypatch, maxima, "insert_selected", plain, check_drawn)
+    halved = compared(monkeypatch, maxima, "halve", plain, check_halves)
     fast, other = both(kernel, MAXIMA[name]().double(), BOX)
     assert_same_mesh(fast.mesh, other.mesh)
     assert drawn
@@ -288,7 +288,7 @@ def test_the_same_chosen_chords(
 def test_the_same_borders_along_lines(
     name: str, kernel: GpuKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, seen = maxima._Work._along, []
+    found, seen = maxima._MaximaRefinement._along, []
 
     def noted(work: Any, *given: Any) -> Any:
         along = found(work, *given)
@@ -298,7 +298,7 @@ def test_the_same_borders_along_lines(
             seen.append(along)
         return along
 
-    monkeypatch.setattr(maxima._Work, "_along", noted)
+    monkeypatch.setattr(maxima._MaximaRefinement, "_along", noted)
     both(kernel, MAXIMA[name]().double(), BOX)
     assert bool(torch.cat(seen).any())
 
@@ -308,7 +308,7 @@ def test_the_same_borders_along_lines(
 def test_chosen_chords_need_no_tensor_operations(
     name: str, kernel: GpuKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(envelope_chords, "_find", None)
+    monkeypatch.setattr(maxima, "_find", None)
     monkeypatch.setattr(dissolving, "roots", None)
     plan = plan_of(kernel, MAXIMA[name]().double())
     assert run(plan.first.program, BOX, plan=plan).mesh.num_faces > 6

@@ -21,14 +21,15 @@ from kernel_cases import INTEGER_ARRAYS, NETS, assert_same_mesh, assert_same_ref
 from splinecam._util.arrays import set_bits
 from splinecam._util.tolerances import EPS
 from splinecam.arrangement import refine
-from splinecam.arrangement import refinement as breakpoints
+from splinecam.arrangement import refine as breakpoints
 from splinecam.arrangement.crossings import Functions
 from splinecam.engine import activations as state
 from splinecam.engine import step as engine
 from splinecam.engine.batched import run_batch
 from splinecam.engine.run import Outcome, run
 from splinecam.geometry.subdivision import InterpolatedVertices, Mesh, polygon_mesh
-from splinecam.kernels import (
+from splinecam.kernels import library
+from splinecam.kernels.kernel import (
     Dense,
     Kernel,
     LayerFunctions,
@@ -36,7 +37,6 @@ from splinecam.kernels import (
     SignRange,
     available,
     kernel_for,
-    library,
 )
 from splinecam.network.capture import capture
 from strategies import Net, domains, examples, nets

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
-from typing import Any, ClassVar, Generic, TypeVar, overload
+from typing import Any, ClassVar, Generic, Self, TypeVar, overload
 
 import numpy as np
 import torch
@@ -119,11 +119,6 @@ def blocks_of(counts: Tensor, limit: int) -> list[tuple[int, int]]:
     return list(pairwise([0, *torch.cumsum(runs, 0).tolist()]))
 
 
-def argsort_rows(row: Tensor, s: Tensor) -> Tensor:
-    """The order of entries by row, then by ``s`` in [0, 1], (N,)."""
-    return sort_rows(row, s)[0]
-
-
 def sort_rows(row: Tensor, s: Tensor, rows: int = 1 << 32) -> tuple[Tensor, Tensor, Tensor]:
     """The order of entries by row, then by ``s`` in [0, 1], and row and ``s`` in that order.
 
@@ -191,7 +186,7 @@ def set_bits(words: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def bits_of(words: Tensor) -> tuple[Tensor, Tensor]:
-    """What ``set_bits`` returns, made for words of which most rows have a bit set."""
+    """The result of ``set_bits``, for words in which most rows have a bit set."""
     width, words = words.shape[1], words.view(-1)
     word = words.bool().nonzero()[:, 0]
     octets = take(words, word).view(torch.uint8)
@@ -233,6 +228,19 @@ def _masks(device: torch.device) -> Tensor:
     """The bits of each octet as eight booleans in a word, (256,)."""
     bits = (torch.arange(256)[:, None] >> torch.arange(8)) & 1
     return bits.bool().view(torch.int64)[:, 0].to(device)
+
+
+class Columns:
+    """The base of dataclasses whose fields are tensors with a row for each item."""
+
+    def select(self, chosen: Tensor | slice) -> Self:
+        """Some of the items."""
+        return type(self)(*(column[chosen] for column in vars(self).values()))
+
+    @classmethod
+    def join(cls, *parts: Self) -> Self:
+        """The items of all parts."""
+        return cls(*map(torch.cat, zip(*(vars(part).values() for part in parts), strict=True)))
 
 
 View = TypeVar("View")

@@ -18,69 +18,30 @@ import torch
 
 @dataclass(frozen=True)
 class Backend:
-    """Sizes and strategies for one kind of device. A block is what is computed at a time.
+    """Sizes and strategies for one kind of device, by default a CPU."""
 
-    Sizes of blocks. activations: numbers in a block of activations of a stage; traced_activations:
-    numbers in a block where derivatives are taken; checked_activations: numbers in a block where a
-    model is compared with its partition; numbers: numbers in a block of any other computation;
-    sign_words: words of signs that are compared in a block; function_values: values whose signs
-    are found in a block; moduli: entries of a matrix whose moduli are taken in a block; faces:
-    faces in a block of a check; chord_pairs: pairs of chords in a block; envelope_members: units
-    along auxiliary lines that are compared in a block, however few most lines have; batch_bytes:
-    memory beyond which a batch of domains is halved, as larger batches are no faster;
-    segment_numbers: numbers in a table of values at points along segments.
-
-    Strategies. asynchronous: operations are queued, so that fewer operations, and fewer results
-    that the host waits for, are worth more work. numpy_memory: tensors can share their memory with
-    numpy arrays. slow_windows: torch is slow for float64 convolutions of single channels and for
-    maxima of small windows. convolves_by_product: convolutions are faster as products of matrices.
-    walks_faces: follow the boundary of all faces node by node, instead of in steps of 1, 2, 4, ...
-    nodes. doublings: how often steps are doubled before the host asks whether they are enough.
-    rough_hardswish: torch multiplies by a sixth in single precision, also numbers of float64.
-    """
-
-    activations: int
-    traced_activations: int
-    checked_activations: int
-    numbers: int
-    sign_words: int
-    function_values: int
-    moduli: int
-    faces: int
-    chord_pairs: int
-    envelope_members: int
-    batch_bytes: int
-    segment_numbers: int
-    asynchronous: bool
-    numpy_memory: bool
-    slow_windows: bool
-    convolves_by_product: bool
-    walks_faces: bool
-    doublings: int
-    rough_hardswish: bool
+    activations: int = 1 << 17  # numbers in a block of activations of a stage
+    traced_activations: int = 1 << 17  # the same where derivatives are taken
+    checked_activations: int = 1 << 23  # the same where a model is compared with its partition
+    numbers: int = 1 << 20  # numbers in a block of any other computation
+    sign_words: int = 1 << 16  # words of signs that are compared in a block
+    function_values: int = 1 << 18  # values whose signs are found in a block
+    moduli: int = 1 << 17  # entries of a matrix whose moduli are taken in a block
+    faces: int = 1 << 18  # faces in a block of a check
+    chord_pairs: int = 1 << 22  # pairs of chords in a block
+    envelope_members: int = 1 << 14  # units along auxiliary lines in a block
+    batch_bytes: int = 1 << 26  # a larger batch of domains is halved, as it would be no faster
+    segment_numbers: int = 1 << 21  # numbers in a table of values at points along segments
+    asynchronous: bool = False  # operations are queued: fewer waits are worth more work
+    numpy_memory: bool = True  # tensors can share their memory with numpy arrays
+    slow_windows: bool = True  # torch is slow for some float64 convolutions and small maxima
+    convolves_by_product: bool = False  # convolutions are faster as products of matrices
+    walks_faces: bool = True  # follow all faces node by node, not in steps of 1, 2, 4, ... nodes
+    doublings: int = 1  # of steps, before the host asks whether they are enough
+    rough_hardswish: bool = False  # torch multiplies float64 by a sixth in single precision
 
 
-CPU = Backend(
-    activations=1 << 17,
-    traced_activations=1 << 17,
-    checked_activations=1 << 23,
-    numbers=1 << 20,
-    sign_words=1 << 16,
-    function_values=1 << 18,
-    moduli=1 << 17,
-    faces=1 << 18,
-    chord_pairs=1 << 22,
-    envelope_members=1 << 14,
-    batch_bytes=1 << 26,
-    segment_numbers=1 << 21,
-    asynchronous=False,
-    numpy_memory=True,
-    slow_windows=True,
-    convolves_by_product=False,
-    walks_faces=True,
-    doublings=1,
-    rough_hardswish=False,
-)
+CPU = Backend()
 CUDA = Backend(
     activations=1 << 28,
     traced_activations=1 << 26,

@@ -14,7 +14,7 @@ from splinecam._util.tolerances import EPS, SAFETY
 _FAN = 8  # boxes in a larger box
 _PAIRS = 1 << 15  # pairs of a point and a group of boxes in a block
 _BITS = 31  # of each coordinate in a Morton code
-_SPREAD = (
+_INTERLEAVE = (
     (16, 0x0000FFFF0000FFFF),
     (8, 0x00FF00FF00FF00FF),
     (4, 0x0F0F0F0F0F0F0F0F),
@@ -49,7 +49,7 @@ class BoxTree:
     def _code(self, points: Tensor) -> Tensor:
         """The Morton codes of points (N, 2): the bits of u and v in turns, (N,)."""
         place = ((points - self.origin) / self.cell).nan_to_num().clamp(0, (1 << _BITS) - 1).long()
-        for shift, mask in _SPREAD:
+        for shift, mask in _INTERLEAVE:
             place = (place | (place << shift)) & mask
         return place[:, 0] | (place[:, 1] << 1)
 
@@ -76,7 +76,8 @@ class BoxTree:
         stack = [(0, point, torch.zeros_like(point)) for point in torch.split(index, _PAIRS)]
         while stack and len(self):
             level, point, group = stack.pop()
-            below, above = self._gaps(level, group, take(points, point))
+            boxes, at = take(self.levels[level], group), take(points, point)[:, :, None]
+            below, above = boxes[:, :2] - at, at - boxes[:, 2:]  # (N, 2, 8)
             near = _squares(below.maximum(above).clamp_(min=0)) * (1 - SAFETY * EPS)
             far = _squares(below.minimum(above))
             if nearest:
@@ -95,11 +96,6 @@ class BoxTree:
             else:
                 pieces = zip(torch.split(point, _PAIRS), torch.split(node, _PAIRS), strict=True)
                 stack += [(level + 1, *piece) for piece in pieces]
-
-    def _gaps(self, level: int, group: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
-        """How far points (N, 2) lie below and above eight boxes each, (N, 2, 8)."""
-        boxes = take(self.levels[level], group)
-        return boxes[:, :2] - points[:, :, None], points[:, :, None] - boxes[:, 2:]
 
     def _sizes(self, level: int, group: Tensor) -> Tensor:
         """The numbers of items in eight boxes each, (N, 8)."""

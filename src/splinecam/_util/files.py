@@ -11,7 +11,6 @@ import contextlib
 import errno
 import os
 import secrets
-import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,7 +88,7 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             raise FileError(f"{shown} cannot be written: {there} is a file, not a folder.")
         raise FileError(f"There is no folder {shown.parent}; make it first.")
     with writing(shown):
-        if _is_special(target):
+        if target.exists() and not target.is_file():  # a device or a pipe cannot be replaced
             with target.open("wb") as file:
                 yield file
             return
@@ -118,11 +117,6 @@ def opened(path: str | os.PathLike[str] | BinaryIO) -> Iterator[IO[bytes]]:
             yield file
     else:
         yield path
-
-
-def _is_special(target: Path) -> bool:
-    """Whether a path is a device or a pipe, which cannot be replaced."""
-    return target.exists() and not stat.S_ISREG(target.stat().st_mode)
 
 
 def _unnamed(folder: Path) -> IO[bytes] | None:
@@ -159,10 +153,7 @@ def _named(draft: Path) -> IO[bytes]:
 
 
 def remove_drafts(folder: Path, prefix: str = ".") -> None:
-    """Remove temporary files of killed processes, which hold no lock on them any more.
-
-    prefix: how the names of these files begin.
-    """
+    """Remove temporary files of killed processes, which hold no lock; prefix: of their names."""
     with contextlib.suppress(OSError):
         found = [path for path in folder.iterdir() if path.name.startswith(prefix)]
         for draft in (path for path in found if path.suffix == _DRAFT and path.is_file()):

@@ -26,13 +26,10 @@ _BATCH, _ROUNDS = 16, 8
 
 
 class Graph(NamedTuple):
-    """An undirected graph of n nodes: the neighbours of node i are in row i, ascending.
+    """An undirected graph of n nodes with M edges: row i has the neighbours of node i."""
 
-    offsets: (n + 1,); neighbours: (2M,) of M edges.
-    """
-
-    offsets: Tensor
-    neighbours: Tensor
+    offsets: Tensor  # (n + 1,)
+    neighbours: Tensor  # (2M,), ascending in each row
 
     @property
     def degrees(self) -> Tensor:
@@ -41,7 +38,7 @@ class Graph(NamedTuple):
 
 
 def graph_of(n: int, a: Tensor, b: Tensor) -> Graph:
-    """The graph of n nodes with edges a-b, of which equal ones count once.
+    """The graph of n nodes with edges a-b; equal edges count once.
 
     >>> graph_of(3, torch.tensor([0, 1, 1]), torch.tensor([1, 2, 0])).neighbours
     tensor([1, 0, 2, 1])
@@ -111,13 +108,13 @@ def _promising(low: Tensor, high: Tensor, known: Tensor, batch: int) -> Tensor:
     """
     unknown = (~known).nonzero()[:, 0]
     above, below = take(high, unknown), take(low, unknown)
-    far = _spread(unknown[above == above.max()], batch - batch // 2)
-    central = _spread(unknown[below == below.min()], batch // 2)
+    far = _evenly(unknown[above == above.max()], batch - batch // 2)
+    central = _evenly(unknown[below == below.min()], batch // 2)
     chosen: Tensor = torch.unique(torch.cat([far, central]))
     return chosen
 
 
-def _spread(nodes: Tensor, count: int) -> Tensor:
+def _evenly(nodes: Tensor, count: int) -> Tensor:
     """Some of the nodes, evenly by number, as nodes of near numbers are often near each other."""
     step = max(1, -(-nodes.shape[0] // count))
     return nodes[step // 2 :: step] if nodes.shape[0] > count else nodes
@@ -127,10 +124,7 @@ _INT32 = 1 << 31  # members that fit in 32 bits, with which gathers are faster
 
 
 def components(n: int, a: Tensor, b: Tensor) -> Tensor:
-    """The connected component of each of n nodes in the graph with edges a-b, (n,).
-
-    Components are numbered by their lowest nodes.
-    """
+    """The component of each of n nodes in the graph with edges a-b, (n,), by lowest nodes."""
     labels: Tensor = torch.unique(roots(n, a, b), return_inverse=True)[1]
     return labels
 
@@ -184,11 +178,7 @@ def long_cycles(following: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _leaders(following: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The cycles of a permutation and their lowest members, which lead them.
-
-    Returns the leader of each member's cycle (H,), all leaders (F,), the cycle of each member (H,),
-    and the offsets of the cycles (F + 1,).
-    """
+    """The leader of each member's cycle (H,), all leaders, the cycles (H,), and their offsets."""
     lowest = _lowest_ahead(following)
     index = torch.arange(following.shape[0], device=following.device)
     leader = (lowest == index).nonzero()[:, 0]
@@ -212,16 +202,12 @@ def _lowest_ahead(following: Tensor) -> Tensor:
 
 
 class Chains(NamedTuple):
-    """C chains of S segments, in CSR form.
+    """C chains of S segments, in CSR form."""
 
-    offsets: (C + 1,); members: (S,) the segments in order along each chain; backward: (S,) whether
-    the chain runs from the end of each segment to its start; closed: (C,).
-    """
-
-    offsets: Tensor
-    members: Tensor
-    backward: Tensor
-    closed: Tensor
+    offsets: Tensor  # (C + 1,)
+    members: Tensor  # (S,) the segments in order along each chain
+    backward: Tensor  # (S,) whether the chain runs from the end of each segment to its start
+    closed: Tensor  # (C,)
 
 
 def chains(ends: Tensor, label: Tensor) -> Chains:
@@ -259,10 +245,7 @@ def chains(ends: Tensor, label: Tensor) -> Chains:
 
 
 def _partners(ends: Tensor, label: Tensor) -> Tensor:
-    """The other end at a node that two ends of one label share, or the end itself, (2S,).
-
-    End 2s is the start of segment s, end 2s + 1 its end.
-    """
+    """The other end (2S,) at a node that two ends of one label share, or the end itself."""
     kind = torch.unique(label, return_inverse=True)[1]
     nodes = int(ends.max()) + 1 if ends.shape[0] else 0
     key, order = torch.sort((kind[:, None] * nodes + ends).view(-1))

@@ -94,7 +94,11 @@ def as_tensor(value: Any, name: str) -> Tensor:
 
 def finite(value: Any, name: str) -> Tensor:
     """A float64 copy of ``value`` on the CPU; an entry that is not finite is an error."""
-    tensor = as_tensor(value, name)
+    return require_finite(as_tensor(value, name), name)
+
+
+def require_finite(tensor: Tensor, name: str) -> Tensor:
+    """The same tensor; an entry that is not finite is an error."""
     bad = (~tensor.isfinite()).nonzero()
     if len(bad):
         where = "".join(f"[{int(i)}]" for i in bad[0])

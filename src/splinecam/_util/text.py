@@ -88,7 +88,7 @@ def how_to_install(extra: str) -> str:
 
 
 def missing(library: str, purpose: str, extra: str | None = None) -> SplineCamError:
-    """Return the error that a library is not installed; the arguments are those of ``optional``."""
+    """Return the error that a library is not installed; for the arguments see ``optional``."""
     verb = "are" if " and " in library else "is"
     command = _IN_A_CLONE.get(library, f"pip install {library}")
     command = command if extra is None else how_to_install(extra)
@@ -98,8 +98,8 @@ def missing(library: str, purpose: str, extra: str | None = None) -> SplineCamEr
 def optional(module: str, purpose: str, extra: str | None = None) -> Any:
     """Import a module; if it is missing, an error says what to install.
 
-    purpose: what needs the module, which begins the message. extra: the extra that brings it, if
-    there is one.
+    purpose: what needs the module; the message begins with it. extra: the extra that installs the
+    module, if there is one.
 
     >>> optional("json", "Reading", "plot").dumps([1])
     '[1]'

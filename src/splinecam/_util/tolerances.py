@@ -48,8 +48,8 @@ JACOBIAN_PRECISION = 1e-6
 # unresolved, in the engine's frame.
 UNRESOLVED_REACH = 2.0**-20
 
-# The width in the engine's frame up to which faces are not divided further where a partition is
-# refined. It leaves room for new vertices, which rounding moves off the sides that they divide.
+# Faces of this width in the engine's frame are not divided further where a partition is refined.
+# Narrower faces have no room for new vertices, which rounding moves off the sides.
 THINNEST = 2.0**-36
 
 # The relative distance from a plane up to which points lie in it.
@@ -79,8 +79,8 @@ def cluster(
     """Merge the points of each line whose distance is within their tolerances.
 
     line: (N,) ascending; s: (N,) positions, ascending within a line; error: (N,) their rounding
-    errors; common_shift: (N,) by how much an error of the line itself moves each position. As all
-    points of the line move together, only differences of the common shift matter.
+    errors; common_shift: (N,) how far an error of the line itself moves each position. All points
+    of the line move together, so only differences of the common shift matter.
     Returns the cluster of each point (N,), the most precise member of each cluster (C,), and
     whether each point is farther from that member than rounding explains (N,).
 

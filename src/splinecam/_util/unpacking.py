@@ -28,23 +28,17 @@ TEXT = 1 << 20
 _FREE = 1 << 26  # bytes that the arrays of a file may always have
 _RATIO = 100  # bytes for every byte of the file; deflate reaches 1032
 _NUMBER = 8  # bytes of a number in memory, whatever it has in the file
-_KEY = 64  # values in a key of a pickled dict, which are hashed whenever the key is
+_KEY = 64  # values in a key of a pickled dict; hashing the key hashes all of them
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # how NumPy and torch write
 
 
 def most_bytes(packed: int, free: int = _FREE) -> int:
-    """How many bytes a file of so many bytes may unpack to.
-
-    free: bytes that are always allowed.
-    """
+    """How many bytes a file of so many bytes may unpack to; free: bytes that it always may."""
     return free + _RATIO * packed
 
 
 def refused(name: str | Path, packed: int, instead: str) -> FileError:
-    """The error for a file that would need far more memory than its size explains.
-
-    packed: its bytes. instead: what to do with an honest file, in a sentence.
-    """
+    """The error for a file of so many bytes that would need far more memory; instead: advice."""
     return FileError(
         f"{name} is not opened: it has {packed:,} bytes, but would take far more memory than that. "
         f"{instead}"
@@ -73,7 +67,7 @@ def _is_long(info: zipfile.ZipInfo) -> bool:
 
 
 class PackedArrays(Mapping[str, NDArray[Any]]):
-    """The arrays in an .npz file, each of which is read when it is asked for, and never pickles.
+    """The arrays in an .npz file; each is read when it is asked for, and never unpickled.
 
     A ``FileError`` refuses arrays that are larger than the file explains; damaged ones raise a
     ``ValueError``, ``EOFError``, ``OSError`` or ``zipfile.BadZipFile``.
@@ -116,7 +110,7 @@ class PackedArrays(Mapping[str, NDArray[Any]]):
         """The shape and the type of an array, which must be what its bytes can hold."""
         info = self._members[key]
         if info.compress_type not in _METHODS:
-            raise ValueError(f"{key} is packed by another method than those of NumPy")
+            raise ValueError(f"{key} is packed by a method that NumPy does not use")
         try:
             with self._archive.open(info) as member:
                 shape, dtype = npy_header(member)

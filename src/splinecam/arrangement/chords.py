@@ -1,7 +1,7 @@
 """The chords along which functions vanish in faces, and the straight lines behind them.
 
-The new vertices of all edges are listed in the order in which one meets them around the faces, so
-that nothing is sorted but the columns in faces that more than one function crosses.
+The new vertices of all edges are listed in their order around the faces. So nothing is sorted but
+the columns in faces that more than one function crosses.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from splinecam._util.arrays import (
+    Columns,
     counts_of,
     entries_of,
     lengths,
@@ -49,7 +50,7 @@ class FaceBoundaries:
 
 
 @dataclass(frozen=True)
-class Chords:
+class Chords(Columns):
     """Chords, (N,): the face, the places p, q of both ends on the face's boundary, the line."""
 
     face: Tensor
@@ -64,32 +65,22 @@ class Chords:
             order = take(order, torch.argsort(take(key, order), stable=True))
         return self.select(order)
 
-    def select(self, chosen: Tensor) -> Chords:
-        return Chords(*(part[chosen] for part in vars(self).values()))
-
-    @classmethod
-    def join(cls, *parts: Chords) -> Chords:
-        return cls(*map(torch.cat, zip(*(vars(part).values() for part in parts), strict=True)))
-
 
 @dataclass(frozen=True)
 class ChordIntervals:
-    """Chords as intervals of the flat face boundaries, (N,): lower end, upper end, and line.
+    """Chords as intervals of the flat face boundaries, (N,), ordered by their lower ends."""
 
-    Intervals are ordered by their lower ends. numbered: whether the lines are 0, 1, 2, ...
-    """
-
-    lo: Tensor
-    hi: Tensor
+    lo: Tensor  # the lower end
+    hi: Tensor  # the upper end
     line: Tensor
-    numbered: bool = False
+    numbered: bool = False  # whether the lines are 0, 1, 2, ...
 
     def lines(self, chord: Tensor) -> Tensor:
         """The lines of some of the chords."""
         return chord if self.numbered else take(self.line, chord)
 
     def of_lines(self, values: Tensor) -> Tensor:
-        """The values of the chords, (N,), given those of the lines, (L,)."""
+        """The values of the chords, (N,), from the values of the lines, (L,)."""
         return values if self.numbered else take(values, self.line)
 
     def faces(self, boundaries: FaceBoundaries) -> Tensor:
@@ -116,17 +107,14 @@ class ChordIntervals:
 
 
 @dataclass(frozen=True)
-class Lines:
-    """The straight lines behind the chords: end vertices (L,) and their coordinates (L, 2).
+class ChordLines:
+    """The straight lines behind the chords."""
 
-    error: (L,) half the width of the strip in which rounding lets the line lie.
-    """
-
-    start: Tensor
-    end: Tensor
-    a: Tensor
-    b: Tensor
-    error: Tensor
+    start: Tensor  # (L,) end vertices
+    end: Tensor  # (L,)
+    a: Tensor  # (L, 2) their coordinates
+    b: Tensor  # (L, 2)
+    error: Tensor  # (L,) half the width of the strip in which the line lies
 
     def point(self, line: Tensor, s: Tensor) -> Tensor:
         """Points (N, 2) at the fractions s of some lines."""
@@ -146,38 +134,28 @@ class Lines:
 
 @dataclass(frozen=True)
 class ChordCrossings:
-    """The crossings of chords in general position, in order along each chord.
+    """X crossings of N chords in general position, in order along each chord."""
 
-    line: (N,) of each chord; offsets: (N + 1,) its crossings. Each crossing occurs on two chords,
-    (2X,): other, the line that crosses, and s, the fraction of the chord. Per vertex, (X,): chord,
-    the one that it is placed on, and place, its number among the (2X,).
-    """
-
-    line: Tensor
-    offsets: Tensor
-    other: Tensor
-    s: Tensor
-    chord: Tensor
-    place: Tensor
+    line: Tensor  # (N,) of each chord
+    offsets: Tensor  # (N + 1,) its crossings
+    other: Tensor  # (2X,) the line that crosses
+    s: Tensor  # (2X,) the fraction of the chord
+    chord: Tensor  # (X,) on which a vertex is placed
+    place: Tensor  # (X,) its number among the (2X,)
 
 
 @dataclass
 class Arrangement:
-    """All vertices (V, 2) and edges (E, 2) so far, and what the insertion of chords adds.
-
-    vertex_line, vertex_s: of each new vertex its line and the fraction of it; edge_line: of each
-    new edge its line; faces: the finished faces; ambiguities: places (N, 2) that rounding leaves
-    undecided; crossings: those of chords in general position, whose vertices come first.
-    """
+    """All vertices (V, 2) and edges (E, 2) so far, and what the insertion of chords adds."""
 
     vertex_parts: list[Tensor]
     edge_parts: list[Tensor]
-    vertex_line: list[Tensor] = field(default_factory=list)
-    vertex_s: list[Tensor] = field(default_factory=list)
-    edge_line: list[Tensor] = field(default_factory=list)
-    faces: list[FaceBoundaries] = field(default_factory=list)
-    ambiguities: list[Tensor] = field(default_factory=list)
-    crossings: ChordCrossings | None = None
+    vertex_line: list[Tensor] = field(default_factory=list)  # of new vertices
+    vertex_s: list[Tensor] = field(default_factory=list)  # the fraction of the line
+    edge_line: list[Tensor] = field(default_factory=list)  # of new edges
+    faces: list[FaceBoundaries] = field(default_factory=list)  # the finished ones
+    ambiguities: list[Tensor] = field(default_factory=list)  # places (N, 2) that are undecided
+    crossings: ChordCrossings | None = None  # in general position; their vertices come first
 
     @property
     def num_vertices(self) -> int:
@@ -203,9 +181,9 @@ def _joined(parts: list[Tensor]) -> Tensor:
     return parts[0]
 
 
-def meet(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
+def meet(lines: ChordLines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
     """Where lines i and j cross, as fractions of i and of j, (2, N), and their rounding errors."""
-    # Of j and of i: a line divides the other one by its own direction.
+    # First j, then i: a line divides the other one by its own direction.
     x, y, dx, dy, error = (part.view(2, -1) for part in _columns(lines, torch.cat([j, i])))
     gx, gy = x[0] - x[1], y[0] - y[1]
     area = dx[1] * dy[0] - dy[1] * dx[0]
@@ -215,12 +193,8 @@ def meet(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
     return s, (dx * dx).add_(dy * dy).sqrt_().mul_(strip)
 
 
-def common_shift_and_error(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
-    """How far the crossing with j may move along i, (N,): together with i, and with j alone.
-
-    A line i that is off its place meets all lines j elsewhere at once: at a right angle at the same
-    fraction, at other angles earlier or later.
-    """
+def common_shift_and_error(lines: ChordLines, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
+    """How far the crossing with j may move along i, (N,): together with i, and with j alone."""
     _, _, ux, uy, own = _columns(lines, i)
     _, _, vx, vy, other = _columns(lines, j)
     area, dot = ux * vy - uy * vx, ux * vx + uy * vy
@@ -230,11 +204,8 @@ def common_shift_and_error(lines: Lines, i: Tensor, j: Tensor) -> tuple[Tensor, 
     return torch.nan_to_num(common_shift, nan=0.0), torch.nan_to_num(error, nan=torch.inf)
 
 
-def _columns(lines: Lines, index: Tensor) -> tuple[Tensor, ...]:
-    """Start (x, y), direction (dx, dy) and error of lines (N,), each (N,).
-
-    A third coordinate does not matter: it is the height of a mesh, and the same everywhere.
-    """
+def _columns(lines: ChordLines, index: Tensor) -> tuple[Tensor, ...]:
+    """Start (x, y), direction (dx, dy) and error of lines (N,); a third coordinate is constant."""
     if backend_of(index.device).asynchronous:  # in one operation
         return take_each(lines.table, index)
     x, y = take(lines.a[:, 0], index), take(lines.a[:, 1], index)
@@ -246,38 +217,26 @@ _INT32 = 1 << 31
 
 
 @dataclass(frozen=True)
-class Zeros:
-    """Corners at which functions pass through zero, (N,): corner, column, position error (N, 2).
-
-    falling: whether they fall there, counter-clockwise around the face.
-    """
+class Zeros(Columns):
+    """Corners at which functions pass through zero, (N,)."""
 
     corner: Tensor
     column: Tensor
-    falling: Tensor
-    position_error: Tensor
-
-    @classmethod
-    def join(cls, parts: list[Zeros]) -> Zeros:
-        return cls(*map(torch.cat, zip(*(vars(part).values() for part in parts), strict=True)))
+    falling: Tensor  # whether they fall there, counter-clockwise around the face
+    position_error: Tensor  # (N, 2)
 
 
 @dataclass(frozen=True)
 class FaceChords:
-    """Chords in K faces, (K,) ascending, that they cut or whose edges are divided.
+    """N chords in K faces, which they cut or whose edges are divided."""
 
-    boundaries: of these faces along the divided edges; intervals, lines: the chords, (N,), and the
-    lines behind them; column: (N,) their functions; falling: (N,) whether the function falls at the
-    chord's lower end; distinct: whether no two chords can meet the boundary at one place.
-    """
-
-    faces: Tensor
-    boundaries: FaceBoundaries
+    faces: Tensor  # (K,) ascending
+    boundaries: FaceBoundaries  # of these faces along the divided edges
     intervals: ChordIntervals
-    lines: Lines
-    column: Tensor
-    falling: Tensor
-    distinct: bool
+    lines: ChordLines  # behind the chords
+    column: Tensor  # (N,) the functions
+    falling: Tensor  # (N,) whether the function falls at the chord's lower end
+    distinct: bool  # whether no two chords can meet the boundary at one place
     ambiguities: list[Ambiguities]
 
     @property
@@ -292,40 +251,30 @@ class FaceChords:
 
 
 @dataclass(frozen=True)
-class _Marks:
-    """Where functions vanish on edges or at corners, (N,): column, vertex, uv (N, 2).
-
-    falling: whether they fall there, along the edge or around the face. position_error: (N, 2).
-    """
+class _Marks(Columns):
+    """Where functions vanish on edges or at corners, (N,)."""
 
     column: Tensor
-    falling: Tensor
+    falling: Tensor  # along the edge, or around the face
     vertex: Tensor
-    uv: Tensor
-    position_error: Tensor
+    uv: Tensor  # (N, 2)
+    position_error: Tensor  # (N, 2)
 
 
 @dataclass(frozen=True)
 class _Ends:
-    """Marks in the order in which one meets them around the faces, (M,).
-
-    place: in the flat boundaries; backward: whether the mark's edge is passed from its end, as 0 or
-    1. offsets: (K + 1,) those of each face.
-    """
+    """Marks in their order around the faces, (M,)."""
 
     mark: Tensor
-    place: Tensor
-    backward: Tensor
-    offsets: Tensor
+    place: Tensor  # in the flat boundaries
+    backward: Tensor  # 1 if the face passes the mark's edge from its end, else 0
+    offsets: Tensor  # (K + 1,) the marks of each face
 
 
 def find_chords(
     mesh: Mesh, crossings: EdgeCrossings, zeros: Zeros | None, m: int, wanted: Tensor | None = None
 ) -> FaceChords:
-    """The chords of m functions that cross edges, and vanish at corners, as given.
-
-    wanted: (N,) ascending, face * m + column of the only chords to look for, once each.
-    """
+    """The chords of m functions; wanted: (N,) ascending, face * m + column of the only ones."""
     at_side = take(crossings.counts, mesh.corners >> 1)  # new vertices on the side after a corner
     before = offsets_of(at_side)
     counts = take(before, mesh.offsets).diff()
@@ -369,25 +318,20 @@ def find_chords(
 
 @dataclass(frozen=True)
 class _Outlines:
-    """The boundaries of some faces along the divided edges, one after the other.
+    """The boundaries of some faces along the divided edges, one after the other."""
 
-    half: the half-edges; corner, corner_place: (C,) the old corners, and (C + 1,) their places. New
-    vertices in the order in which one meets them, (M,): point, place, and whether the edge is
-    passed backward, as 0 or 1.
-    """
-
-    half: Tensor
-    corner: Tensor
-    corner_place: Tensor
-    point: Tensor
-    place: Tensor
-    backward: Tensor
+    half: Tensor  # the half-edges
+    corner: Tensor  # (C,) the old corners
+    corner_place: Tensor  # (C + 1,) their places
+    point: Tensor  # (M,) the new vertices, in their order around the faces
+    place: Tensor  # (M,)
+    backward: Tensor  # (M,) 1 if the face passes the edge from its end, else 0
 
     @classmethod
     def of(
         cls, mesh: Mesh, crossings: EdgeCrossings, corner: Tensor, at_side: Tensor, total: int
     ) -> _Outlines:
-        """corner, at_side: (C,) corners, new vertices on the sides after them, in all ``total``."""
+        """The boundaries from corners (C,); at_side: (C,) of ``total`` new vertices after each."""
         half, count = take(mesh.corners, corner), corner.shape[0]
         corner_place = offsets_of(at_side + 1)
         start = corner_place[:-1]
@@ -433,9 +377,9 @@ def _all_ends(
     if zeros is not None:
         vertex = take(mesh.edges.view(-1), take(mesh.corners, zeros.corner))
         at = take(around.corner_place, torch.searchsorted(around.corner, zeros.corner))
-        more = (zeros.column, zeros.falling, vertex, take(mesh.uv, vertex), zeros.position_error)
+        uv, error = take(mesh.uv, vertex), zeros.position_error
         index = torch.arange(vertex.shape[0], device=vertex.device) + marks.column.shape[0]
-        marks = _Marks(*map(torch.cat, zip(vars(marks).values(), more, strict=True)))
+        marks = _Marks.join(marks, _Marks(zeros.column, zeros.falling, vertex, uv, error))
         mark, backward = torch.cat([mark, index]), torch.cat([backward, torch.zeros_like(index)])
         place, order = torch.sort(torch.cat([place, at]), stable=True)
         mark, backward = take(mark, order), take(backward, order)
@@ -444,7 +388,7 @@ def _all_ends(
 
 
 def _wanted_ends(ends: _Ends, faces: Tensor, column: Tensor, m: int, wanted: Tensor) -> _Ends:
-    """The ends, with columns (M,), of wanted chords alone: face * m + column, (N,) ascending."""
+    """The ends, with columns (M,), of the wanted chords face * m + column, (N,) ascending."""
     owner = owners_of(ends.offsets.diff(), column.shape[0])
     key = torch.add(column, take(faces, owner), alpha=m)
     near = torch.searchsorted(wanted, key).clamp_(max=wanted.shape[0] - 1)
@@ -460,10 +404,10 @@ def _wanted_ends(ends: _Ends, faces: Tensor, column: Tensor, m: int, wanted: Ten
 def _pairs(
     ends: _Ends, column: Tensor, m: int, *, distinct: bool, once: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The two ends of each chord, in the order of the first, (N,) each.
+    """The two ends of each chord, (N,) each, in the order of the first.
 
-    Signs alternate around a face, so that the ends of a column (M,) come in pairs. Also the faces
-    in which a column has more than one pair; once: whether only the first pair counts.
+    The ends of a column (M,) come in pairs, as signs alternate around a face. Also the faces in
+    which a column has more than one pair; once: whether only the first pair counts.
     """
     index = torch.arange(column.shape[0], device=column.device)
     begin, end = ends.offsets[:-1], ends.offsets[1:]
@@ -492,18 +436,15 @@ def _pairs(
     return lo, take(mate, lo), twice
 
 
-def _lines(marks: _Marks, ends: Tensor) -> Lines:
-    """The lines between marks, (2, N).
-
-    Across a line both ends are off by error / |gradient| at most. The estimate is the better the
-    more steeply the line meets the edge, so the smaller one counts.
-    """
+def _lines(marks: _Marks, ends: Tensor) -> ChordLines:
+    """The lines between marks, (2, N)."""
     flat = ends.view(-1)
     a, b = take(marks.uv, flat).view(2, -1, marks.uv.shape[1])
     x, y = b[:, 0] - a[:, 0], b[:, 1] - a[:, 1]
     length = (x * x + y * y).sqrt_().clamp_(min=UV_ERROR)
     error_x, error_y = (take(part, flat).view(2, -1) for part in marks.position_error[:, :2].T)
     across = (error_x * y).sub_(error_y * x).abs_()
+    # Across a line both ends are off by error / |gradient| at most; the better estimate counts.
     error = torch.minimum(*across).div_(length).add_(UV_ERROR)
     start, end = take(marks.vertex, flat).view(2, -1)
-    return Lines(start, end, a, b, error)
+    return ChordLines(start, end, a, b, error)

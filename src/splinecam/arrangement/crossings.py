@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from splinecam._util.arrays import (
+    Columns,
     counts_of,
     lengths,
     offsets_of,
@@ -24,28 +25,21 @@ from splinecam._util.arrays import (
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS, SAFETY, UV_ERROR, cluster, touching
 from splinecam.geometry.subdivision import InterpolatedVertices, Mesh
-from splinecam.kernels import SignRange
+from splinecam.kernels.kernel import SignRange
 
 
 @dataclass(frozen=True)
 class Functions:
-    """Columns ``z[:, unit] - level``, or ``z[:, unit] - z[:, other]``, to cut by.
+    """Columns ``z[:, unit] - level``, or ``z[:, unit] - z[:, other]``, (m,), to cut by."""
 
-    z: (V, n) values at the vertices; unit, level, other: (m,); error: (m,) rounding error;
-    wanted: (m,) columns that may change sign, the others are only carried along; label: (m,) the
-    unit that edges along a column's zero set name; slope_difference: (m,) that of the
-    slopes of the result on both sides of a zero, if that is all that happens there;
-    known_signs: of all columns, if they are known.
-    """
-
-    z: Tensor
+    z: Tensor  # (V, n) values at the vertices
     unit: Tensor
     level: Tensor
     error: Tensor
-    wanted: Tensor
-    label: Tensor
+    wanted: Tensor  # which columns may change sign; others are only carried along
+    label: Tensor  # the unit that edges along a zero set name
     other: Tensor | None = None
-    slope_difference: Tensor | None = None
+    slope_difference: Tensor | None = None  # of the result, if only its slope changes there
     known_signs: Signs | None = None
 
     @classmethod
@@ -59,7 +53,7 @@ class Functions:
         slope_differences: Tensor | None = None,
         signs: Signs | None = None,
     ) -> Functions:
-        """Only the functions, of n units at K levels, that may change sign.
+        """The functions, of n units at K levels, that may change sign.
 
         levels, slope_differences: (K, n); error, low, high: (n,) rounding error and range of the
         units; signs: of all units, if they are known and all levels are zero.
@@ -93,7 +87,7 @@ class Functions:
         low: Tensor,
         high: Tensor,
     ) -> Functions:
-        """Only the differences of two units that may change sign: unit, other, label (m,)."""
+        """The differences of two units, (m,) each, that may change sign."""
         slack = error[unit] + error[other]
         wanted = (low[unit] < high[other] - slack) & (high[unit] > low[other] + slack)
         chosen = (wanted & (unit != other)).nonzero()[:, 0]
@@ -126,10 +120,9 @@ class Functions:
         return value - take(self.level, column)
 
     def signs(self) -> tuple[Signs, Tensor]:
-        """Signs of all functions at all vertices.
+        """The signs at all vertices, and the vertices (N,) with unclear values.
 
-        Also the vertices, (N,), at which some value is too large for rounding and too small to
-        have a sign: there it is taken for zero.
+        An unclear value is too large for rounding and too small to have a sign; it counts as zero.
         """
         signs = (self.known_signs or self._find()).only(self.wanted)
         if not signs.vanish:
@@ -160,18 +153,15 @@ _GATHER = 0x0102040810204080
 
 @dataclass(frozen=True)
 class Signs:
-    """Signs as words: positive, negative (V, W); wanted: (W,) words of the functions that count.
+    """Signs as words."""
 
-    clear: whether it is known that nothing vanishes.
-    """
-
-    positive: Tensor
-    negative: Tensor
-    wanted: Tensor
-    clear: bool = False
+    positive: Tensor  # (V, W)
+    negative: Tensor  # (V, W)
+    wanted: Tensor  # (W,) words of the functions that count
+    clear: bool = False  # whether it is known that nothing vanishes
 
     def only(self, wanted: Tensor) -> Signs:
-        """The signs of which only some functions, (m,) booleans, count; others change nowhere."""
+        """The signs with only some functions, (m,) booleans; the others change nowhere."""
         if self.clear:
             return self
         mask = _pack(wanted[None])[0]
@@ -207,10 +197,9 @@ def all_bits(m: int, device: torch.device) -> Tensor:
 
 
 class SignWriter:
-    """Decide the signs of m functions at V vertices, a block of vertices at a time.
+    """Decides the signs of m functions at V vertices, a block of vertices at a time.
 
-    The working memory of a block is used again for the next one: on a CPU fresh memory costs more
-    than the work.
+    Blocks share their working memory: on a CPU fresh memory costs more than the work.
     """
 
     def __init__(self, vertices: int, tolerance: Tensor) -> None:
@@ -270,19 +259,13 @@ def _pack(mask: Tensor, out: Tensor | None = None) -> Tensor:
 
 @dataclass
 class VertexValues:
-    """The values of n units at the vertices of a mesh that is being refined.
+    """The values of n units at the vertices of a mesh that is being refined."""
 
-    table: (V + W, n) at the V vertices of the mesh as it was, and at W new ones, which lie between
-    ``ends``, (W, 2), up to a position error, (W,), as a fraction of the line; first: V; late: how
-    all vertices lie between older ones, level by level, if some have values that are computed only
-    where they are asked for.
-    """
-
-    table: Tensor
-    ends: Tensor
-    position_error: Tensor
-    first: int
-    late: tuple[InterpolatedVertices, ...] = ()
+    table: Tensor  # (V + W, n) at old vertices, and at new ones
+    ends: Tensor  # (W, 2) the vertices between which new ones lie
+    position_error: Tensor  # (W,) as a fraction of that line
+    first: int  # V
+    late: tuple[InterpolatedVertices, ...] = ()  # others, whose values are computed when needed
 
     @classmethod
     def of(cls, z: Tensor) -> VertexValues:
@@ -297,10 +280,7 @@ class VertexValues:
         self.position_error = torch.cat([self.position_error, position_error])
 
     def add_late(self, *levels: InterpolatedVertices) -> None:
-        """Note how all further vertices lie between older ones, level by level.
-
-        An older vertex lies between itself and itself.
-        """
+        """Note how further vertices lie between older ones; those lie between themselves."""
         known = self.table.shape[0]
         total = known + sum(level.count for level in levels)
         index, zero = torch.arange(total, device=self.table.device), self.table.new_zeros(total)
@@ -311,18 +291,15 @@ class VertexValues:
             self.late = (*self.late, InterpolatedVertices(p, q, t))
             known += level.count
 
-    def at(self, vertex: Tensor, unit: Tensor) -> Tensor:
-        """Values at the vertices (N,) of the units (N, R), (N, R)."""
-        return self._at(vertex, unit, len(self.late))
-
-    def _at(self, vertex: Tensor, unit: Tensor, level: int) -> Tensor:
+    def at(self, vertex: Tensor, unit: Tensor, level: int | None = None) -> Tensor:
+        """Values of units (N, R) at vertices (N,), (N, R); level: how many of ``late`` to use."""
+        level = len(self.late) if level is None else level
         if not level:
             flat = torch.add(unit, vertex[:, None], alpha=self.table.shape[1])
             return take(self.table.view(-1), flat.view(-1)).view(unit.shape)
         interpolated = self.late[level - 1]
-        p, q = (
-            self._at(take(end, vertex), unit, level - 1) for end in (interpolated.p, interpolated.q)
-        )
+        ends = (take(end, vertex) for end in (interpolated.p, interpolated.q))
+        p, q = (self.at(end, unit, level - 1) for end in ends)
         return torch.lerp(p, q, take(interpolated.t, vertex)[:, None])
 
 
@@ -369,22 +346,15 @@ class Ambiguities:
 
 
 @dataclass(frozen=True)
-class EdgePoints:
-    """New vertices on edges, (C,) each, ordered by edge and along each edge.
+class EdgePoints(Columns):
+    """New vertices on edges, (C,) each, ordered along each edge."""
 
-    edge: the divided edge; a, b: its end vertices; t: the fraction of the edge, and error, how far
-    rounding may shift it; uv: (C, 2) the place.
-    """
-
-    edge: Tensor
-    a: Tensor
+    edge: Tensor  # the divided edge
+    a: Tensor  # its end vertices
     b: Tensor
-    t: Tensor
-    error: Tensor
-    uv: Tensor
-
-    def select(self, chosen: Tensor) -> EdgePoints:
-        return EdgePoints(*(take(part, chosen) for part in vars(self).values()))
+    t: Tensor  # the fraction of the edge
+    error: Tensor  # how far rounding may shift it
+    uv: Tensor  # (C, 2) the place
 
     @property
     def count(self) -> int:
@@ -396,24 +366,17 @@ class EdgePoints:
 
 @dataclass(frozen=True)
 class EdgeCrossings:
-    """Places where functions change sign along edges, (N,) each, ordered along each edge.
-
-    edge, column: the edge and the function; falling: whether the function falls from edges[e, 0]
-    on; t: the fraction of the edge; change: by how much the function changes along the whole edge;
-    position_error: (N, 2) how far rounding may shift the place along the edge. points: the new
-    vertices, and point: the one at each crossing, which crossings share that rounding cannot tell
-    apart. counts: (E,) how many new vertices each edge has.
-    """
+    """Places where functions change sign along edges, (N,) each, ordered along each edge."""
 
     edge: Tensor
-    column: Tensor
-    falling: Tensor
-    t: Tensor
-    change: Tensor
-    position_error: Tensor
-    point: Tensor
+    column: Tensor  # the function
+    falling: Tensor  # whether the function falls from edges[e, 0] on
+    t: Tensor  # the fraction of the edge
+    change: Tensor  # by how much the function changes along the edge
+    position_error: Tensor  # (N, 2) how far rounding may shift the place
+    point: Tensor  # the new vertex; crossings that rounding cannot tell apart share one
     points: EdgePoints
-    counts: Tensor
+    counts: Tensor  # (E,) how many new vertices each edge has
     ambiguities: list[Ambiguities]
 
     @property
@@ -465,17 +428,14 @@ def find_edge_crossings(
 
 
 def _united(points: EdgePoints, at_end: Tensor) -> tuple[Tensor, EdgePoints, list[Ambiguities]]:
-    """Unite points that rounding cannot tell apart: the new number of each point, and the points.
-
-    at_end: (C,) whether a point has the coordinates of an end of its edge, up to rounding.
-    """
+    """Unite points that rounding cannot tell apart: the new number of each, and the points."""
     point, ambiguities = torch.arange(points.count, device=points.edge.device), []
     touch = touching(points.edge, points.t, points.error)
     close, ended = torch.stack([touch.any(), at_end.any()]).tolist()  # one transfer from a GPU
     if close:
-        point, best, doubtful = cluster(points.edge, points.t, points.error)
-        if bool(doubtful.any()):
-            chosen = torch.cat([doubtful.nonzero()[:, 0], best[point[doubtful]]])
+        point, best, ambiguous = cluster(points.edge, points.t, points.error)
+        if bool(ambiguous.any()):
+            chosen = torch.cat([ambiguous.nonzero()[:, 0], best[point[ambiguous]]])
             reason = "crossings of an edge too close to tell apart"
             ambiguities.append(Ambiguities(points.uv[chosen], reason))
         points, at_end = points.select(best), take(at_end, best)

@@ -11,26 +11,24 @@ from splinecam._util.arrays import counts_of, following, offsets_of, owners_of, 
 from splinecam._util.graphs import cycles, roots
 from splinecam.arrangement.chords import FaceBoundaries
 from splinecam.geometry.subdivision import Mesh
-from splinecam.kernels import GpuKernel
+from splinecam.kernels.gpu import GpuKernel
 
 
 def dissolve(
     mesh: Mesh, needless: Tensor, fixed: int, gpu: GpuKernel | None = None
 ) -> tuple[Mesh, Tensor]:
-    """The mesh without some edges (N,), and the old indices of the vertices that it still has.
-
-    Vertices from number ``fixed`` on are removed as well where only two edges are left.
-    """
+    """The mesh without some edges (N,), and the old indices of the vertices that it still has."""
     made = None if gpu is None else gpu.dissolve(mesh, needless, fixed)
     if made is not None:
         return made
+    # Other vertices are removed as well where only two edges are left.
     stays = torch.arange(mesh.num_vertices, device=needless.device) < fixed
     mesh, vertices, _ = _dissolved(mesh, needless, stays)
     return mesh, vertices
 
 
 def dissolve_few(mesh: Mesh, needless: Tensor, fixed: Tensor) -> tuple[Mesh, Tensor]:
-    """The same in time for the faces around the edges only, apart from a few copies of the mesh.
+    """The same in the time of the faces around the edges, apart from a few copies of the mesh.
 
     fixed: (V,) vertices that stay; so do all that are not ends of these edges.
     """
@@ -54,7 +52,7 @@ def dissolve_few(mesh: Mesh, needless: Tensor, fixed: Tensor) -> tuple[Mesh, Ten
 
 
 def _without(count: int, ids: Tensor, kept: Tensor) -> Tensor:
-    """Which of some things are left, (count,), if those of ``ids`` are not at places ``kept``."""
+    """Which of so many things are left, (count,): all but ``ids``, and ``ids[kept]``."""
     left = torch.ones(count, dtype=torch.bool, device=ids.device)
     left[ids] = False
     left[ids[kept]] = True
@@ -62,10 +60,7 @@ def _without(count: int, ids: Tensor, kept: Tensor) -> Tensor:
 
 
 def _dissolved(mesh: Mesh, needless: Tensor, stays: Tensor) -> tuple[Mesh, Tensor, Tensor]:
-    """The mesh without edges (N,), and the old indices of its vertices and edges.
-
-    stays: (V,) vertices that are not removed.
-    """
+    """The mesh without edges (N,), and the old indices of its vertices and edges."""
     beside = mesh.halfedge_face().view(-1, 2)
     label = roots(mesh.num_faces, *beside[needless].unbind(1))
     removed = (beside >= 0).all(1) & (label[beside[:, 0]] == label[beside[:, 1]])
@@ -79,7 +74,7 @@ def _dissolved(mesh: Mesh, needless: Tensor, stays: Tensor) -> tuple[Mesh, Tenso
 
 
 def _united(mesh: Mesh, merged: Tensor, removed: Tensor) -> FaceBoundaries:
-    """Boundaries of all faces: those that stay as they are, then the united ones."""
+    """Boundaries of all faces: first the unchanged ones, then the united ones."""
     rows, counts = take_rows(mesh.offsets, (~merged).nonzero()[:, 0])
     around, _ = take_rows(mesh.offsets, merged.nonzero()[:, 0])
     after = mesh.corners.new_full((2 * mesh.num_edges,), -1)
@@ -98,7 +93,7 @@ def _united(mesh: Mesh, merged: Tensor, removed: Tensor) -> FaceBoundaries:
 
 
 def _straight(mesh: Mesh, faces: FaceBoundaries, straight: Tensor) -> Tensor:
-    """Vertices in the middle of straight lines, of given candidates (V,), which are overwritten."""
+    """The vertices in the middle of straight lines, among candidates (V,), which it overwrites."""
     start = mesh.edges.view(-1)[faces.half]
     owner = owners_of(faces.sizes(), start.shape[0])
     while True:
@@ -138,10 +133,7 @@ def _rebuilt(
 def _renumbered(
     mesh: Mesh, edges: Tensor, faces: FaceBoundaries, used: Tensor, kept: Tensor
 ) -> tuple[Mesh, Tensor]:
-    """A mesh with other ends of edges (E, 2) and other faces, and the old indices of its vertices.
-
-    used: (E,) the edges that are left; kept: (V,) the vertices.
-    """
+    """A mesh with other ends of edges and other faces, and the old indices of its vertices."""
     new_edge, new_vertex = (torch.cumsum(mask.long(), 0) - 1 for mask in (used, kept))
     old_edge, vertices = (mask.nonzero()[:, 0] for mask in (used, kept))
     renumbered = replace(

@@ -26,28 +26,32 @@ from math import prod
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import blocks_of, following, lengths, offsets_of, owners_of, take_rows
+from splinecam._util.arrays import (
+    Columns,
+    blocks_of,
+    following,
+    lengths,
+    offsets_of,
+    owners_of,
+    take_rows,
+)
 from splinecam._util.tolerances import SAFETY
 from splinecam.arrangement.crossings import VertexValues
 from splinecam.geometry.subdivision import Mesh
-from splinecam.kernels import Candidates, GpuKernel
+from splinecam.kernels.gpu import GpuKernel
+from splinecam.kernels.kernel import Candidates
 
 _INT8 = 1 << 7
 
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """G groups of R units each, of which the largest wins.
+    """G groups of R units each, of which the largest wins."""
 
-    members: (G, R) the units; shape: the groups as the result arranges them. ids: gives for units
-    (B, n) a number of the winner of each group, (B, *shape), if that is faster than a comparison.
-    some: whether they are a selection of groups, and so hardly regular.
-    """
-
-    members: Tensor
-    shape: tuple[int, ...]
-    ids: Callable[[Tensor], Tensor] | None = None
-    some: bool = False
+    members: Tensor  # (G, R) the units
+    shape: tuple[int, ...]  # how the result arranges the groups
+    ids: Callable[[Tensor], Tensor] | None = None  # winners (B, *shape) of units (B, n), if faster
+    some: bool = False  # whether this is a selection of groups, which is hardly regular
 
     def winners(self, z: Tensor, slack: Tensor) -> Tensor:
         """A number for the largest unit of each group, (B, G); the first within slack (G,)."""
@@ -63,11 +67,7 @@ class Groups:
         return first.view(-1, self.count)
 
     def columns(self, z: Tensor) -> Iterator[Tensor]:
-        """The first members of all groups of units z (B, n), then the second, ...: (B, *shape).
-
-        In most pools a window's k-th member is always at the same distance from its first: then a
-        view of z is enough.
-        """
+        """The first members of all groups of units z (B, n), then the second, ...: (B, *shape)."""
         for r, (start, steps) in enumerate(self._strides):
             if start < 0 or not z.is_contiguous():
                 yield z.index_select(1, self.members[:, r]).view(-1, *self.shape)
@@ -104,30 +104,24 @@ class Groups:
 
 @dataclass(frozen=True)
 class WinnerChanges:
-    """Changes of the largest function along segments, (N,) each, in no particular order.
+    """Changes of the largest function along S segments, (N,) each, in no particular order."""
 
-    row: the segment; s: the fraction of the segment; error: how far rounding may shift it; before,
-    after: the functions that are the largest on either side. begin, end: (S,) the largest ones at
-    the ends of all segments. inexact: (M,) segments on which smaller rounding errors might change
-    the result.
-    """
-
-    row: Tensor
-    s: Tensor
-    error: Tensor
-    before: Tensor
-    after: Tensor
-    begin: Tensor
-    end: Tensor
-    inexact: Tensor
+    row: Tensor  # the segment
+    s: Tensor  # the fraction of the segment
+    error: Tensor  # how far rounding may shift it
+    before: Tensor  # the largest function on this side
+    after: Tensor  # the largest function on the other side
+    begin: Tensor  # (S,) the largest functions at the ends of all segments
+    end: Tensor  # (S,)
+    inexact: Tensor  # (M,) segments on which rounding may matter
 
 
 def _end_winners(first: Tensor, last: Tensor, slack: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The largest functions right behind the first and right before the last ends, (N,) each.
 
     Also the rows (M,) in which tolerances matter. first, last: (N, R) values at the ends; slack:
-    (N, R) tolerances. Functions that tie at an end are told apart by the other end. One that ties
-    at both ends is the winner of both.
+    (N, R) tolerances. The other end tells functions apart that tie at one end. A function that ties
+    at both ends wins at both.
     """
     a, b = (here + slack >= (here - slack).amax(1, keepdim=True) for here in (first, last))
     begin = last.masked_fill(~a, -torch.inf).argmax(1)
@@ -196,16 +190,12 @@ SETTLED, CHORD, SEVERAL, UNDECIDED = range(4)
 
 
 @dataclass(frozen=True)
-class CandidateFaces:
+class CandidateFaces(Columns):
     """Faces in which the winner of a group may change: face, group (N,); units (N, R)."""
 
     face: Tensor
     group: Tensor
     units: Tensor
-
-    def select(self, chosen: Tensor) -> CandidateFaces:
-        """Some of the candidates, (M,) indices."""
-        return CandidateFaces(self.face[chosen], self.group[chosen], self.units[chosen])
 
     def renumbered(self, n: int) -> tuple[CandidateFaces, Tensor]:
         """The candidates with numbers among the units, of n, that occur; also these units."""
@@ -223,28 +213,20 @@ class CandidateFaces:
 
 
 @dataclass(frozen=True)
-class FaceStatus:
-    """How many winners a group has in a face, (N,) each.
+class FaceStatus(Columns):
+    """How many winners a group has in a face, (N,) each."""
 
-    kind: SETTLED, CHORD, SEVERAL or UNDECIDED; pair: (N, 2) two units, between which a border
-    begins at the face's boundary; side: how long the side is on which it begins.
-    """
-
-    kind: Tensor
-    pair: Tensor
-    side: Tensor
+    kind: Tensor  # SETTLED, CHORD, SEVERAL or UNDECIDED
+    pair: Tensor  # (N, 2) two units whose border begins at the face's boundary
+    side: Tensor  # the length of the side on which it begins
 
 
 @dataclass(frozen=True)
 class EnvelopeClassifier:
-    """Find the winners of groups in faces.
+    """Finds the winners of groups in faces."""
 
-    values: of all units at the vertices; error: (n,) their rounding errors; gpu: compiled steps
-    that classify on a GPU.
-    """
-
-    values: VertexValues
-    error: Tensor
+    values: VertexValues  # of all units at the vertices
+    error: Tensor  # (n,) their rounding errors
     gpu: GpuKernel | None = None
 
     def at(self, vertex: Tensor, units: Tensor) -> tuple[Tensor, Tensor]:
@@ -260,7 +242,7 @@ class EnvelopeClassifier:
             _status(self._around(mesh, face[rows], units[rows]), units[rows], mesh.uv)
             for rows in self._blocks(mesh, face, units)
         ]
-        return FaceStatus(*map(torch.cat, zip(*(vars(x).values() for x in parts), strict=True)))
+        return FaceStatus.join(*parts)
 
     def dominated(self, mesh: Mesh, candidates: CandidateFaces) -> Tensor:
         """Units that lose to another one in all of a candidate's face, or repeat it, (N, R)."""
@@ -297,16 +279,13 @@ class EnvelopeClassifier:
 
 @dataclass(frozen=True)
 class _Around:
-    """Values (H, R) of groups at the corners of N faces, with tolerances.
+    """Values of groups at the corners of N faces."""
 
-    counts: (N,) corners of each face; owner, vertex: (H,) the face and the vertex of each corner.
-    """
-
-    counts: Tensor
-    owner: Tensor
-    vertex: Tensor
-    z: Tensor
-    tolerance: Tensor
+    counts: Tensor  # (N,) corners of each face
+    owner: Tensor  # (H,) the face of each corner
+    vertex: Tensor  # (H,)
+    z: Tensor  # (H, R)
+    tolerance: Tensor  # (H, R)
 
     @cached_property
     def offsets(self) -> Tensor:
@@ -339,7 +318,7 @@ class _Around:
         return count.index_add_(0, self.owner, (~holds).to(torch.int32)) == 0
 
     def select(self, faces: Tensor, corners: Tensor) -> _Around:
-        """Only some of the faces, (M,), which have these corners."""
+        """Only some faces, (M,), with their corners."""
         counts = self.counts[faces]
         owner = owners_of(counts, corners.shape[0])
         vertex, z, tolerance = (x[corners] for x in (self.vertex, self.z, self.tolerance))
@@ -368,7 +347,7 @@ def _status(around: _Around, units: Tensor, uv: Tensor) -> FaceStatus:
 
 
 @dataclass(frozen=True)
-class _Borders:
+class _Borders(Columns):
     """Borders that may begin on sides of faces, (C,): face, side length, and two members."""
 
     face: Tensor
@@ -376,15 +355,9 @@ class _Borders:
     first: Tensor
     second: Tensor
 
-    def select(self, chosen: Tensor) -> _Borders:
-        return _Borders(*(part[chosen] for part in vars(self).values()))
-
 
 def _best_border(around: _Around, wins: Tensor, uv: Tensor) -> FaceStatus:
-    """For faces with several winners the pair of members to cut by (places in the group).
-
-    wins: (H, R) which members may win at each corner.
-    """
+    """For faces with several winners the pair of members to cut by (places in the group)."""
     first, second = _changes(around)
     corner = (first != second).nonzero()[:, 0]
     vertex = around.vertex
@@ -423,10 +396,7 @@ def _overtaker(
 
 
 def _compared(around: _Around, wins: Tensor, borders: _Borders) -> tuple[Tensor, Tensor]:
-    """Compare both members of each border at all corners of its face.
-
-    Returns whether their line divides the face, and whether others win in the face, too, (C,) each.
-    """
+    """Whether the line of each border divides its face, and whether others win there, (C,)."""
     z, tolerance = around.z, around.tolerance
     rows, counts = take_rows(around.offsets, borders.face)
     which = owners_of(counts, rows.shape[0])
@@ -453,14 +423,10 @@ def _compared(around: _Around, wins: Tensor, borders: _Borders) -> tuple[Tensor,
 
 
 def _choose(count: int, borders: _Borders, several: Tensor) -> FaceStatus:
-    """The best border of each of so many faces: one of two winners only, on the longest side.
-
-    A line that begins in the middle of the longest side leaves no thin halves. several: (C,)
-    whether a border has other winners beside it.
-    """
+    """The best border of each face: one between the only two winners, on the longest side."""
     face, side, size = borders.face, borders.side, borders.face.shape[0]
     index = torch.arange(size, device=face.device)
-    at = side.argsort(descending=True, stable=True)
+    at = side.argsort(descending=True, stable=True)  # the middle of a long side: no thin halves
     rank = torch.empty_like(index)
     rank[at] = index
     least = face.new_full((count,), 2 * size)
@@ -482,10 +448,7 @@ def _choose(count: int, borders: _Borders, several: Tensor) -> FaceStatus:
 def find_candidates(
     mesh: Mesh, z: Tensor, groups: Groups, error: Tensor, low: Tensor, high: Tensor
 ) -> CandidateFaces:
-    """Where the corners of a face have different winners in a group (of equals the first).
-
-    z: (V, n) the units, with error and range (n,).
-    """
+    """The faces whose corners have different winners in a group of units z (V, n)."""
     tolerance, members = SAFETY * error, groups.members
     group = _open_groups(members, tolerance, low, high)
     if not group.shape[0]:
@@ -503,10 +466,7 @@ def find_candidates(
 
 
 def _open_groups(members: Tensor, tolerance: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """Groups whose winner may change, (N,): several units can win, and are not equal everywhere.
-
-    In a pool behind ReLUs the ranges settle most windows, and many others are dead.
-    """
+    """Groups whose winner may change, (N,): several units can win, and differ somewhere."""
     low, high, tolerance = low[members], high[members], tolerance[members]
     rival = high + tolerance >= (low - tolerance).amax(1, keepdim=True)
     top = torch.where(rival, high, -torch.inf).amax(1)

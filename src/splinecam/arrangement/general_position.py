@@ -8,12 +8,12 @@ r"""Insert chords in general position: all crossings of all faces at once.
              /   \                                   computing an angle, and the faces are the
           hi_i    lo_j                              cycles of "the next half-edge".
 
-Where each cycle begins is known as well. Seen from the boundary's first corner all chords run from
-lo to hi as lines run from left to right, and a face has one leftmost place: the crossing from which
-it opens towards hi_i and hi_j, the lower end of a chord, or the first corner.
+Where each cycle begins is known as well. Seen from the boundary's first corner, all chords run from
+lo to hi as from left to right, and a face has one leftmost place: the crossing from which it opens
+towards hi_i and hi_j, the lower end of a chord, or the first corner.
 
-Degenerate faces, in which two places are closer than rounding can tell (chords that share an end,
-three chords through almost one point), are left to ``incremental``.
+Faces in which rounding cannot tell two places apart (chords that share an end, three chords through
+almost one point) are left to ``incremental``.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from splinecam.arrangement.chords import (
     Arrangement,
     ChordCrossings,
     ChordIntervals,
+    ChordLines,
     FaceBoundaries,
-    Lines,
     meet,
 )
 from splinecam.errors import LimitError
@@ -43,16 +43,13 @@ _INT32 = 1 << 31
 def insert_at_once(
     boundaries: FaceBoundaries,
     intervals: ChordIntervals,
-    lines: Lines,
+    lines: ChordLines,
     out: Arrangement,
     *,
     distinct: bool = False,
     max_faces: int | None = None,
 ) -> Tensor:
-    """Insert the chords of all faces in general position into ``out``; returns the other faces.
-
-    distinct: whether all chords are known to end at different places, no two of them neighbours.
-    """
+    """Insert the chords of all faces in general position into ``out``; returns the other faces."""
     faces = torch.arange(boundaries.count, device=boundaries.half.device)
     left = faces[:0]
     degenerate = None if distinct else _degenerate(boundaries, intervals)
@@ -88,18 +85,14 @@ def _degenerate(boundaries: FaceBoundaries, intervals: ChordIntervals) -> Tensor
 
 @dataclass(frozen=True)
 class _Segments:
-    """The boundaries, divided where chords end: a face has one segment more than chord ends.
+    """The boundaries, divided where chords end: a face has one segment more than chord ends."""
 
-    at: (H,) the segment of each place; start, size: (S,) of each segment; first: (F,) those that
-    begin with a face; lo, hi: (N,) those that begin with the ends of each chord.
-    """
-
-    at: Tensor
-    start: Tensor
-    size: Tensor
-    first: Tensor
-    lo: Tensor
-    hi: Tensor
+    at: Tensor  # (H,) the segment of each place
+    start: Tensor  # (S,) of each segment
+    size: Tensor  # (S,)
+    first: Tensor  # (F,) the first segment of each face
+    lo: Tensor  # (N,) the segments that begin with the lower ends of chords
+    hi: Tensor  # (N,) the same for the upper ends
 
     @classmethod
     def of(cls, boundaries: FaceBoundaries, intervals: ChordIntervals) -> _Segments:
@@ -123,31 +116,25 @@ class _Segments:
 
 @dataclass(frozen=True)
 class _Crossings:
-    """The X crossings of N chords; each occurs on chords i < j, and so has two slots.
+    """The X crossings of N chords; each is on two chords i < j, and so has two slots."""
 
-    Per crossing, (X,): the chord i, and the fraction s of it. slot: (2X,) the slots on i, then on
-    j. Per slot, (2X,), in order along each chord: chord, the fraction along it, the crossing,
-    second: whether the chord is the crossing's j, and the other slot. offsets: (N + 1,) the slots
-    of each chord. degenerate: (F,) faces in which rounding leaves the order undecided, or None.
-    """
-
-    i: Tensor
-    s: Tensor
-    slot: Tensor
-    chord: Tensor
-    along: Tensor
-    crossing: Tensor
-    second: Tensor
-    other: Tensor
-    offsets: Tensor
-    degenerate: Tensor | None
+    i: Tensor  # (X,)
+    s: Tensor  # (X,) the fraction of i
+    slot: Tensor  # (2X,) the slots on i, then on j
+    chord: Tensor  # (2X,) of each slot, in order along each chord
+    along: Tensor  # (2X,) the fraction of the chord
+    crossing: Tensor  # (2X,)
+    second: Tensor  # (2X,) whether the chord is the crossing's j
+    other: Tensor  # (2X,) the slot on the other chord
+    offsets: Tensor  # (N + 1,) the slots of each chord
+    degenerate: Tensor | None  # (F,) faces in which rounding leaves the order undecided
 
 
 def _crossings(
     boundaries: FaceBoundaries,
     intervals: ChordIntervals,
     segments: _Segments,
-    lines: Lines,
+    lines: ChordLines,
     max_faces: int | None,
 ) -> _Crossings:
     n = intervals.lo.shape[0]
@@ -181,10 +168,7 @@ def _crossings(
 
 
 def _pairs(segments: _Segments, room: int | None) -> tuple[Tensor, Tensor]:
-    """The pairs of chords i < j whose ends alternate around their face.
-
-    Each pair makes a face; more than ``room`` of them are an error.
-    """
+    """The pairs of chords i < j whose ends alternate around their face, at most ``room``."""
     lo, hi = segments.lo, segments.hi
     n = lo.shape[0]
     begun = torch.zeros_like(segments.size).scatter_(0, lo, 1)
@@ -236,13 +220,10 @@ def _insert(
     intervals: ChordIntervals,
     segments: _Segments,
     c: _Crossings,
-    lines: Lines,
+    lines: ChordLines,
     out: Arrangement,
 ) -> bool:
-    """Make the vertices, edges and faces of chords whose crossings are all in order.
-
-    Returns whether the crossings are those of a subdivision; if not, nothing is made.
-    """
+    """Make the vertices, edges and faces of chords; False if they make no subdivision."""
     n, x = intervals.lo.shape[0], c.i.shape[0]
     ends = torch.arange(n + 1, device=c.i.device).add_(c.offsets)  # first piece of each chord
     piece = torch.arange(2 * x, device=c.i.device).add_(c.chord)  # the one before each slot
@@ -271,21 +252,17 @@ def _insert(
 
 @dataclass(frozen=True)
 class _Pieces:
-    """The half-edges 2p, towards hi, and 2p + 1, towards lo, of the pieces of all chords.
+    """The half-edges 2p, towards hi, and 2p + 1, towards lo, of the pieces of all chords."""
 
-    head, tail: (N,) those that leave the lower and the upper end of each chord; above, below: (2X,)
-    those that leave each slot; up: (2X,) the one that reaches the slot from below.
-    """
-
-    head: Tensor
-    tail: Tensor
-    up: Tensor
-    above: Tensor
-    below: Tensor
+    head: Tensor  # (N,) leaves the lower end of each chord
+    tail: Tensor  # (N,) leaves the upper end
+    up: Tensor  # (2X,) reaches each slot from below
+    above: Tensor  # (2X,) these two leave each slot
+    below: Tensor  # (2X,)
 
     @classmethod
     def of(cls, begin: Tensor, piece: Tensor) -> _Pieces:
-        """begin: (N + 1,) the first piece of each chord; piece: (2X,) the one before each slot."""
+        """From the first piece of each chord, (N + 1,), and the piece before each slot, (2X,)."""
         begin, piece = 2 * begin, 2 * piece
         return cls(begin[:-1], begin[1:] - 1, piece, piece + 2, piece + 1)
 
@@ -297,11 +274,11 @@ class _Pieces:
 def _faces(
     boundaries: FaceBoundaries, segments: _Segments, c: _Crossings, pieces: _Pieces, first: int
 ) -> FaceBoundaries | None:
-    """The boundaries of the new faces, or None if the crossings are not those of a subdivision.
+    """The boundaries of the new faces, or None if the crossings make no subdivision.
 
-    Nodes are the segments, each with the piece that leaves the boundary after it, and the pieces
-    that leave a crossing, two per slot: towards hi and towards lo. Nodes are counted from 1. first:
-    the first new half-edge.
+    Nodes, counted from 1, are the segments, each with the piece that leaves the boundary after it,
+    and the pieces that leave a crossing, two per slot: towards hi and towards lo. first: the first
+    new half-edge.
     """
     size, total = segments.size.shape[0], boundaries.half.shape[0] + pieces.count
     leaving = _leaving(segments, pieces)
@@ -332,11 +309,7 @@ def _leaving(segments: _Segments, pieces: _Pieces) -> Tensor:
 
 
 def _after(segments: _Segments, c: _Crossings, pieces: _Pieces) -> Tensor:
-    """The node after each half-edge of a piece, and after none: 0 where a face is closed.
-
-    A half-edge that reaches the lower end of a chord closes a face, as does one that reaches a
-    crossing down its chord j.
-    """
+    """The node after each half-edge of a piece, and after none: 0 where a face is closed."""
     size = segments.size.shape[0]
     short = torch.int32 if size + pieces.count < _INT32 else torch.int64
     after = torch.zeros(pieces.count + 1, dtype=short, device=c.i.device)
@@ -351,8 +324,8 @@ def _by_walking(
 ) -> tuple[FaceBoundaries, Tensor] | None:
     """The boundaries of all faces, followed node by node from their first nodes, (F,).
 
-    They have the half-edges that end nodes; the caller fills in those of the segments, over what
-    the last nodes of faces, which no half-edge leaves, have written. Also where each segment ends.
+    They have the half-edges that end nodes. The caller fills in the half-edges of the segments,
+    also over what the last nodes of faces have written. Also where each segment ends.
     """
     node, most = start.to(following.dtype), weight.shape[0] - 1
     face = torch.arange(node.shape[0], device=node.device) << 32  # and the distance so far

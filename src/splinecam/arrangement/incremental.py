@@ -22,13 +22,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import argsort_rows, lengths, offsets_of, owners_of, places_of, take
+from splinecam._util.arrays import lengths, offsets_of, owners_of, places_of, sort_rows, take
 from splinecam._util.tolerances import SAFETY, UV_ERROR, cluster
 from splinecam.arrangement.chords import (
     Arrangement,
+    ChordLines,
     Chords,
     FaceBoundaries,
-    Lines,
     common_shift_and_error,
     meet,
 )
@@ -38,15 +38,12 @@ from splinecam.errors import LimitError
 def insert_incrementally(
     boundaries: FaceBoundaries,
     chords: Chords,
-    lines: Lines,
+    lines: ChordLines,
     out: Arrangement,
     *,
     max_faces: int | None = None,
 ) -> None:
-    """Insert all chords into their faces, and append what that makes to ``out``.
-
-    More than ``max_faces`` faces are an error, raised before they are made.
-    """
+    """Insert all chords into their faces of ``out``, up to so many faces."""
     work = _Insertion(boundaries, chords, lines, out)
     done = 0
     while work.chords.face.shape[0]:
@@ -59,7 +56,7 @@ def insert_incrementally(
 
 
 def split_once(
-    boundaries: FaceBoundaries, chords: Chords, lines: Lines, out: Arrangement
+    boundaries: FaceBoundaries, chords: Chords, lines: ChordLines, out: Arrangement
 ) -> FaceBoundaries:
     """Split every face i by chord i, for which p < q; it becomes faces 2i and 2i + 1.
 
@@ -82,21 +79,16 @@ def split_once(
 
 @dataclass(frozen=True)
 class _Split:
-    """One splitter for each of F faces, and where all N chords lie relative to it.
+    """One splitter for each of F faces, and where all N chords lie relative to it."""
 
-    chord: (F,) the splitters; origin: (F,) the place of P; far: (F,) that of Q, counted from P. p,
-    q: (N,) the places of all chords' ends, counted from P, and side_p, side_q their sides: +1 left,
-    -1 right, 0 on the splitter. crossing: (X,) the chords that cross their splitter.
-    """
-
-    chord: Tensor
-    origin: Tensor
-    far: Tensor
-    p: Tensor
-    q: Tensor
-    side_p: Tensor
-    side_q: Tensor
-    crossing: Tensor
+    chord: Tensor  # (F,) the splitters
+    origin: Tensor  # (F,) the place of P
+    far: Tensor  # (F,) the place of Q, counted from P
+    p: Tensor  # (N,) places of all chords' ends, counted from P
+    q: Tensor  # (N,)
+    side_p: Tensor  # (N,) +1 left, -1 right, 0 on the splitter
+    side_q: Tensor  # (N,)
+    crossing: Tensor  # (X,) the chords that cross their splitter
 
     @classmethod
     def of(cls, chords: Chords, sizes: Tensor) -> _Split:
@@ -112,15 +104,11 @@ class _Split:
 
 @dataclass(frozen=True)
 class _Path:
-    """The new vertices on every splitter.
+    """The new vertices on every splitter."""
 
-    rank: (X,) where each crossing chord meets its splitter: 0 is P, counts + 1 is Q; counts: (F,)
-    the new vertices of each splitter; vertices: they, in order.
-    """
-
-    rank: Tensor
-    counts: Tensor
-    vertices: Tensor
+    rank: Tensor  # (X,) where each crossing chord meets its splitter: 0 is P, counts + 1 is Q
+    counts: Tensor  # (F,)
+    vertices: Tensor  # their numbers, in order
 
 
 @dataclass
@@ -129,7 +117,7 @@ class _Insertion:
 
     boundaries: FaceBoundaries
     chords: Chords
-    lines: Lines
+    lines: ChordLines
     out: Arrangement
 
     def retire(self) -> int:
@@ -160,10 +148,7 @@ class _Insertion:
         self.boundaries = self._halves(split, path, edges)
 
     def _lead_through_corners(self, split: _Split) -> bool:
-        """Lead splitters through corners that they pass too closely to cross the chord there.
-
-        Such a splitter P-Q is replaced by P-c and c-Q; returns whether there was any.
-        """
+        """Whether a splitter P-Q passed a corner c closely; it is replaced by P-c and c-Q."""
         c, lines, crossing = self.chords, self.lines, split.crossing
         face = c.face[crossing]
         line = c.line[split.chord][face]
@@ -176,7 +161,7 @@ class _Insertion:
         s = (gap * d).sum(2) / (d * d).sum(1)
         low, high, _ = self._ends_on_lines(split, face)
         distance, nearer = torch.where((s > low) & (s < high), distance, torch.inf).min(0)
-        # Only the splitter's own error counts: it is the one that would be moved.
+        # Only the splitter's own error counts, as the splitter would be moved.
         reach = lines.error[line] + UV_ERROR
         close = (distance <= SAFETY * reach).nonzero()[:, 0]
         if not close.shape[0]:
@@ -218,7 +203,7 @@ class _Insertion:
         return low[face], torch.maximum(low, high)[face], error[face]
 
     def _place_crossings(self, split: _Split) -> _Path:
-        """Place the crossings on the splitters; those that rounding cannot tell apart are one."""
+        """Place the crossings on the splitters; rounding may make several of them one vertex."""
         crossing, faces = split.crossing, split.chord.shape[0]
         if not crossing.shape[0]:
             return _Path(crossing, split.chord.new_zeros(faces), crossing)
@@ -231,16 +216,16 @@ class _Insertion:
         outside = torch.maximum(low - s, s - high) > slack
         s = torch.minimum(torch.maximum(s, low), high)
 
-        order = argsort_rows(face, s)
+        order = sort_rows(face, s)[0]
         face, line, s, error = face[order], line[order], s[order], error[order]
-        group, best, doubtful = cluster(face, s, error, shift[order])
+        group, best, ambiguous = cluster(face, s, error, shift[order])
         reach = (error + end_error[order])[best]
         from_p, from_q = s[best] - low[order][best], high[order][best] - s[best]
         at_p = from_p <= SAFETY * reach
         at_q = ~at_p & (from_q <= SAFETY * reach)
-        doubtful |= ((at_p & (from_p > reach)) | (at_q & (from_q > reach)))[group]
-        doubtful |= outside[order]
-        self._report(self.lines.point(line[doubtful], s[doubtful]))
+        ambiguous |= ((at_p & (from_p > reach)) | (at_q & (from_q > reach)))[group]
+        ambiguous |= outside[order]
+        self._report(self.lines.point(line[ambiguous], s[ambiguous]))
 
         inner, own = ~(at_p | at_q), face[best]
         counts = torch.bincount(own[inner], minlength=faces)
@@ -279,9 +264,9 @@ class _Insertion:
     def _halves(self, split: _Split, path: _Path, edges: Tensor) -> FaceBoundaries:
         """The boundaries of both halves of every face; edges: (F + 1,) offsets of the new edges.
 
-        Left half:  P ... (old boundary) ... Q vk ... v1;   right half:  Q ... P v1 ... vk.
-        Each is three runs of one pool: the old half-edges (two runs, as places wrap around), and
-        the new ones, forwards for the right half and backwards for the left.
+        Left half: P ... (old boundary) ... Q vk ... v1; right half: Q ... P v1 ... vk. Each is
+        three runs of one pool: the old half-edges (two runs, as places wrap around), and the new
+        ones, backwards for the left half.
         """
         m, old, far = self.boundaries.sizes(), self.boundaries.half, split.far
         last = self.out.num_edges
@@ -323,17 +308,15 @@ class _Insertion:
         return Chords.join(
             in_left.select((side > 0).nonzero()[:, 0]),
             in_right.select((side < 0).nonzero()[:, 0]),
-            replace(
-                left,
-                p=torch.where(starts_left, left.p, on_left),
-                q=torch.where(starts_left, on_left, left.q),
-            ),
-            replace(
-                right,
-                p=torch.where(starts_left, on_right, right.p),
-                q=torch.where(starts_left, right.q, on_right),
-            ),
+            _ended(left, on_left, starts_left),
+            _ended(right, on_right, ~starts_left),
         )
+
+
+def _ended(chords: Chords, place: Tensor, begins: Tensor) -> Chords:
+    """Chords that end at a place, (N,), or begin there unless they begin in this half."""
+    p, q = torch.where(begins, chords.p, place), torch.where(begins, place, chords.q)
+    return replace(chords, p=p, q=q)
 
 
 def _side(place: Tensor, far: Tensor) -> Tensor:

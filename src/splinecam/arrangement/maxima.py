@@ -4,7 +4,7 @@
 2. Where a group has more than two winners in a face, no single chord is enough: the face is cut in
    two by an auxiliary line between two winners, again and again, until each part has two winners of
    each group at most.
-3. Then all borders are chords from end to end, and are inserted at once (``envelope_chords``).
+3. Then all borders are chords from end to end, and are inserted at once (``insert_selected``).
 4. The auxiliary lines of step 2 go on where neither of their two functions wins: these parts are
    removed again (``dissolve``).
 """
@@ -16,9 +16,26 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import counts_of, offsets_of, owners_of, places_in, take, take_rows
+from splinecam._util.arrays import (
+    counts_of,
+    following,
+    offsets_of,
+    owners_of,
+    places_in,
+    take,
+    take_rows,
+)
 from splinecam._util.backend import backend_of
-from splinecam.arrangement.crossings import Ambiguities, VertexValues
+from splinecam._util.tolerances import SAFETY
+from splinecam.arrangement.chords import Arrangement, FaceBoundaries, FaceChords, Zeros, find_chords
+from splinecam.arrangement.crossings import (
+    UNCLEAR,
+    Ambiguities,
+    EdgeCrossings,
+    UnitDifferences,
+    VertexValues,
+    find_edge_crossings,
+)
 from splinecam.arrangement.dissolve import dissolve
 from splinecam.arrangement.envelope import (
     CHORD,
@@ -29,11 +46,208 @@ from splinecam.arrangement.envelope import (
     Groups,
     find_candidates,
 )
-from splinecam.arrangement.envelope_chords import Halves, WantedChords, halve, insert_selected
-from splinecam.arrangement.refinement import Refinement, unrefined
+from splinecam.arrangement.incremental import split_once
+from splinecam.arrangement.refine import (
+    NewVertices,
+    Refinement,
+    insert_chords,
+    short_chords,
+    unrefined,
+)
 from splinecam.errors import LimitError
 from splinecam.geometry.subdivision import InterpolatedVertices, Mesh
-from splinecam.kernels import GpuKernel
+from splinecam.kernels.gpu import GpuKernel
+from splinecam.kernels.kernel import SelectedChords
+
+
+@dataclass(frozen=True)
+class WantedChords:
+    """Chords to insert, (N,)."""
+
+    key: Tensor  # ascending, (face * n + one unit) * n + another one of n units
+    unit: Tensor  # of the new edges
+    layer: int  # their provenance
+    values: VertexValues  # of all units
+    error: Tensor  # (n,)
+    gpu: GpuKernel | None = None
+    max_faces: int | None = None
+
+    @property
+    def face(self) -> Tensor:
+        return self.key // self.error.shape[0] ** 2
+
+    def columns(self) -> tuple[UnitDifferences, Tensor]:
+        """The differences of two units that occur, and the one of each chord, (N,)."""
+        n, error = self.error.shape[0], self.error
+        code, column = torch.unique(self.key % n**2, return_inverse=True)
+        first, second = code // n, code % n
+        return UnitDifferences(self.values, first, second, error[first] + error[second]), column
+
+    def for_gpu(self) -> SelectedChords:
+        """The chords as the steps for a GPU take them."""
+        given = self.key, self.unit, self.values.table, self.error, self.values.first
+        new = self.values.ends, self.values.position_error
+        return SelectedChords(*given, *new, self.layer, self.max_faces)
+
+
+def insert_selected(mesh: Mesh, wanted: WantedChords) -> Refinement:
+    """Cut the faces of a mesh by selected chords."""
+    if not wanted.key.shape[0]:
+        return unrefined(mesh, [])
+    if wanted.gpu is not None:
+        fast = wanted.gpu.insert_chords(mesh, wanted.for_gpu())
+        if not isinstance(fast, str):
+            return Refinement(fast.mesh, NewVertices(fast.on_edges, fast.inside), [])
+    crossings, found, which, ambiguities = _find(mesh, wanted)
+    if not which.shape[0]:
+        return unrefined(mesh, ambiguities)
+    unit, limit = wanted.unit[which], wanted.max_faces
+    made, _ = insert_chords(mesh, crossings, found, unit, wanted.layer, max_faces=limit)
+    return replace(made, ambiguities=ambiguities + made.ambiguities)
+
+
+@dataclass(frozen=True)
+class Halves:
+    """Faces (N,) cut in two."""
+
+    mesh: Mesh
+    interpolated: InterpolatedVertices  # the new vertices, all on edges
+    position_error: Tensor  # (W,) of their places there
+    face: Tensor  # the left half keeps the number
+    new_face: Tensor  # the right half
+    ends: Tensor  # (N, 2) the end vertices of the chord
+    which: Tensor  # (N,) the wanted chord
+    ambiguities: list[Ambiguities]
+
+
+def halve(mesh: Mesh, wanted: WantedChords) -> Halves:
+    """Cut faces in two, by one chord each."""
+    if wanted.gpu is not None:
+        fast = wanted.gpu.halve(mesh, wanted.for_gpu())
+        if not isinstance(fast, str):
+            index = torch.arange(wanted.key.shape[0], device=wanted.key.device)
+            made = fast.mesh, fast.on_edges, fast.position_error
+            return Halves(*made, wanted.face, mesh.num_faces + index, fast.ends, index, [])
+    crossings, found, which, ambiguities = _find(mesh, wanted)
+    touched, lines = found.boundaries, found.lines
+    split = crossings.divide(mesh, wanted.layer)
+    chords = found.intervals.chords(touched)
+    out = Arrangement([split.uv], [split.edges])
+    halves = split_once(touched.select(chords.face), chords, lines, out)
+    # Each face is as it was, or has divided edges, or is a left half; right halves come last.
+    parts = [FaceBoundaries(mesh.offsets, mesh.corners), touched, halves]
+    pool = FaceBoundaries(
+        offsets_of(torch.cat([part.sizes() for part in parts])),
+        torch.cat([part.half for part in parts]),
+    )
+    face = take(found.faces, chords.face)
+    index = torch.arange(face.shape[0], device=face.device)
+    row = torch.arange(mesh.num_faces + touched.count, device=face.device)
+    row, new = row[: mesh.num_faces], row[mesh.num_faces :]
+    left = mesh.num_faces + touched.count + 2 * index
+    row = row.scatter(0, found.faces, new).scatter_(0, face, left)
+    chosen = pool.select(torch.cat([row, left + 1]))
+    refined = Mesh(
+        uv=out.uv,
+        edges=out.edges,
+        offsets=chosen.offsets,
+        corners=chosen.half,
+        edge_layer=torch.cat([split.edge_layer, torch.full_like(index, wanted.layer)]),
+        edge_unit=torch.cat([split.edge_unit, wanted.unit[which]]),
+        vertex_layer=split.vertex_layer,
+    )
+    points = crossings.points
+    return Halves(
+        refined,
+        points.interpolated(),
+        points.error,
+        face=face,
+        new_face=mesh.num_faces + index,
+        ends=torch.stack([lines.start, lines.end], 1),
+        which=which,
+        ambiguities=ambiguities + short_chords(lines),
+    )
+
+
+# -- finding the chords -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Corners:
+    """The corners of the wanted chords' faces, (H,), one face after the other."""
+
+    corner: Tensor  # its number in the mesh
+    after: Tensor  # the next corner around the face
+    half: Tensor
+    vertex: Tensor
+    column: Tensor  # the function of the chord, with its value, error and sign
+    value: Tensor
+    error: Tensor
+    sign: Tensor
+
+    @classmethod
+    def of(cls, mesh: Mesh, functions: UnitDifferences, face: Tensor, column: Tensor) -> _Corners:
+        corner, counts = take_rows(mesh.offsets, face)
+        half = take(mesh.corners, corner)
+        vertex = take(mesh.edges.view(-1), half)
+        column = take(column, owners_of(counts, corner.shape[0]))
+        value, error = functions.at(vertex, column), take(functions.error, column)
+        sign = (value > SAFETY * error).long() - (value < -SAFETY * error).long()
+        after = following(offsets_of(counts), corner.shape[0])
+        return cls(corner, after, half, vertex, column, value, error, sign)
+
+    def changes(self, m: int) -> tuple[Tensor, Tensor]:
+        """Edges and columns where the ends have opposite signs, ordered by edge, then column."""
+        change = (self.sign * take(self.sign, self.after) < 0).nonzero()[:, 0]
+        key = (take(self.half, change) >> 1) * m + take(self.column, change)
+        key = torch.unique(key)
+        return key // m, key % m
+
+    def zeros(self, uv: Tensor) -> Zeros | None:
+        """Where functions pass through zero; the first corner of a run of zeros stands for all."""
+        sign, after = self.sign, self.after
+        before = ((sign != 0) & (take(sign, after) == 0)).nonzero()[:, 0]
+        zero = take(after, before)
+        ahead = take(after, zero)
+        while bool((take(sign, ahead) == 0).any()):
+            ahead = torch.where(take(sign, ahead) == 0, take(after, ahead), ahead)
+        beyond = take(sign, ahead)
+        through = (beyond != take(sign, before)).nonzero()[:, 0]
+        if not through.shape[0]:
+            return None
+        zero, before, beyond = (take(x, through) for x in (zero, before, beyond))
+        shift = take(self.error, zero) / take(self.value, before).abs()
+        side = take(uv, take(self.vertex, before)) - take(uv, take(self.vertex, zero))
+        corner, column = take(self.corner, zero), take(self.column, zero)
+        return Zeros(corner, column, beyond < 0, shift[:, None] * side)
+
+    def unclear(self, functions: UnitDifferences) -> Tensor:
+        """Vertices at which a value has no sign, but is larger than rounding explains, (N,)."""
+        size = self.value.abs()
+        found = ((self.sign == 0) & (size > self.error)).nonzero()[:, 0]
+        if found.shape[0]:
+            off = functions.position_error(self.vertex[found], self.column[found])
+            found = found[size[found] > self.error[found] + off]
+        vertices: Tensor = torch.unique(self.vertex[found])
+        return vertices
+
+
+def _find(
+    mesh: Mesh, wanted: WantedChords
+) -> tuple[EdgeCrossings, FaceChords, Tensor, list[Ambiguities]]:
+    """Where the wanted chords cross edges, the chords, and the number of each, (N,)."""
+    functions, column = wanted.columns()
+    key = wanted.face * functions.m + column
+    corners = _Corners.of(mesh, functions, wanted.face, column)
+    crossings = find_edge_crossings(mesh, functions, *corners.changes(functions.m))
+    chords = find_chords(mesh, crossings, corners.zeros(mesh.uv), functions.m, key)
+    ambiguities = crossings.ambiguities + chords.ambiguities
+    unclear = corners.unclear(functions)
+    if unclear.shape[0]:
+        ambiguities.append(Ambiguities(mesh.uv[unclear], UNCLEAR))
+    found = take(chords.faces, chords.chord_faces()) * functions.m + chords.column
+    return crossings, chords, torch.searchsorted(key, found), ambiguities
+
 
 _WAITING = UNDECIDED + 1  # one border, in a face where another group has several
 _AUXILIARY = -2  # edge_unit of an edge of the k-th auxiliary line: _AUXILIARY - k
@@ -58,7 +272,7 @@ def refine_maxima(
     """Cut every face where the largest unit of a group changes.
 
     z: (V, n) values of the units, with rounding error and range (n,); layer: the provenance of the
-    new edges and vertices; gpu: compiled steps for a GPU.
+    new edges and vertices; gpu: the kernel of a GPU.
     """
     candidates = find_candidates(mesh, z, groups, error, low, high)
     if not candidates.face.shape[0]:
@@ -67,7 +281,7 @@ def refine_maxima(
     if used.shape[0] * _FEW < z.shape[1]:  # the others need not be known at new vertices
         z, error, candidates = z[:, used], error[used], few
     classifier = EnvelopeClassifier(VertexValues.of(z), error, gpu)
-    work = _Work(mesh, classifier, layer, candidates, groups.count, max_faces)
+    work = _MaximaRefinement(mesh, classifier, layer, candidates, groups.count, max_faces)
     while work.step():
         pass
     return work.finish()
@@ -90,23 +304,19 @@ def _joined(parts: list[_Auxiliary]) -> list[_Auxiliary]:
 
 
 @dataclass
-class _Work:
-    """The mesh so far, and the candidates that are still open in its faces.
-
-    no_group: more than any group's number. chords: rows of face, two units and group, of the
-    borders to be inserted in the end; lines: how many auxiliary lines there are.
-    """
+class _MaximaRefinement:
+    """The mesh so far, and the candidates that are still open in its faces."""
 
     mesh: Mesh
     classifier: EnvelopeClassifier
     layer: int
     open: CandidateFaces
-    no_group: int
+    no_group: int  # above every group's number
     max_faces: int | None
     early: list[InterpolatedVertices] = field(default_factory=list)
-    chords: list[Tensor] = field(default_factory=list)
+    chords: list[Tensor] = field(default_factory=list)  # face, two units and group of borders
     auxiliary: list[_Auxiliary] = field(default_factory=list)
-    lines: int = 0
+    lines: int = 0  # auxiliary ones
     ambiguities: list[Ambiguities] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -144,10 +354,7 @@ class _Work:
             self.ambiguities.append(Ambiguities(self.mesh.means()[torch.unique(face)], CLOSE))
 
     def _longest(self, several: Tensor, side: Tensor, count: int) -> Tensor:
-        """Of candidates with several winners the one on the longest side of each of the faces.
-
-        count: how many faces these are. The result is ordered by face.
-        """
+        """For each of ``count`` faces the candidate with several winners on the longest side."""
         order = several[side[several].argsort(stable=True)]
         rank = torch.arange(order.shape[0], device=order.device)
         last = order.new_full((self.mesh.num_faces,), -1)
@@ -179,10 +386,7 @@ class _Work:
         return WantedChords(key, unit, self.layer, c.values, c.error, c.gpu, self.max_faces)
 
     def _hand_down(self, halves: Halves, pair: Tensor, count: int) -> None:
-        """Hand open candidates to both halves; note which may have a border on the line.
-
-        pair: (N, 2) the units of each line; count: how many lines were wanted.
-        """
+        """Hand open candidates to both halves; note which may have a border on the line."""
         number = halves.face.new_full((self.mesh.num_faces,), -1)
         number[halves.face] = torch.arange(halves.face.shape[0], device=number.device)
         which, left = number[self.open.face], self.open
@@ -194,8 +398,7 @@ class _Work:
         line = self.lines + halves.which[which]
         self.auxiliary.append((line[chosen], left.select(chosen)))
         right = replace(left, face=halves.new_face[which])
-        both = zip(vars(left).values(), vars(right).values(), strict=True)
-        self.open = CandidateFaces(*map(torch.cat, both))
+        self.open = CandidateFaces.join(left, right)
 
     def _along(self, candidates: CandidateFaces, cut: Tensor, ends: Tensor, pair: Tensor) -> Tensor:
         """Which candidates may have a border along the line that cuts their face, (N,).

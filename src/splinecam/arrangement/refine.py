@@ -15,7 +15,8 @@ GPU with the help of compiled steps. Both give the same cells in the same order.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -23,6 +24,7 @@ from torch.nn.functional import pad
 
 from splinecam._util.arrays import (
     bits_of,
+    counts_of,
     entries_of,
     offsets_of,
     owners_of,
@@ -32,12 +34,11 @@ from splinecam._util.arrays import (
 )
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import UV_ERROR
-from splinecam.arrangement import refinement as breakpoints
 from splinecam.arrangement.chords import (
     Arrangement,
     ChordCrossings,
+    ChordLines,
     FaceChords,
-    Lines,
     Zeros,
     find_chords,
 )
@@ -51,10 +52,123 @@ from splinecam.arrangement.crossings import (
 )
 from splinecam.arrangement.general_position import insert_at_once
 from splinecam.arrangement.incremental import insert_incrementally
-from splinecam.arrangement.refinement import NewVertices, Refinement, unrefined
 from splinecam.errors import LimitError
-from splinecam.geometry.subdivision import InterpolatedVertices, Mesh
-from splinecam.kernels import GpuKernel, Kernel, LayerFunctions
+from splinecam.geometry.subdivision import Breakpoints, InterpolatedVertices, Mesh
+from splinecam.kernels.gpu import GpuKernel
+from splinecam.kernels.kernel import History, Kernel, LayerFunctions
+
+# New vertices from which breakpoints are found; to evaluate fewer is as fast, and rounds less.
+FEWEST = 1 << 13
+
+
+def _edge_breakpoints(functions: Functions, crossings: EdgeCrossings) -> Breakpoints:
+    """The breakpoints of all edges, divided or not."""
+    if crossings.distinct:
+        offsets, place = crossings.first, crossings.point
+    else:
+        offsets = offsets_of(counts_of(crossings.edge, crossings.counts.shape[0]))
+        place = offsets_of(torch.bincount(crossings.point))[:-1]
+    unit, change = _slope_changes(functions, crossings.column, crossings.change)
+    return Breakpoints(offsets, crossings.t, unit, change, crossings.points.edge, place)
+
+
+def _chord_breakpoints(
+    functions: Functions,
+    crossings: EdgeCrossings,
+    lines: ChordLines,
+    on_chords: ChordCrossings,
+    column: Tensor,
+    known: int,
+) -> Breakpoints:
+    """The breakpoints of chords in general position; known: the number of old vertices."""
+    counts = on_chords.offsets[1:] - on_chords.offsets[:-1]
+    line = take(on_chords.line, owners_of(counts, on_chords.s.shape[0]))
+    crossing = take(column, on_chords.other)
+    # The farther end of the chord tells best how steep the other function is along it.
+    end = torch.where(on_chords.s > 0.5, take(lines.start, line), take(lines.end, line))
+    value = _on_edges(functions, crossings, end - known, crossing)
+    old = (end < known).nonzero()[:, 0]  # most chords end on an edge
+    if old.shape[0]:
+        value[old] = functions.at(take(end, old), take(crossing, old))
+    change = value.abs() / torch.maximum(on_chords.s, 1 - on_chords.s)
+    unit, change = _slope_changes(functions, crossing, change)
+    s, chord, place = on_chords.s, on_chords.chord, on_chords.place
+    return Breakpoints(on_chords.offsets, s, unit, change, chord, place)
+
+
+def _on_edges(
+    functions: Functions, crossings: EdgeCrossings, point: Tensor, column: Tensor
+) -> Tensor:
+    """Values of functions at new vertices on edges, (N,); anything for negative points."""
+    points = crossings.points
+    if not points.count:
+        return points.t.new_zeros(point.shape)
+    point = point.clamp_(min=0)
+    a, b = (functions.at(take(x, point), column) for x in (points.a, points.b))
+    return a.lerp_(b, take(points.t, point))
+
+
+def _slope_changes(functions: Functions, column: Tensor, change: Tensor) -> tuple[Tensor, Tensor]:
+    """The units of columns (K,), and by how much the slopes of their results change."""
+    if functions.slope_difference is None:
+        raise ValueError("these functions do not say what happens where they vanish")
+    return functions.units(column), take(functions.slope_difference, column) * change
+
+
+@dataclass(frozen=True)
+class NewVertices:
+    """The vertices that a refinement adds: first those on edges, then those inside faces."""
+
+    on_edges: InterpolatedVertices
+    inside: InterpolatedVertices
+    breakpoints: tuple[Breakpoints, Breakpoints] | None = None  # of edges and chords
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """A refined mesh, whichever cutter made it."""
+
+    mesh: Mesh
+    added: NewVertices | History  # a history stays in the compiled kernel's memory until used
+    ambiguities: list[Ambiguities]
+    early: tuple[InterpolatedVertices, ...] = ()  # vertices made before, level by level
+    kept: Tensor | None = None  # (V,) the vertices that the mesh still has, by default all
+
+    @property
+    def history(self) -> History | None:
+        """The new vertices in the memory of the compiled kernel, if that made them."""
+        return self.added if isinstance(self.added, History) else None
+
+    @cached_property
+    def new(self) -> NewVertices:
+        added = self.added
+        return NewVertices(*added.tensors()) if isinstance(added, History) else added
+
+    @property
+    def on_edges(self) -> InterpolatedVertices:
+        return self.new.on_edges
+
+    @property
+    def inside(self) -> InterpolatedVertices:
+        return self.new.inside
+
+    @property
+    def breakpoints(self) -> tuple[Breakpoints, Breakpoints] | None:
+        return self.new.breakpoints
+
+    def carry(self, values: Tensor) -> Tensor:
+        """Values at all vertices of the refined mesh, from those at the older ones."""
+        for interpolated in (*self.early, self.on_edges, self.inside):
+            if interpolated.count:
+                values = torch.cat([values, interpolated.interpolate(values)])
+        return values if self.kept is None else values[self.kept]
+
+
+def unrefined(mesh: Mesh, ambiguities: list[Ambiguities]) -> Refinement:
+    """The refinement that leaves a mesh as it is."""
+    none = mesh.edges[:0, 0]
+    no_vertices = InterpolatedVertices(none, none, mesh.uv[:0, 0])
+    return Refinement(mesh, NewVertices(no_vertices, no_vertices), ambiguities)
 
 
 def insert_chords(
@@ -66,10 +180,7 @@ def insert_chords(
     *,
     max_faces: int | None = None,
 ) -> tuple[Refinement, ChordCrossings | None]:
-    """Divide faces by chords; layer: their provenance, and unit: (L,) that of each line.
-
-    Returns the refinement, and the crossings of the chords that are in general position.
-    """
+    """Divide faces by chords; also the crossings of chords in general position."""
     boundaries, lines = chords.boundaries, chords.lines
     if max_faces is not None:
         max_faces -= mesh.num_faces - chords.faces.shape[0]
@@ -99,7 +210,7 @@ def insert_chords(
     return refinement, made.crossings
 
 
-def short_chords(lines: Lines) -> list[Ambiguities]:
+def short_chords(lines: ChordLines) -> list[Ambiguities]:
     """Chords whose two ends have the same coordinates, up to rounding."""
     short = (lines.length <= UV_ERROR).nonzero()[:, 0]
     if not short.shape[0]:
@@ -143,17 +254,14 @@ def _assembled(
 
 
 def _without_chords(mesh: Mesh, faces: Tensor, corners: int | None) -> tuple[Tensor, Tensor]:
-    """Sizes and corners of all faces but some, (K,) ascending.
-
-    corners: how many corners those faces have, if that is known.
-    """
+    """Sizes and corners of all faces but some, (K,) ascending, with so many corners if known."""
     left, counts = mesh.num_faces - faces.shape[0], mesh.counts()
     if backend_of(faces.device).asynchronous and corners is not None:
         stays = torch.ones_like(counts, dtype=torch.bool).index_fill_(0, faces, False)
         total = mesh.corners.shape[0]
         entries = places_in(take(stays, owners_of(counts, total)), total - corners)
         return take(counts, places_in(stays, left)), take(mesh.corners, entries)
-    # The runs of faces between those that are left out.
+    # The runs of faces between the given ones.
     begin, end = pad(faces + 1, (1, 0)), pad(faces, (0, 1), value=mesh.num_faces)
     kept = entries_of(begin, end, offsets_of(end - begin), left)
     begin, end = take(mesh.offsets, begin), take(mesh.offsets, end)
@@ -168,10 +276,7 @@ def _join(parts: list[Tensor], like: Tensor) -> Tensor:
 
 
 def refine_compiled(kernel: Kernel, mesh: Mesh, units: LayerFunctions) -> Refinement | None:
-    """Cut every face along the zero sets of units that vanish at no vertex, by the compiled kernel.
-
-    Returns None where something is too close to something else: then ``refine`` has to do it.
-    """
+    """Cut faces along zero sets by the compiled kernel; None: something is too close."""
     made = kernel.refine(mesh, units)
     return _without(made, mesh) if isinstance(made, str) else Refinement(*made, [])
 
@@ -186,8 +291,8 @@ def refine(
 ) -> Refinement:
     """Cut every face along the zero sets of the functions by tensor operations.
 
-    layer: the provenance of the new edges and vertices. gpu: compiled steps for a GPU, which cut
-    where nothing is too close to anything else.
+    layer: the provenance of the new edges and vertices. gpu: the kernel of a GPU, which cuts where
+    nothing is too close to anything else.
     """
     if not functions.m:
         return unrefined(mesh, [])
@@ -206,12 +311,12 @@ def refine(
     unit = chords.column if functions.whole else take(functions.label, chords.column)
     made, on_chords = insert_chords(mesh, crossings, chords, unit, layer, max_faces=max_faces)
     new = made.new
-    enough = new.on_edges.count + new.inside.count >= breakpoints.FEWEST
+    enough = new.on_edges.count + new.inside.count >= FEWEST
     if on_chords is not None and enough and functions.slope_difference is not None:
         on_lines = chords.lines, on_chords, chords.column, mesh.num_vertices
         found = (
-            breakpoints.edge_breakpoints(functions, crossings),
-            breakpoints.chord_breakpoints(functions, crossings, *on_lines),
+            _edge_breakpoints(functions, crossings),
+            _chord_breakpoints(functions, crossings, *on_lines),
         )
         new = replace(new, breakpoints=found)
     return Refinement(made.mesh, new, ambiguities + chords.ambiguities + made.ambiguities)
@@ -233,7 +338,7 @@ def _refine_on_gpu(
         wanted=functions.wanted,
         layer=layer,
         max_faces=max_faces,
-        breakpoints_from=None if slope_difference is None else breakpoints.FEWEST,
+        breakpoints_from=None if slope_difference is None else FEWEST,
     )
     made = gpu.refine(mesh, cutting)
     if isinstance(made, str):
@@ -281,10 +386,7 @@ def in_blocks(words: Callable[[slice], Tensor], count: int, signs: Signs) -> tup
 
 
 def zero_corners(mesh: Mesh, functions: Functions, signs: Signs) -> Zeros | None:
-    """Where functions pass through zero at a corner; None when there is no such place.
-
-    The first corner of a run of zeros stands for all of them.
-    """
+    """Where functions pass through zero, at the first corner of each run of zeros, if anywhere."""
     if not signs.vanish:
         return None
     zero = signs.zero
@@ -308,5 +410,5 @@ def zero_corners(mesh: Mesh, functions: Functions, signs: Signs) -> Zeros | None
         position_error = shift[:, None] * (mesh.uv[p] - mesh.uv[v])
         falling = torch.full_like(corner, entering < 0, dtype=torch.bool)
         found.append(Zeros(corner, column, falling, position_error))
-    zeros = Zeros.join(found)
+    zeros = Zeros.join(*found)
     return zeros if zeros.corner.shape[0] else None

@@ -19,8 +19,7 @@ from splinecam._util.arrays import owners_of, take, take_rows
 from splinecam._util.tolerances import SAFETY
 from splinecam.arrangement.chords import Zeros, find_chords
 from splinecam.arrangement.crossings import Ambiguities, Functions, Signs, find_edge_crossings
-from splinecam.arrangement.refine import in_blocks, sign_changes, zero_corners
-from splinecam.arrangement.refinement import Refinement
+from splinecam.arrangement.refine import Refinement, in_blocks, sign_changes, zero_corners
 from splinecam.geometry.subdivision import Mesh
 
 _LAYER = 0  # provenance of the new edges; the old ones have -1, and their own number as unit
@@ -28,16 +27,12 @@ _LAYER = 0  # provenance of the new edges; the old ones have -1, and their own n
 
 @dataclass(frozen=True)
 class Overlay:
-    """A mesh cut further, with the values z: (V, n) that it was cut by at its vertices.
-
-    source: (E,) the edge of the original mesh of which each edge is a piece, -1 for new ones;
-    face: (F,) the face of the original mesh in which each one lies.
-    """
+    """A mesh that is cut further."""
 
     mesh: Mesh
-    z: Tensor
-    source: Tensor
-    face: Tensor
+    z: Tensor  # (V, n) the values at its vertices
+    source: Tensor  # (E,) the edge of the original mesh from which each edge comes, -1 for new ones
+    face: Tensor  # (F,) the face of the original mesh in which each one lies
     ambiguities: list[Ambiguities]
 
 
@@ -47,10 +42,7 @@ def overlay(
     cut: Callable[[Mesh, Tensor, int], Refinement],
     faces: Tensor | None = None,
 ) -> Overlay:
-    """Cut a mesh, or only some of its faces (N,), to which the result is then limited.
-
-    ``cut`` is given the mesh, the values z: (V, n) and the provenance.
-    """
+    """Cut a mesh, or only some of its faces (N,), by the values z (V, n) and a provenance."""
     part, number = mesh, torch.arange(mesh.num_edges, device=mesh.edges.device)
     if faces is not None:
         part, vertices, number = mesh.select(faces)
@@ -64,10 +56,7 @@ def overlay(
 
 
 def parents_of(old: Mesh, new: Mesh, source: Tensor) -> Tensor:
-    """The face of an old mesh in which each face of a refined one lies, (F,).
-
-    source: (E,) the old edge of which each edge is a piece, -1 for new ones.
-    """
+    """The face of an old mesh in which each face lies, (F,); source: (E,) old edges, or -1."""
     beside, before = new.halfedge_face().view(-1, 2), old.halfedge_face().view(-1, 2)
     parent = source.new_full((new.num_faces,), -1)
     for side in (0, 1):
@@ -87,26 +76,18 @@ CLOSE = "an output is too close to its level, or to another output, to tell its 
 
 @dataclass(frozen=True)
 class ZeroSets:
-    """N straight pieces of zero sets, with the larger values to their left.
+    """N straight pieces of zero sets, with the larger values to their left."""
 
-    uv: (P, 2) points; ends: (N, 2) start and end; column: (N,) the function; faces: (N, 2) to the
-    left and right, -1 outside; signs: (N, 2) of the function there, 0 where it vanishes on the
-    whole face, and outside.
-    """
-
-    uv: Tensor
-    ends: Tensor
-    column: Tensor
-    faces: Tensor
-    signs: Tensor
+    uv: Tensor  # (P, 2) points
+    ends: Tensor  # (N, 2) start and end
+    column: Tensor  # (N,) the function
+    faces: Tensor  # (N, 2) to the left and right, -1 outside
+    signs: Tensor  # (N, 2) of the function there, 0 outside and where it vanishes on the whole face
     ambiguities: list[Ambiguities]
 
 
 def zero_sets(mesh: Mesh, functions: Functions) -> ZeroSets:
-    """The zero set of each function; of an area on which it vanishes, the outline.
-
-    Where several functions vanish on one segment, the first of them counts.
-    """
+    """The zero set of each function; the first function counts where several share a segment."""
     none = functions.unit[:0]
     changes, on_edges = [(none, none)], [(none, none)]
     passing: list[Zeros] = []
@@ -127,7 +108,7 @@ def zero_sets(mesh: Mesh, functions: Functions) -> ZeroSets:
             edge, column = _along(mesh, signs)
             on_edges.append((edge, columns[column]))
     crossings = find_edge_crossings(mesh, functions, *_joined(changes))
-    zeros = Zeros.join(passing) if passing else None
+    zeros = Zeros.join(*passing) if passing else None
     chords = find_chords(mesh, crossings, zeros, max(1, functions.m))
     # Counter-clockwise from rise to fall a function is positive: left of the way from fall to rise.
     start, end = chords.lines.start, chords.lines.end
@@ -169,7 +150,7 @@ def _joined(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
 
 
 def _first_of_each(ends: Tensor, column: Tensor, points: int) -> Tensor:
-    """Of segments (N, 2) between the same two points the one of the first function, (K,)."""
+    """The segments (K,) without those between the same points of later functions."""
     low, high = ends.sort(1).values.unbind(1)
     order = column.argsort(stable=True)
     key = (low * points + high)[order]
@@ -180,7 +161,7 @@ def _first_of_each(ends: Tensor, column: Tensor, points: int) -> Tensor:
 
 
 def _along(mesh: Mesh, signs: Signs) -> tuple[Tensor, Tensor]:
-    """Edges at both ends of which a function vanishes, unless it does so on both sides."""
+    """Edges along which a function vanishes, unless it vanishes on the faces of both sides."""
     zero = signs.zero
     a, b = mesh.edges.unbind(1)
 

@@ -18,11 +18,11 @@ from torch import Tensor
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS, LARGEST_ERROR
 from splinecam.arrangement.crossings import Ambiguities, Signs
-from splinecam.arrangement.refinement import Refinement
-from splinecam.engine.tiling import Tile, join_tiles
+from splinecam.arrangement.refine import Refinement
+from splinecam.engine.tiling import MeshTile, join_tiles
 from splinecam.errors import CaptureError
 from splinecam.geometry.subdivision import InterpolatedVertices, Mesh
-from splinecam.kernels import DenseResult, History
+from splinecam.kernels.kernel import DenseResult, History
 from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import Program
@@ -69,7 +69,7 @@ class LayerInput:
     signs: Signs | None = None
     dense: DenseResult | None = None
 
-    def select(self, tile: Tile) -> LayerInput:
+    def select(self, tile: MeshTile) -> LayerInput:
         """The same for a tile of the mesh."""
         return LayerInput(self.low, self.high, self.signs and self.signs.select(tile.vertex_ids))
 
@@ -284,7 +284,7 @@ class State:
         self.pending = Interpolated(self.pending.layer, values, count, shown, inside)
         return self.pending
 
-    def select(self, tile: Tile, numbers: int) -> State:
+    def select(self, tile: MeshTile, numbers: int) -> State:
         """The state of a tile of the mesh, which shares the values on edges with the whole."""
         ids, known = tile.vertex_ids, self.num_known  # ids ascend
         pending = None
@@ -333,7 +333,7 @@ def first_state(program: Program, mesh: Mesh, x: Tensor) -> State:
     return State(mesh.to(program.device), {program.input_name: x}, {program.input_name: bound})
 
 
-def join_states(mesh: Mesh, tiles: Sequence[Tile], ends: list[State]) -> State:
+def join_states(mesh: Mesh, tiles: Sequence[MeshTile], ends: list[State]) -> State:
     """The state of a whole mesh at the end of the network, from those of its tiles.
 
     ``ends`` is emptied: what a tile holds is free as soon as it is copied, so that hardly more
@@ -348,7 +348,7 @@ def join_states(mesh: Mesh, tiles: Sequence[Tile], ends: list[State]) -> State:
             for name, bound in bounds.items()
         }
     del end
-    refined = [Tile(each.mesh, tile.vertex_ids) for each, tile in zip(ends, tiles, strict=True)]
+    refined = [MeshTile(each.mesh, tile.vertex_ids) for each, tile in zip(ends, tiles, strict=True)]
     ends.clear()
     mesh, places = join_tiles(mesh, refined)
     rows = {}

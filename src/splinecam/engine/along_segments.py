@@ -35,7 +35,7 @@ from splinecam.engine.segment_crossings import (
     find_crossings,
 )
 from splinecam.errors import LimitError
-from splinecam.kernels import Kernel, PointsAlong, kernel_for
+from splinecam.kernels.kernel import Kernel, PointsAlong, kernel_for
 from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import Program
@@ -299,7 +299,7 @@ class _SegmentWork:
         seen = writer.sign_range()
         self.kernel.scan(z, 0, state.count, seen)
         signs = replace(writer.signs, clear=not seen.zeros())
-        return rows, bounds, LayerInput(*seen.range(), signs)
+        return rows, bounds, LayerInput(seen.low, seen.high, signs)
 
     def _by_kernel(self, state: _State) -> _Values | None:
         """The same for a product with a constant matrix, in one call, if the kernel can do it."""

@@ -24,7 +24,7 @@ from splinecam.engine.activations import State, first_state
 from splinecam.engine.plan import Plan
 from splinecam.engine.run import Outcome, finish, outcome_of
 from splinecam.engine.step import Computation, Report, Waiting, silent
-from splinecam.engine.tiling import Tile, halves
+from splinecam.engine.tiling import MeshTile, halves
 from splinecam.errors import LimitError, option
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
@@ -135,12 +135,12 @@ def _components(mesh: Mesh) -> tuple[Tensor, Tensor, Tensor]:
     return vertex, edge, take(edge, take(mesh.corners, mesh.offsets[:-1]) >> 1)
 
 
-def select_domains(mesh: Mesh, members: range) -> Tile:
+def select_domains(mesh: Mesh, members: range) -> MeshTile:
     """Some consecutive components; a single one has two coordinates again."""
     face = _components(mesh)[2]
     chosen = ((face >= members.start) & (face < members.stop)).nonzero()[:, 0]
     part, vertex_ids, _ = mesh.select(chosen)
-    return Tile(replace(part, uv=_flat(part.uv, members)), vertex_ids)
+    return MeshTile(replace(part, uv=_flat(part.uv, members)), vertex_ids)
 
 
 def _flat(uv: Tensor, members: range) -> Tensor:

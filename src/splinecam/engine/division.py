@@ -28,7 +28,7 @@ from splinecam.engine.artificial_cuts import (
 from splinecam.engine.plan import Plan, to_device
 from splinecam.engine.run import Outcome, finish, outcome_of, start
 from splinecam.engine.step import Computation, Report, Waiting, silent
-from splinecam.engine.tiling import Tile, halves, sorted_faces, tile_of
+from splinecam.engine.tiling import MeshTile, halves, sorted_faces, tile_of
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.subdivision import InterpolatedVertices, Mesh
 from splinecam.network.ops.bounds import Bound
@@ -61,11 +61,11 @@ class Coarse:
     def mesh(self) -> Mesh:
         return self.state.mesh
 
-    def tile(self, members: range) -> Tile:
+    def tile(self, members: range) -> MeshTile:
         """The faces at some places of ``order``."""
         return tile_of(self.mesh, self.order[members.start : members.stop])
 
-    def finish(self, work: Computation, tile: Tile) -> State:
+    def finish(self, work: Computation, tile: MeshTile) -> State:
         """Carry a tile to the end of the network."""
         work.at_second = self.at_second
         work.layer_errors.update(self.layer_errors)

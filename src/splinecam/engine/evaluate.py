@@ -26,7 +26,7 @@ from splinecam.arrangement.crossings import Signs, SignWriter, all_bits
 from splinecam.engine.activations import LayerInput, Refined, State, empty_table, rows_in_block
 from splinecam.engine.plan import DIRECT, Place, StagePlan, finds_signs, plan_stage
 from splinecam.geometry.subdivision import Breakpoints, InterpolatedVertices
-from splinecam.kernels import Dense, Kernel, LineRows, SignRange
+from splinecam.kernels.kernel import Dense, Kernel, LineRows, SignRange
 from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import Program
 
@@ -209,7 +209,7 @@ class _Units:
         """What was found; values on a GPU are looked at now, in few large blocks."""
         if self._writer is not None and self.sign_range is not None:
             signs = replace(self._writer.signs, clear=not self.sign_range.zeros())
-            return LayerInput(*self.sign_range.range(), signs)
+            return LayerInput(self.sign_range.low, self.sign_range.high, signs)
         if not self._ranges:
             rows = results.rows[self.source]
             step = rows_in_block(block, [rows])

@@ -28,7 +28,7 @@ from splinecam.engine.run import Outcome, run
 from splinecam.engine.step import Report, faces_within, silent
 from splinecam.errors import LimitError, option
 from splinecam.geometry.domain import Domain
-from splinecam.kernels import Kernel
+from splinecam.kernels.kernel import Kernel
 from splinecam.network.capture.pairs import Pair, Units, chains_of, stacked
 from splinecam.network.program import Program
 

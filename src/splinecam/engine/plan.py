@@ -24,10 +24,11 @@ from torch import Tensor, nn
 from splinecam._util.backend import is_cuda
 from splinecam._util.options import device_of
 from splinecam.arrangement.crossings import Signs
-from splinecam.arrangement.refinement import NewVertices, Refinement
+from splinecam.arrangement.refine import NewVertices, Refinement
 from splinecam.engine.activations import Refined, State
 from splinecam.geometry.subdivision import Mesh
-from splinecam.kernels import Dense, GpuKernel, History, Kernel, gpu_kernel_for, kernel_for
+from splinecam.kernels.gpu import GpuKernel, gpu_kernel_for
+from splinecam.kernels.kernel import Dense, History, Kernel, kernel_for
 from splinecam.network.nonlinearities import Nonlinearity, PiecewiseScalar
 from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import Program

@@ -26,7 +26,7 @@ from splinecam.engine.artificial_cuts import DividedFace, divide_face, sample_fa
 from splinecam.engine.evaluate import evaluate
 from splinecam.engine.plan import Plan, to_device
 from splinecam.engine.step import COARSE, Computation, Report, TooLarge, Waiting, silent
-from splinecam.engine.tiling import Tile, sorted_faces, tile_of
+from splinecam.engine.tiling import MeshTile, sorted_faces, tile_of
 from splinecam.errors import LimitError, option
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.subdivision import Mesh, kept, polygon_mesh
@@ -196,7 +196,7 @@ def _joined(work: Computation, at: Waiting, share: float, face: DividedFace | No
     mesh, held, kept = at.state.mesh, work.held, work.kept
     order = sorted_faces(mesh, _LEAVES)
     work.held += work.size(at.state)
-    tiles: list[Tile] = []
+    tiles: list[MeshTile] = []
     ends: list[State] = []
     done, first, size = work.finished, 0, max(1, at.faces // _PROBES)
     while first < at.faces:

@@ -17,8 +17,7 @@ from torch import Tensor
 from splinecam._util.backend import backend_of, release_memory
 from splinecam._util.tolerances import EPS
 from splinecam.arrangement.maxima import refine_maxima
-from splinecam.arrangement.refine import refine, refine_compiled
-from splinecam.arrangement.refinement import Refinement
+from splinecam.arrangement.refine import Refinement, refine, refine_compiled
 from splinecam.engine.activations import LayerInput, State
 from splinecam.engine.artificial_cuts import CutLines, RegionSample, choose_lines, sample_face
 from splinecam.engine.evaluate import evaluate
@@ -30,9 +29,9 @@ from splinecam.engine.plan import (
     to_device,
     vertices_after,
 )
-from splinecam.engine.tiling import Tile
+from splinecam.engine.tiling import MeshTile
 from splinecam.errors import LimitError, option
-from splinecam.kernels import LayerFunctions
+from splinecam.kernels.kernel import LayerFunctions
 from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity, PiecewiseScalar
 from splinecam.network.program import Program
 
@@ -65,7 +64,7 @@ class Waiting:
         """The same to be carried on, while this one stays as it is."""
         return replace(self, state=self.state.copy())
 
-    def select(self, tile: Tile, numbers: int) -> Waiting:
+    def select(self, tile: MeshTile, numbers: int) -> Waiting:
         """The same for a tile; numbers: computed at a time, about."""
         given = self.layer_input and self.layer_input.select(tile)
         return Waiting(self.state.select(tile, numbers), self.index, given)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import argsort_rows, offsets_of, owners_of, places_of, take
+from splinecam._util.arrays import offsets_of, owners_of, places_of, sort_rows, take
 from splinecam._util.backend import release_memory
 from splinecam._util.tolerances import EPS, SAFETY, UV_ERROR
 from splinecam.geometry.subdivision import Mesh
@@ -24,14 +24,14 @@ ROOT = -2  # edge_layer of a tile's edge: ROOT - (edge of the whole mesh it is a
 
 
 @dataclass(frozen=True)
-class Tile:
+class MeshTile:
     """A part of a mesh; its first vertices are vertices ``vertex_ids`` of the whole mesh."""
 
     mesh: Mesh
     vertex_ids: Tensor
 
 
-def tile_of(mesh: Mesh, faces: Tensor, *, rim: bool = False) -> Tile:
+def tile_of(mesh: Mesh, faces: Tensor, *, rim: bool = False) -> MeshTile:
     """The tile of some faces, whose edges are marked as pieces of the whole mesh's edges.
 
     rim: mark only edges that other tiles may have too, and those that were marked before.
@@ -42,7 +42,7 @@ def tile_of(mesh: Mesh, faces: Tensor, *, rim: bool = False) -> Tile:
     if rim:
         inside = torch.bincount(part.corners >> 1, minlength=part.num_edges) == 2
         layer = torch.where(inside & (part.edge_layer > ROOT), part.edge_layer, layer)
-    return Tile(replace(part, edge_layer=layer), vertex_ids)
+    return MeshTile(replace(part, edge_layer=layer), vertex_ids)
 
 
 def halves(members: range) -> tuple[range, range]:
@@ -69,14 +69,15 @@ def sorted_faces(mesh: Mesh, depth: int = 12) -> Tensor:
         )
         axis = (high - low).argmax(1)[part]
         along = points.gather(1, axis[:, None])[:, 0] - low[part, axis]
-        order = order[argsort_rows(part, along / (high - low).amax(1).clamp(min=EPS)[part])]
+        share = along / (high - low).amax(1).clamp(min=EPS)[part]
+        order = order[sort_rows(part, share)[0]]
         if len(parts) >= count // 2:
             break
         parts = [half for each in parts for half in halves(each)]
     return order
 
 
-def join_tiles(mesh: Mesh, tiles: list[Tile]) -> tuple[Mesh, list[Tensor]]:
+def join_tiles(mesh: Mesh, tiles: list[MeshTile]) -> tuple[Mesh, list[Tensor]]:
     """The refined mesh of all tiles, and for each tile the new index of its vertices.
 
     mesh: the mesh before it was divided; tiles: with their refined meshes. The list is emptied,
@@ -116,7 +117,7 @@ def join_tiles(mesh: Mesh, tiles: list[Tile]) -> tuple[Mesh, list[Tensor]]:
     return Mesh(offsets=offsets, corners=torch.cat(corners), **cells), places
 
 
-def _marked(mesh: Mesh, tiles: list[Tile]) -> tuple[Mesh, list[Tile]]:
+def _marked(mesh: Mesh, tiles: list[MeshTile]) -> tuple[Mesh, list[MeshTile]]:
     """The whole mesh with only those edges of which tiles have marked pieces, and the tiles."""
     wanted = torch.zeros(mesh.num_edges, dtype=torch.bool, device=mesh.edges.device)
     for tile in tiles:
@@ -157,7 +158,7 @@ class _Seams:
     def count(self) -> int:
         return int(self.edge.shape[0])
 
-    def places(self, number: int, tile: Tile, first_new: int) -> Tensor:
+    def places(self, number: int, tile: MeshTile, first_new: int) -> Tensor:
         """The index in the joined mesh of every vertex of a tile, (V,)."""
         known = tile.vertex_ids.shape[0]
         place = tile.vertex_ids.new_full((tile.mesh.num_vertices,), -1)
@@ -168,7 +169,7 @@ class _Seams:
         return place
 
 
-def _seams(mesh: Mesh, tiles: list[Tile]) -> _Seams:
+def _seams(mesh: Mesh, tiles: list[MeshTile]) -> _Seams:
     """Unite the new vertices on edges."""
     found = [vertices_on_edges(mesh, tile, number) for number, tile in enumerate(tiles)]
     every = OnEdges(*(torch.cat(column) for column in zip(*found, strict=True)))
@@ -198,7 +199,7 @@ class OnEdges(NamedTuple):
     t: Tensor
 
 
-def vertices_on_edges(mesh: Mesh, tile: Tile, number: int) -> OnEdges:
+def vertices_on_edges(mesh: Mesh, tile: MeshTile, number: int) -> OnEdges:
     """The new vertices of a tile on edges, at which all pieces of an edge but the first begin."""
     start = tile.mesh.edges[:, 0]
     begins = (tile.mesh.edge_layer <= ROOT) & (start >= tile.vertex_ids.shape[0])
@@ -217,7 +218,7 @@ def unite(mesh: Mesh, found: OnEdges) -> tuple[Tensor, Tensor]:
     along the edge from different tiles are one vertex when both tiles have as many vertices on the
     edge (then the k-th belongs to the k-th), or when they are as close as rounding.
     """
-    order = argsort_rows(found.edge, found.t)
+    order = sort_rows(found.edge, found.t)[0]
     edge, number, t = found.edge[order], found.number[order], found.t[order]
     if not edge.shape[0]:
         return order, edge.bool()
@@ -237,7 +238,7 @@ def unite(mesh: Mesh, found: OnEdges) -> tuple[Tensor, Tensor]:
     return order, (index - run) % 2 == 0
 
 
-def _divided(mesh: Mesh, tiles: list[Tile], seams: _Seams) -> Mesh:
+def _divided(mesh: Mesh, tiles: list[MeshTile], seams: _Seams) -> Mesh:
     """The whole mesh with every edge divided at its united vertices."""
     uv = mesh.uv.new_empty((seams.count, 2))
     made = mesh.vertex_layer.new_empty(seams.count)
@@ -249,7 +250,7 @@ def _divided(mesh: Mesh, tiles: list[Tile], seams: _Seams) -> Mesh:
 
 
 def _corners(
-    mesh: Mesh, tile: Tile, seams: _Seams, place: Tensor, drawn: Tensor, first_edge: int
+    mesh: Mesh, tile: MeshTile, seams: _Seams, place: Tensor, drawn: Tensor, first_edge: int
 ) -> tuple[Tensor, Tensor]:
     """Sizes and half-edges of a tile's faces in the joined mesh."""
     part = tile.mesh

@@ -30,20 +30,15 @@ class Check:
         return self.worst <= self.limit
 
     def __str__(self) -> str:
-        sign = "<=" if self.ok else ">"
-        return (
-            f"{'ok  ' if self.ok else 'FAIL'} {self.name}: {self.worst:.3g} {sign} {self.limit:.3g}"
-        )
+        state, sign = ("ok  ", "<=") if self.ok else ("FAIL", ">")
+        return f"{state} {self.name}: {self.worst:.3g} {sign} {self.limit:.3g}"
 
 
 def check_field(mesh: Mesh, name: str, value: Tensor, units: Sequence[int]) -> None:
     """Raise a ``ValueError`` unless an array of a mesh has its shape, and entries in their range.
 
-    After all arrays have passed, no index is out of bounds. The message goes on after the name of
-    the array.
-
-    value: the array ``name`` of the mesh, of which only other arrays are looked at. units: how many
-    each layer has.
+    After all arrays have passed, no index is out of bounds. The message continues the name of the
+    array. value: the array ``name``; the others come from the mesh. units: how many each layer has.
     """
     V, E, F, layers = mesh.num_vertices, mesh.num_edges, mesh.num_faces, len(units)
     shapes: dict[str, tuple[int, ...]] = {"uv": (V, 2), "edges": (E, 2), "offsets": (F + 1,)}
@@ -115,8 +110,17 @@ def check_tile(
 
 def check_border(border: Tensor) -> Check:
     """Check that edges (B, 2), from vertex to vertex, are one cycle."""
-    start, end = border.unbind(1)
-    return Check("edges of the border beside its cycle", _off_cycle(start, end), 0)
+    start, order = torch.sort(border[:, 0])
+    end = take(border[:, 1], order)
+    again = _count(start[1:] == start[:-1])
+    if not start.shape[0] or not torch.equal(start, torch.sort(end).values):
+        off = max(1, start.shape[0])
+    elif again:
+        off = again
+    else:
+        offsets, _ = long_cycles(torch.searchsorted(start, end))
+        off = int(start.shape[0] - offsets.diff().max())
+    return Check("edges of the border beside its cycle", off, 0)
 
 
 def check_area(total: float, area: float) -> Check:
@@ -155,18 +159,6 @@ def _check_topology(mesh: Mesh, open_edges: Tensor) -> tuple[list[Check], Tensor
     edge = (mesh.edge_layer < 0).nonzero()[:, 0]
     half = 2 * edge + take(right, edge)
     return checks, torch.stack([take(ends, half), take(ends, half ^ 1)], 1)
-
-
-def _off_cycle(start: Tensor, end: Tensor) -> int:
-    """The number of edges (B,), from start to end, that are not on their longest cycle."""
-    start, order = torch.sort(start)
-    end = take(end, order)
-    if not start.shape[0] or not torch.equal(start, torch.sort(end).values):
-        return max(1, start.shape[0])
-    if bool((start[1:] == start[:-1]).any()):
-        return int((start[1:] == start[:-1]).sum())
-    offsets, _ = long_cycles(torch.searchsorted(start, end))
-    return int(start.shape[0] - offsets.diff().max())
 
 
 def _shapes(mesh: Mesh, trusted: Tensor) -> tuple[float, list[Check]]:

@@ -36,10 +36,7 @@ def fan(corners: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def require_resolved(x: Tensor, extent: float) -> None:
-    """Raise an error if points ``(k, D)`` are equal up to rounding, or of an extreme size.
-
-    extent: the largest difference of two coordinates.
-    """
+    """Raise an error if points ``(k, D)`` of an extent are equal up to rounding, or extreme."""
     if extent == 0:
         raise DomainError(f"All {len(x)} points are identical. Give three that span a plane.")
     require_size(extent)
@@ -102,10 +99,7 @@ def convex_corners(corners: Tensor, magnitude: float) -> Tensor:
 
 
 def _turns(unit: Tensor, index: Tensor, noise: float) -> Tensor:
-    """Whether each of the corners ``unit[index]`` turns left, ``(k,)``; right turns are an error.
-
-    noise: the rounding error of the corners.
-    """
+    """Whether each corner ``unit[index]`` turns left, ``(k,)``; right turns are an error."""
     ring = unit[index]
     before, after = ring - ring.roll(1, 0), ring.roll(-1, 0) - ring
     turn = cross(before, after)
@@ -184,16 +178,12 @@ def _advice(unit: Tensor, index: Tensor) -> str:
 
 @dataclass(frozen=True)
 class ConvexPolygons:
-    """P convex polygons with N corners, and m numbers at every corner that are affine on each.
+    """P convex polygons with N corners, and m numbers at every corner that are affine on each."""
 
-    offsets: (P + 1,) the place where the corners of each polygon begin, counter-clockwise; uv:
-    (N, 2) the corners; values: (N, m) the numbers; source: (P,) what each polygon is a part of.
-    """
-
-    offsets: Tensor
-    uv: Tensor
-    values: Tensor
-    source: Tensor
+    offsets: Tensor  # (P + 1,) where the corners of each polygon begin, counter-clockwise
+    uv: Tensor  # (N, 2) the corners
+    values: Tensor  # (N, m) the numbers
+    source: Tensor  # (P,) what each polygon is a part of
 
     @classmethod
     def of_faces(cls, mesh: Mesh, faces: Tensor, values: Tensor) -> ConvexPolygons:
@@ -280,7 +270,7 @@ def joined(parts: list[ConvexPolygons]) -> ConvexPolygons:
 
 
 Claim = Callable[[ConvexPolygons, slice], Tensor]
-"""A conjunction: some of its functions at the corners of polygons, (N, k), all to be positive."""
+"""A conjunction: gives some of its functions at the corners of polygons, (N, k)."""
 
 
 def divided(

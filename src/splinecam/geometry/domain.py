@@ -420,8 +420,7 @@ class Domain:
         >>> Domain.box(0, 8).zoom(4, at=(1, 3)).corners.tolist()
         [[0.0, 2.0], [2.0, 2.0], [2.0, 4.0], [0.0, 4.0]]
         """
-        if not (math.isfinite(factor) and factor > 0):
-            raise DomainError(f"factor is {factor}; give a finite number above 0.")
+        positive(factor, "factor")
         middle = self.center if at is None else pair(at, "at")
         require_size(self.diameter / factor)
         return replace(self, corners=middle + (self.corners - self.center) / factor)
@@ -473,9 +472,6 @@ class Domain:
             f"Domain({len(self.corners)} corners, area {self.area:.3g}, "
             f"diameter {self.diameter:.3g}, input shape {self.input_shape})"
         )
-
-
-# -- geometry ------------------------------------------------------------------------------------
 
 
 def _plane2(corners: Tensor, shape: tuple[int, ...]) -> Domain:

@@ -73,11 +73,11 @@ def outlines(mesh: Mesh, label: Tensor) -> Outlines:
 
 
 def _borders(mesh: Mesh, beside: Tensor) -> tuple[Tensor, Tensor]:
-    """The half-edges on the boundaries of pieces, (N,), and the one that follows each, (N,).
+    """The half-edges on the boundaries of pieces, (N,), and which follows each, (N,).
 
     beside: (2E,) the piece to the left of each half-edge. At the end of a half-edge the search
-    turns through the faces of the piece until it meets the next boundary, so that parts of a piece
-    that only touch in a vertex are not joined there.
+    turns through the faces of the piece until it meets the next boundary. So it does not join parts
+    of a piece that only touch in a vertex.
     """
     apart = beside != beside.view(-1, 2).flip(1).reshape(-1)
     ring = (apart & (beside >= 0)).nonzero()[:, 0]
@@ -117,10 +117,7 @@ def _areas(mesh: Mesh, offsets: Tensor, halves: Tensor) -> Tensor:
 
 
 def closed_lines(offsets: Tensor, closed: Tensor | int = 1) -> tuple[Tensor, Tensor]:
-    """Lists that end with their first entry again: their offsets, and the places of all entries.
-
-    offsets: (L + 1,) of the lists; closed: (L,) 1 for those that are closed, else 0.
-    """
+    """Lists whose closed ones end with their first entry again: offsets, and places of entries."""
     counts = offsets.diff()
     longer = offsets_of(counts + closed)
     line = owners_of(longer.diff(), int(longer[-1]))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from splinecam._util.arrays import Views
-from splinecam._util.options import as_float64
+from splinecam._util.options import as_float64, require_finite
 from splinecam._util.tolerances import LARGEST_DOMAIN, SMALLEST_DOMAIN
 from splinecam.errors import DomainError
 
@@ -195,13 +195,7 @@ def segments(a: Any, b: Any) -> SegmentBatch:
 
 def _finite(value: Any, name: str) -> Tensor:
     """A float64 tensor on the device of ``value``; an entry that is not finite is an error."""
-    tensor = as_float64(value, name)
-    if not bool(tensor.isfinite().all()):
-        bad = (~tensor.isfinite()).nonzero()[0]
-        where = "".join(f"[{int(i)}]" for i in bad)
-        entry = float(tensor[tuple(bad)])
-        raise DomainError(f"{name}{where} is {entry}; all coordinates must be finite numbers.")
-    return tensor
+    return require_finite(as_float64(value, name), name)
 
 
 def _require_length(lengths: Tensor, what: str) -> None:

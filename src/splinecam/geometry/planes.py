@@ -1,10 +1,9 @@
 """Planes of the input space: orthonormal frames, and the polygons in which planes meet boxes.
 
 The box bounds every input coordinate from both sides, and each bound is a half-plane of the slice.
-A polygon that is large enough is clipped by the half-plane that its corners violate most, until
-they violate none. Which one that is, floating-point numbers say for all bounds at once; corners and
-their sides of a line are rational numbers, so that parallel, repeated and nearly equal bounds need
-no special case.
+A large polygon is clipped by the half-plane that its corners violate most, until they violate none.
+Floating-point numbers tell which half-plane comes next, for all bounds at once. The corners are
+rational numbers, so that parallel, repeated and nearly equal bounds need no special case.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -42,10 +42,7 @@ def two_of(axes: Any, name: str) -> tuple[Any, Any]:
 
 
 def axis_of(axis: Any, shape: Sequence[int], name: str) -> int | None:
-    """The flat index of an axis, or None for what is not an index but a direction.
-
-    axis: a flat index, or a tuple with an index for each dimension of the input shape.
-    """
+    """The flat index of an axis, given flat or as a tuple, or None for a direction."""
     try:
         if isinstance(axis, tuple) and len(axis) == len(shape) > 1:
             return _flat_index([operator.index(each) for each in axis], shape, name)
@@ -103,10 +100,7 @@ def frame_through(x: Tensor) -> Tensor:
 
 
 def frame_along(directions: Iterable[Any], shape: Sequence[int], name: str) -> Tensor:
-    """Orthonormal rows ``(2, D)``: along the first direction, and along the rest of the second.
-
-    The lengths of the directions do not matter.
-    """
+    """Orthonormal rows ``(2, D)``: along the first direction, and along the rest of the second."""
     d1, d2 = (direction_of(each, shape, name) for each in directions)
     return _orthonormal(
         _unit_size(d1),
@@ -120,8 +114,8 @@ def frame_along(directions: Iterable[Any], shape: Sequence[int], name: str) -> T
 def frame_beside(along: Tensor, direction: Tensor | None, seed: int) -> Tensor:
     """Orthonormal rows ``(2, D)``: along the first direction, and orthogonal to it.
 
-    direction: ``(D,)``, of which the second row is the orthogonal part; without it that is random
-    by ``seed``, and in two dimensions the first one turned to the left.
+    direction: ``(D,)``; the second row is its orthogonal part. By default it is random by ``seed``,
+    and in two dimensions the first direction turned to the left.
     """
     if bool(along.any()):
         require_size(float(along.abs().max()))
@@ -145,10 +139,7 @@ def _unit_size(direction: Tensor) -> Tensor:
 
 
 def _orthonormal(d1: Tensor, d2: Tensor, *, none: str, parallel: str) -> Tensor:
-    """Orthonormal rows for two directions.
-
-    none, parallel: what to say if the first one is zero, and if they span no plane.
-    """
+    """Orthonormal rows for two directions; none, parallel: what to say if there are none."""
     scale = max(float(d1.abs().max()), float(d2.abs().max()))
     n1 = float(torch.linalg.vector_norm(d1 / scale))
     if not n1 > DEGENERATE:
@@ -165,7 +156,7 @@ def _orthonormal(d1: Tensor, d2: Tensor, *, none: str, parallel: str) -> Tensor:
 
 
 def random_frame(size: int, seed: int) -> Tensor:
-    """Orthonormal rows ``(2, D)`` that span a random plane; of two dimensions the axes."""
+    """Orthonormal rows ``(2, D)`` that span a random plane, or the axes of a space of two."""
     if size == 2:
         return torch.eye(2, dtype=torch.float64)
     generator = torch.Generator().manual_seed(seed)
@@ -187,7 +178,7 @@ def principal_frame(x: Tensor, mean: Tensor) -> Tensor:
             f"The data, {len(rays)} inputs, lie on one line, which many planes go through. Choose "
             "one of them with Domain.from_two(a, b)."
         )
-    # What is left is scaled anew, so that a direction with little variance is as precise.
+    # The rest is scaled anew: a direction with little variance is then as precise.
     second = _leading_direction(rest / rest.abs().max())
     return _orthonormal(first, second, none="", parallel="")
 
@@ -221,7 +212,7 @@ def polygon_frame(x: Tensor) -> Tensor:
     if float(length[end]) >= SHORT_SIDE * float(length[far]):
         aside = int(_distances(rays, rays[end]).argmax())
         return frame_through(torch.stack([x[0], x[end], x[aside]]))
-    # The direction of a short side is rounded, so that it is taken within the plane of the others.
+    # The direction of a short side is rounded, so it is projected into the plane of the others.
     plane = frame_through(torch.stack([x[0], x[far], x[int(off.argmax())]]))
     u = plane @ rays[end]
     u = u / torch.linalg.vector_norm(u)
@@ -231,10 +222,7 @@ def polygon_frame(x: Tensor) -> Tensor:
 
 
 def _end_of_side(rays: Tensor, length: Tensor) -> int:
-    """The last of the points in order that lie on one side with the first one.
-
-    rays: the points ``(k, D)`` relative to the first one; length: their distances from it.
-    """
+    """The last of the points ``(k, D)``, relative to the first one, on one side with it."""
     # Repeated points give no direction.
     first = int((length > DEGENERATE).nonzero()[0])
     end = first
@@ -255,10 +243,7 @@ def _distances(rays: Tensor, direction: Tensor) -> Tensor:
 
 
 def require_planar(x: Tensor, flat: Tensor, *, by_basis: bool) -> None:
-    """Raise an error if points ``x: (k, D)`` differ from their projections ``flat``.
-
-    by_basis: whether the user gave the directions of the plane.
-    """
+    """Raise an error if points ``x: (k, D)`` differ from their projections ``flat``."""
     off = torch.linalg.vector_norm(x - flat, dim=1)
     extent = float(torch.linalg.vector_norm(x - x[0], dim=1).max())
     worst = int(off.argmax())
@@ -305,11 +290,7 @@ class Box:
 
     def name(self, axis: int) -> str:
         """An axis as an entry of an input, for messages: ``x[3]`` or ``x[0, 2, 1]``."""
-        index = []
-        for size in reversed(self.shape):
-            axis, each = divmod(axis, size)
-            index.append(str(each))
-        return f"x[{', '.join(reversed(index))}]"
+        return f"x[{', '.join(map(str, np.unravel_index(axis, self.shape)))}]"
 
     def bounds(self, axis: int) -> str:
         """The bounds on an axis, for messages."""
@@ -362,21 +343,15 @@ def box_of(box: Any, input_shape: Sequence[int] | None, at: Any = None) -> Box:
 
 
 def _shape_of(at: Any, sizes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
-    """The shape of the input ``at``, if bounds of these sizes are numbers or its entries.
-
-    A batch of one input has these entries, too, but is not taken for an input.
-    """
+    """The shape of the input ``at``, if bounds of these sizes are numbers or its entries."""
     shape = tuple(as_tensor(at, "at").shape)
     flat = (math.prod(shape),)
-    taken = not sizes or (set(sizes) == {flat} and shape != (1, *flat))
+    taken = not sizes or (set(sizes) == {flat} and shape != (1, *flat))  # a batch is no input
     return shape if taken else None
 
 
 def box_slice(box: Box, at: Tensor, basis: Tensor) -> Tensor:
-    """The corners ``(k, 2)`` of the polygon ``lo <= at + uv @ basis <= hi``, counter-clockwise.
-
-    at: ``(D,)``, a point of the plane; basis: ``(2, D)``, orthonormal.
-    """
+    """The corners ``(k, 2)`` of the polygon ``lo <= at + uv @ basis <= hi``, counter-clockwise."""
     moving = basis.ne(0).any(0)
     _require_inside(box, at, moving)
     _require_extent(box, moving)
@@ -408,17 +383,13 @@ def box_slice(box: Box, at: Tensor, basis: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class _Bounds:
-    """The finite bounds of a box as half-planes ``normal @ uv <= limit`` of a slice.
+    """The finite bounds of a box as half-planes ``normal @ uv <= limit`` of a slice."""
 
-    normal: ``(n, 2)``; limit: ``(n,)``, the rounded difference of bound and at; bound, at:
-    ``(n,)``; axis: ``(n,)``, the input coordinate.
-    """
-
-    normal: Tensor
-    limit: Tensor
-    bound: Tensor
-    at: Tensor
-    axis: Tensor
+    normal: Tensor  # (n, 2)
+    limit: Tensor  # (n,) the rounded difference of bound and at
+    bound: Tensor  # (n,)
+    at: Tensor  # (n,)
+    axis: Tensor  # (n,) the input coordinate
 
     def most_violated(self, corners: Tensor) -> int | None:
         """The half-plane that a corner violates most, or None if rounding explains it all."""

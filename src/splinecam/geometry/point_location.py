@@ -1,16 +1,13 @@
 """Points in the plane: the face of each of many, and their distances from segments.
 
-The direction of a segment that is about as short as rounding is unknown, so that the line through
-it is useless. Nothing here needs that line: distances are those of the closest points of segments,
-and a polygon contains a point if its winding number around the point is not zero.
+A segment about as short as rounding has no known direction, so the line through it is useless.
+Where that matters, distances are measured to the segments themselves, and a polygon contains a
+point if its winding number around the point is not zero.
 
-A point that lies farther than ``_SURE`` to the left of the lines through all sides of a face is in
-that face. A point on an edge or at a vertex belongs to the face in which it lies deepest; distances
-that are equal, as on an edge, give the face with the lowest number. A point that is outside all
-faces by no more than rounding belongs to the nearest face; farther outside there is no face (-1).
-
-Near edges the distances are those of the sides themselves: a side about as short as rounding has
-no direction, so that the line through it may pass a point of the face on the wrong side.
+A point is in a face if it lies farther than ``_SURE`` to the left of the lines through all sides. A
+point on an edge or at a vertex belongs to the face in which it lies deepest, and of equally deep
+faces, as on an edge, to the one with the lowest number. A point outside all faces belongs to the
+nearest one if rounding explains the distance, and else to none (-1).
 """
 
 from __future__ import annotations
@@ -24,10 +21,7 @@ from splinecam.geometry.subdivision import Mesh
 
 
 def closest(points: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
-    """The closest points of segments (N, 2, 2) to points (N, 2).
-
-    Returns the fraction t of the segment and the squared distance, (N,) each.
-    """
+    """The fraction t of segments (N, 2, 2) closest to points (N, 2), and the squared distance."""
     (ax, ay), (bx, by) = (gap.unbind(1) for gap in (ends - points[:, None]).unbind(1))
     dx, dy = (ends[:, 1] - ends[:, 0]).unbind(1)
     full, along = dx * dx + dy * dy, -(ax * dx + ay * dy)
@@ -121,19 +115,11 @@ class Locator:
 
     def _cells(self, uv: Tensor) -> Tensor:
         """The row and the column of the cell of each point, (N, 2)."""
-        return torch.stack(
-            [
-                torch.searchsorted(line, uv[:, axis].contiguous())
-                for axis, line in enumerate(self.lines)
-            ],
-            1,
-        )
+        axes = zip(self.lines, uv.T.contiguous(), strict=True)
+        return torch.stack([torch.searchsorted(line, axis) for line, axis in axes], 1)
 
     def _rectangles(self, first: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
-        """All cells between the corners ``first`` and ``last`` (N, 2) of N rectangles.
-
-        Returns the rectangle of each cell, and the cell.
-        """
+        """The rectangle of each cell, and the cell, of N rectangles from first to last (N, 2)."""
         span = last - first + 1
         count = span.prod(1)
         owner = owners_of(count)
@@ -161,10 +147,7 @@ class Locator:
     def _deepest(
         self, points: int, point: Tensor, face: Tensor, depth: Tensor, least: float
     ) -> Tensor:
-        """The face in which each point lies deepest, -1 if its depth is below ``least``, (points,).
-
-        Of equally deep faces it is the one with the lowest number.
-        """
+        """The face, of equal ones the lowest, in which each point lies at least so deep, or -1."""
         best = depth.new_full((points,), -torch.inf).scatter_reduce_(0, point, depth, "amax")
         deep = ((depth == take(best, point)) & (depth >= least)).nonzero()[:, 0]
         outside = self.mesh.num_faces
@@ -209,9 +192,5 @@ def signed_distances(mesh: Mesh, uv: Tensor, face: Tensor) -> Tensor:
 
 def _quantiles(uv: Tensor, lines: int) -> list[Tensor]:
     """The inner grid lines of both axes, between equal numbers of vertices."""
-    out = []
-    for axis in range(2):
-        value = torch.sort(uv[:, axis]).values
-        rank = torch.arange(1, lines, device=uv.device) * value.shape[0] // lines
-        out.append(torch.unique(value[rank]))
-    return out
+    rank = torch.arange(1, lines, device=uv.device) * uv.shape[0] // lines
+    return [torch.unique(torch.sort(uv[:, axis]).values[rank]) for axis in range(2)]

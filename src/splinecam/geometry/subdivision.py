@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import following, offsets_of, owners_of, take, take_rows
+from splinecam._util.arrays import Columns, following, offsets_of, owners_of, take, take_rows
 from splinecam._util.backend import backend_of
 
 
 @dataclass(frozen=True)
-class InterpolatedVertices:
+class InterpolatedVertices(Columns):
     """New vertices between two older ones each: ``lerp(x[p], x[q], t)``, all (N,)."""
 
     p: Tensor
@@ -29,17 +29,10 @@ class InterpolatedVertices:
     def count(self) -> int:
         return int(self.t.shape[0])
 
-    def select(self, chosen: Tensor | slice) -> InterpolatedVertices:
-        """Some of the new vertices."""
-        return InterpolatedVertices(self.p[chosen], self.q[chosen], self.t[chosen])
-
     def interpolate(
         self, x: Tensor, out: Tensor | None = None, spare: Tensor | None = None
     ) -> Tensor:
-        """The values at the new vertices from the values x at the older ones.
-
-        out, spare: memory for the result, and as much for intermediate values.
-        """
+        """The values at the new vertices from x at the older ones; out, spare: memory to use."""
         t = self.t.view(-1, *[1] * (x.dim() - 1))
         p = torch.index_select(x, 0, self.p, out=out)
         q = torch.index_select(x, 0, self.q, out=spare)
@@ -48,20 +41,14 @@ class InterpolatedVertices:
 
 @dataclass(frozen=True)
 class Breakpoints:
-    """Where the slopes of units' results change on the lines that new vertices lie on.
+    """Where slopes of units' results change on L lines: K breakpoints, in order along each."""
 
-    offsets: (L + 1,) the breakpoints of each line. Per breakpoint, (K,), in order along each line:
-    its fraction t of the line, the unit, and slope_change, the change of the slope of the unit's
-    result there, per length of the line. Per new vertex, (N,): its line, and place, one of the
-    breakpoints at its position.
-    """
-
-    offsets: Tensor
-    t: Tensor
-    unit: Tensor
-    slope_change: Tensor
-    line: Tensor
-    place: Tensor
+    offsets: Tensor  # (L + 1,) the breakpoints of each line
+    t: Tensor  # (K,) the fraction of the line
+    unit: Tensor  # (K,)
+    slope_change: Tensor  # (K,) of the unit's result, per length of the line
+    line: Tensor  # (N,) of each new vertex
+    place: Tensor  # (N,) one of the breakpoints at each new vertex
 
     @classmethod
     def none(cls, interpolated: InterpolatedVertices) -> Breakpoints:
@@ -168,10 +155,7 @@ class Mesh:
         return torch.cat(self.ranges(self.uv), 1)
 
     def by_size(self, corners: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield faces with k corners each, (B,), and their vertices, (B, k), for every k there is.
-
-        corners: the most corners of a block, which has at least one face.
-        """
+        """Yield faces with k corners each, (B,), and their vertices, (B, k), block by block."""
         counts, vertex = self.counts(), self.corner_vertices()
         for k in torch.bincount(counts).nonzero()[:, 0].tolist():
             places = torch.arange(k, device=vertex.device)
@@ -248,7 +232,7 @@ class Mesh:
         return mesh, vertex_ids, edge_ids
 
     def kept(self) -> Mesh:
-        """The same mesh in ordinary tensors instead of those of inference mode."""
+        """The same mesh in ordinary tensors, which inference mode does not mark."""
         return Mesh(*(kept(getattr(self, field.name)) for field in fields(self)))
 
     def to(self, device: torch.device) -> Mesh:

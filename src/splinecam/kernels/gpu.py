@@ -1,12 +1,13 @@
 """The kernel of a GPU: refinement, maxima of groups of units, and dissolved edges.
 
-The steps are compiled when a GPU is first used. Where they cannot be compiled everything works by
+The steps are compiled when a GPU is first used. Where they cannot be compiled, everything works by
 tensor operations, only slower.
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import fields
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -19,9 +20,13 @@ from splinecam.geometry.subdivision import Breakpoints, InterpolatedVertices, Me
 from splinecam.kernels.kernel import MAX_CHORDS, Candidates, LayerFunctions, SelectedChords
 from splinecam.kernels.library import Launch, launcher, structures
 
+# The arrays of a mesh in the order of ``Mesh``, as the structures of the steps name them.
+_ARRAYS = ("uv", "edge", "offset", "corner", "edge_layer", "edge_unit", "vertex_layer")
+_MADE = tuple(f"made_{name}" for name in _ARRAYS)
+
 
 class Steps:
-    """The steps of a source; ``struct`` is the structure ``run_t`` that all of them take."""
+    """The steps of a source; all of them take the structure ``struct``."""
 
     def __init__(
         self, launch: Launch, source: str, arrays: dict[str, Tensor], **numbers: float
@@ -74,23 +79,20 @@ class Steps:
 
     def allocate_mesh(self, vertices: int, edges: int, faces: int, corners: int) -> None:
         """Allocate the arrays of the mesh that the steps make."""
-        self.allocate(
-            {
-                "made_uv": vertices * self.struct.width,
-                "made_edge": 2 * edges,
-                "made_offset": faces + 1,
-                "made_corner": corners,
-                "made_edge_layer": edges,
-                "made_edge_unit": edges,
-                "made_vertex_layer": vertices,
-            }
+        sizes = (
+            vertices * self.struct.width,
+            2 * edges,
+            faces + 1,
+            corners,
+            edges,
+            edges,
+            vertices,
         )
+        self.allocate(dict(zip(_MADE, sizes, strict=True)))
 
     def mesh(self) -> Mesh:
         """The mesh that the steps have made."""
-        names = ("offset", "corner", "edge_layer", "edge_unit", "vertex_layer")
-        uv, edges = self["made_uv"], self["made_edge"]
-        others = (self[f"made_{name}"] for name in names)
+        uv, edges, *others = (self[name] for name in _MADE)
         return Mesh(uv.view(-1, self.struct.width), edges.view(-1, 2), *others)
 
     def interpolated(self, name: str, count: int) -> InterpolatedVertices:
@@ -99,30 +101,19 @@ class Steps:
         return InterpolatedVertices(*parts)
 
 
-def steps_on_mesh(
+def _steps_on_mesh(
     launch: Launch, source: str, mesh: Mesh, arrays: dict[str, Tensor], **numbers: float
 ) -> Steps:
     """The steps of a source that work on a mesh."""
-    on_mesh = {
-        "uv": mesh.uv,
-        "edge": mesh.edges,
-        "offset": mesh.offsets,
-        "corner": mesh.corners,
-        "edge_layer": mesh.edge_layer,
-        "edge_unit": mesh.edge_unit,
-        "vertex_layer": mesh.vertex_layer,
-        "status": torch.zeros(2, dtype=torch.int64, device=mesh.uv.device),
-    }
-    sizes = {
-        "vertices": mesh.num_vertices,
-        "edges": mesh.num_edges,
-        "faces": mesh.num_faces,
-        "corners": mesh.corners.shape[0],
-        "width": mesh.uv.shape[1],
-    }
+    tensors = (getattr(mesh, field.name) for field in fields(Mesh))
+    on_mesh = dict(zip(_ARRAYS, tensors, strict=True))
+    on_mesh["status"] = torch.zeros(2, dtype=torch.int64, device=mesh.uv.device)
+    sizes = {"vertices": mesh.num_vertices, "edges": mesh.num_edges, "faces": mesh.num_faces}
+    sizes |= {"corners": mesh.corners.shape[0], "width": mesh.uv.shape[1]}
     return Steps(launch, source, on_mesh | arrays, **sizes, **numbers)
 
 
+_ROUNDING = {"uv_error": UV_ERROR, "safety": SAFETY}
 _PER_POINT = ("point_start", "point_end")
 _POINT_BREAKPOINTS = ("point_t", "point_unit", "point_slope_change", "point_edge", "point_index")
 _PER_MARK = ("mark_point", "mark_unit", "mark_corner", "mark_face", "partner")
@@ -149,81 +140,14 @@ class Halved(NamedTuple):
     ends: Tensor
 
 
-def refine_mesh(launch: Launch, mesh: Mesh, functions: LayerFunctions) -> GpuRefined | str:
-    """Cut a mesh along zero sets: see ``GpuKernel.refine``."""
-    if functions.negative is None or functions.wanted is None:
-        raise ValueError("a GPU needs the negative signs, and the functions that are wanted")
-    difference = functions.slope_difference
-    steps = steps_on_mesh(
-        launch,
-        "refine.cu",
-        mesh,
-        {
-            "z": functions.z,
-            "positive": functions.positive,
-            "negative": functions.negative,
-            "error": functions.error,
-            "slope_difference": torch.ones_like(functions.error)
-            if difference is None
-            else difference,
-            "wanted": functions.wanted,
-        },
-        units=functions.z.shape[1],
-        words=functions.positive.shape[1],
-        layer=functions.layer,
-        uv_error=UV_ERROR,
-        safety=SAFETY,
-    )
-    reason = _count_points(steps) or _find_chords(steps, functions.max_faces)
-    return reason or _cut_faces(steps, functions.breakpoints_from)
-
-
-def insert_chords(launch: Launch, mesh: Mesh, chords: SelectedChords) -> GpuRefined | str:
-    """Insert selected chords: see ``GpuKernel.insert_chords``."""
-    steps = _selected_steps(launch, mesh, chords)
-    return _place_selected(steps, chords.max_faces) or _cut_faces(steps, None)
-
-
-def halve_faces(launch: Launch, mesh: Mesh, chords: SelectedChords) -> Halved | str:
-    """Cut faces by one chord each: see ``GpuKernel.halve``."""
-    steps = _selected_steps(launch, mesh, chords)
-    reason = _place_selected(steps, chords.max_faces)
-    if reason:
-        return reason
-    run = steps.struct
-    edges, faces = run.edges + run.points + run.chords, run.faces + run.chords
-    steps.allocate_mesh(run.vertices + run.points, edges, faces, run.new_corners)
-    steps.run(run.chords, "write_chord")
-    _write_old(steps)
-    steps.run(run.faces, "measure_half")
-    steps.cumsum("made_offset")
-    steps.run(run.faces, "write_half")
-    ends = torch.stack([steps["start"], steps["stop"]], 1)
-    on_edges, error = steps.interpolated("point", run.points), steps["t_error"][: run.points]
-    return Halved(steps.mesh(), on_edges, error, ends)
-
-
 def _selected_steps(launch: Launch, mesh: Mesh, chords: SelectedChords) -> Steps:
-    return steps_on_mesh(
-        launch,
-        "refine.cu",
-        mesh,
-        {
-            "z": chords.table,
-            "error": chords.error,
-            "key": chords.key,
-            "selected_unit": chords.unit,
-            "parents": chords.parents,
-            "parents_t_error": chords.position_error,
-        },
-        units=chords.table.shape[1],
-        layer=chords.layer,
-        uv_error=UV_ERROR,
-        safety=SAFETY,
-        selected=chords.key.shape[0],
-        chords=chords.key.shape[0],
-        first_new=chords.first_new,
-    )
+    """The steps that insert selected chords."""
+    arrays = {"z": chords.table, "error": chords.error, "key": chords.key}
+    arrays |= {"selected_unit": chords.unit, "parents": chords.parents}
+    arrays["parents_t_error"] = chords.position_error
+    numbers = {"units": chords.table.shape[1], "layer": chords.layer, "first_new": chords.first_new}
+    numbers |= dict.fromkeys(("selected", "chords"), chords.key.shape[0])
+    return _steps_on_mesh(launch, "refine.cu", mesh, arrays, **numbers, **_ROUNDING)
 
 
 def _count_points(steps: Steps) -> str | None:
@@ -268,10 +192,7 @@ def _find_chords(steps: Steps, max_faces: int | None) -> str | None:
 
 
 def _place_selected(steps: Steps, max_faces: int | None) -> str | None:
-    """Find the new vertices on edges of the selected chords, and count their crossings.
-
-    Each chord has at most two new vertices, so that all arrays can be allocated at once.
-    """
+    """Find the new vertices on edges, at most two for each selected chord, and crossings."""
     run = steps.struct
     chords, ends = run.chords, 2 * run.chords
     places = run.corners + 2 * ends
@@ -419,18 +340,50 @@ class GpuKernel:
 
         Returns the refinement, or why there is none: "unchanged", "degenerate" or "too many faces".
         """
-        return refine_mesh(self._launch, mesh, functions)
+        if functions.negative is None or functions.wanted is None:
+            raise ValueError("a GPU needs the negative signs, and the functions that are wanted")
+        difference = functions.slope_difference
+        arrays = {
+            "z": functions.z,
+            "positive": functions.positive,
+            "negative": functions.negative,
+            "error": functions.error,
+            "slope_difference": torch.ones_like(functions.error)
+            if difference is None
+            else difference,
+            "wanted": functions.wanted,
+        }
+        units, words = functions.z.shape[1], functions.positive.shape[1]
+        numbers = {"units": units, "words": words, "layer": functions.layer}
+        steps = _steps_on_mesh(self._launch, "refine.cu", mesh, arrays, **numbers, **_ROUNDING)
+        reason = _count_points(steps) or _find_chords(steps, functions.max_faces)
+        return reason or _cut_faces(steps, functions.breakpoints_from)
 
     def insert_chords(self, mesh: Mesh, chords: SelectedChords) -> GpuRefined | str:
         """Insert selected chords into a mesh; the result is as for ``refine``."""
-        return insert_chords(self._launch, mesh, chords)
+        steps = _selected_steps(self._launch, mesh, chords)
+        return _place_selected(steps, chords.max_faces) or _cut_faces(steps, None)
 
     def halve(self, mesh: Mesh, chords: SelectedChords) -> Halved | str:
-        """Insert one chord each into selected faces; without a result the reason is returned.
+        """Insert one chord each into selected faces, or return why not.
 
-        The part to the left of a chord keeps the face's number, the others come after all faces.
+        The half to the left of a chord keeps the face's number, the other halves come last.
         """
-        return halve_faces(self._launch, mesh, chords)
+        steps = _selected_steps(self._launch, mesh, chords)
+        reason = _place_selected(steps, chords.max_faces)
+        if reason:
+            return reason
+        run = steps.struct
+        edges, faces = run.edges + run.points + run.chords, run.faces + run.chords
+        steps.allocate_mesh(run.vertices + run.points, edges, faces, run.new_corners)
+        steps.run(run.chords, "write_chord")
+        _write_old(steps)
+        steps.run(run.faces, "measure_half")
+        steps.cumsum("made_offset")
+        steps.run(run.faces, "write_half")
+        ends = torch.stack([steps["start"], steps["stop"]], 1)
+        on_edges, error = steps.interpolated("point", run.points), steps["t_error"][: run.points]
+        return Halved(steps.mesh(), on_edges, error, ends)
 
     def classify(self, candidates: Candidates) -> tuple[Tensor, Tensor, Tensor]:
         """Find where the maxima of groups change in their faces: see ``envelope.FaceStatus``."""
@@ -453,8 +406,7 @@ class GpuKernel:
         """Whether two units of groups may be equal all along the lines that cut their faces, (N,).
 
         cut: (N,) one of L lines each; ends, between: (L, 2) their end vertices, and the two units
-        that are equal on them; probe: a fraction of a line at which units that are equal elsewhere
-        on the line are not.
+        that are equal on them; probe: a fraction of a line at which others differ.
         """
         steps = self._envelope(candidates)
         for name, array in (("cut", cut), ("end", ends), ("between", between)):
@@ -467,23 +419,16 @@ class GpuKernel:
 
     def _envelope(self, candidates: Candidates) -> Steps:
         mesh, (_, size) = candidates.mesh, candidates.units.shape
-        arrays = {
-            "uv": mesh.uv,
-            "edge": mesh.edges,
-            "offset": mesh.offsets,
-            "corner": mesh.corners,
-            "table": candidates.table,
-            "tolerance": candidates.tolerance,
-            "face": candidates.face,
-            "member": candidates.units,
-            "status": torch.zeros_like(mesh.offsets[:1]),
-        }
+        arrays = {"uv": mesh.uv, "edge": mesh.edges, "offset": mesh.offsets, "corner": mesh.corners}
+        arrays |= {"table": candidates.table, "tolerance": candidates.tolerance}
+        arrays |= {"face": candidates.face, "member": candidates.units}
+        arrays["status"] = torch.zeros_like(mesh.offsets[:1])
         sizes = {"size": size, "units": candidates.table.shape[1], "width": mesh.uv.shape[1]}
         return Steps(self._launch, "envelope.cu", arrays, **sizes)
 
     def dissolve(self, mesh: Mesh, needless: Tensor, fixed: int) -> tuple[Mesh, Tensor] | None:
         """Dissolve edges as ``arrangement.dissolve`` does; None where slivers depend on slivers."""
-        steps = steps_on_mesh(
+        steps = _steps_on_mesh(
             self._launch, "dissolve.cu", mesh, {"needless": needless}, fixed=fixed
         )
         run = steps.struct

@@ -1,92 +1,190 @@
-"""The compiled kernel of one run: its threads, and its calls of the library."""
+"""The compiled kernel of one run: its threads, its calls of the library, and results there."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
 from ctypes import addressof, byref
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from itertools import accumulate
 from math import prod
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from splinecam._util.backend import is_cpu
 from splinecam._util.tolerances import EPS, SAFETY, UV_ERROR
-from splinecam.geometry.subdivision import Breakpoints, InterpolatedVertices, Mesh
-from splinecam.kernels.library import (
-    STATUS,
-    AffinePairStruct,
-    CrossingsStruct,
-    DenseStruct,
-    LayerStruct,
-    LinesStruct,
-    OverlaidStruct,
-    RefinedStruct,
-    SettingsStruct,
-    SignRangeStruct,
-    TablesStruct,
-    library,
-)
-from splinecam.kernels.refined import History, Overlaid, kernel_mesh, mesh_struct
+from splinecam.geometry.subdivision import Breakpoints, InterpolatedVertices, LazyMesh, Mesh
+from splinecam.kernels.library import STATUS, library, structs
+
+_FIELDS = [name for name, _ in structs.sc_mesh._fields_]
+
+
+class _Block:
+    """A block of the library's memory, released with the last array that refers to it."""
+
+    def __init__(self, lib: Any, address: int) -> None:
+        self._lib, self._address = lib, address
+
+    def __del__(self) -> None:
+        self._lib.sc_free(self._address)
+
+    def tensors(self, sizes: list[int], real: frozenset[int]) -> list[Tensor]:
+        """The tensors that follow one another in the block; real: which of them are float64."""
+        self.__array_interface__ = {
+            "data": (self._address, False),
+            "shape": (sum(sizes),),
+            "typestr": "<i8",
+            "version": 3,
+        }
+        numbers, tensors = np.asarray(self), []
+        for end, (k, size) in zip(accumulate(sizes), enumerate(sizes), strict=True):
+            part = numbers[end - size : end]
+            tensors.append(torch.from_numpy(part.view(np.float64) if k in real else part))
+        return tensors
+
+
+def kernel_mesh(lib: Any, made: Any, width: int) -> LazyMesh:
+    """The refined mesh; its source is the mesh as the library takes it."""
+    block = _Block(lib, made.block)
+
+    def load(mesh: Mesh, name: str) -> dict[str, Tensor]:
+        sizes = [made.vertices * width, 2 * made.edges, made.faces + 1, made.corners]
+        sizes += [made.edges, made.edges, made.vertices]
+        uv, edges, *rest = block.tensors(sizes, frozenset({0}))
+        tensors = (uv.view(-1, width), edges.view(-1, 2), *rest)
+        return dict(zip(Mesh.__dataclass_fields__, tensors, strict=True))
+
+    source = structs.sc_mesh(*(width if n == "width" else getattr(made, n) for n in _FIELDS))
+    return LazyMesh.of((made.vertices, made.edges, made.faces), load, source)
+
+
+# The arrays of ``sc_lines`` on edges and inside faces, as ``sc_refined`` names them.
+_ON_EDGES = {"p": "point_start", "q": "point_end", "t": "point_t", "line": "point_edge"}
+_ON_EDGES |= {"breakpoint": "point_index", "offset": "point_first", "breakpoint_t": "point_t"}
+_ON_EDGES |= {"unit": "point_unit", "slope_change": "point_slope_change"}
+_INSIDE = {"p": "cross_start", "q": "cross_end", "t": "cross_t", "line": "cross_chord"}
+_INSIDE |= {"breakpoint": "cross_slot", "offset": "slot_first", "breakpoint_t": "slot_t"}
+_INSIDE |= {"unit": "slot_unit", "slope_change": "slot_slope_change"}
+
+
+class History:
+    """How a refinement came about: new vertices on edges and inside faces, and breakpoints.
+
+    first: the number of the first new vertex; points, crossings: how many there are on edges and
+    inside faces; edge_terms, inside_terms: the numbers of breakpoints of the lines of all of these.
+    """
+
+    def __init__(self, lib: Any, refined: Any, old: Mesh) -> None:
+        self._block, self._refined = _Block(lib, refined.history), refined
+        self.first, self._old_edges = old.num_vertices, old.num_edges
+        self.points, self.crossings = int(refined.points), int(refined.crossings)
+        self.edge_terms, self.inside_terms = int(refined.edge_terms), int(refined.inside_terms)
+        self.has_breakpoints = bool(refined.has_breakpoints)
+
+    @property
+    def counts(self) -> list[tuple[int, int, int]]:
+        """New vertices, breakpoints and terms, on edges and inside faces: ``line_values.Costs``."""
+        on_edges = (self.points, self.points, self.edge_terms)
+        return [on_edges, (self.crossings, 2 * self.crossings, self.inside_terms)]
+
+    def structs(self, column: int, units: int) -> tuple[Any, Any]:
+        """The new vertices on edges and inside faces; column: an address of (units, m) numbers."""
+        made, known = self._refined, self.has_breakpoints
+
+        def lines(names: dict[str, str], *sizes: int) -> Any:
+            arrays = {name: getattr(made, field) for name, field in names.items()}
+            return structs.sc_lines(*sizes, column=column, units=units, **arrays)
+
+        edges, chords = (self._old_edges, made.chords) if known else (0, 0)
+        first, slots = self.first + self.points, 2 * self.crossings
+        on_edges = lines(_ON_EDGES, self.first, self.points, edges, self.points)
+        return on_edges, lines(_INSIDE, first, self.crossings, chords, slots)
+
+    def tensors(
+        self,
+    ) -> tuple[InterpolatedVertices, InterpolatedVertices, tuple[Breakpoints, Breakpoints] | None]:
+        """The new vertices on edges, those inside faces, and the breakpoints, if known."""
+        made, points, crossings = self._refined, self.points, self.crossings
+        sizes = [self._old_edges + 1, *[points] * 7, *[crossings] * 5]
+        sizes += [made.chords + 1, *[2 * crossings] * 3]
+        tensors = self._block.tensors(sizes, frozenset({6, 7, 12, 15, 16}))
+        first, edge, start, end, unit, index, t, slope_change = tensors[:8]
+        begin, stop, chord, slot, at, slots, slot_unit, slot_t, slot_slope_change = tensors[8:]
+        on_edges = InterpolatedVertices(start, end, t)
+        inside = InterpolatedVertices(begin, stop, at)
+        if not self.has_breakpoints:
+            return on_edges, inside, None
+        on_lines = Breakpoints(first, t, unit, slope_change, edge, index)
+        on_chords = Breakpoints(slots, slot_t, slot_unit, slot_slope_change, chord, slot)
+        return on_edges, inside, (on_lines, on_chords)
+
+
+class Overlaid:
+    """The common refinement of two meshes.
+
+    mesh: its vertices are those of the first mesh, of the second mesh but for the corners of the
+    domain, and the crossings of edges of both; first, second: the two meshes; corners: the number
+    of corners of the domain; struct: the refinement as the library takes it.
+    """
+
+    def __init__(self, lib: Any, made: Any, first: Mesh, second: Mesh, corners: int) -> None:
+        self.mesh = kernel_mesh(lib, made, 2)
+        self._blocks = _Block(lib, made.history), _Block(lib, made.fit)
+        self.struct, self.first, self.second, self.corners = made, first, second, corners
+
+
+def mesh_struct(mesh: Mesh) -> Any:
+    """A mesh as the library takes it."""
+    if isinstance(mesh, LazyMesh) and isinstance(mesh.source, structs.sc_mesh):
+        return mesh.source
+    arrays = (_address(getattr(mesh, field.name)) for field in fields(Mesh))
+    sizes = (mesh.num_vertices, mesh.num_edges, mesh.num_faces, mesh.corners.shape[0])
+    return structs.sc_mesh(*sizes, mesh.uv.shape[1], *arrays)
+
 
 # Chords of one face up to which a kernel compares all pairs of them.
 MAX_CHORDS = 1 << 12
 
 
 class LayerFunctions(NamedTuple):
-    """Functions z (V, n) at the vertices of a mesh, to cut the faces along their zero sets.
+    """Functions at the vertices of a mesh, to cut the faces along their zero sets."""
 
-    positive, negative: (V, W) words of their signs; error: (n,) rounding errors. slope_difference:
-    (n,) the difference of the slopes of each result on both sides of zero, None for 1. layer: the
-    provenance of what is cut. max_faces: the limit of faces, None for any number. breakpoints_from:
-    the number of new vertices from which breakpoints are found, None for never. Only GPUs need
-    negative, and wanted: (n,) whether a function may change sign.
-    """
-
-    z: Tensor
-    positive: Tensor
-    error: Tensor
-    slope_difference: Tensor | None
-    layer: int
+    z: Tensor  # (V, n)
+    positive: Tensor  # (V, W) words of their signs
+    error: Tensor  # (n,)
+    slope_difference: Tensor | None  # (n,) of the results on both sides of zero, None for 1
+    layer: int  # the provenance of what is cut
     max_faces: int | None = None
-    breakpoints_from: int | None = 0
-    negative: Tensor | None = None
-    wanted: Tensor | None = None
+    breakpoints_from: int | None = 0  # new vertices from which breakpoints are found; None: never
+    negative: Tensor | None = None  # (V, W), for GPUs only
+    wanted: Tensor | None = None  # (n,) whether a function may change sign, for GPUs only
 
 
 class SelectedChords(NamedTuple):
-    """Chords (N,) to insert, where two units are equal in a face.
+    """Chords (N,) to insert, where two of n units are equal in a face."""
 
-    key: (N,) ascending, (face * n + one unit) * n + another unit, of n units; unit: (N,) the unit
-    of the new edges. table, error: (V, n) and (n,) values of all units and their rounding errors.
-    Vertices from ``first_new`` on lie between two others: parents (W, 2), with position_error (W,)
-    as a fraction of the distance of those. layer, max_faces: as in ``LayerFunctions``.
-    """
-
-    key: Tensor
-    unit: Tensor
-    table: Tensor
-    error: Tensor
-    first_new: int
-    parents: Tensor
-    position_error: Tensor
+    key: Tensor  # (N,) ascending, (face * n + one unit) * n + another unit
+    unit: Tensor  # (N,) the unit of the new edges
+    table: Tensor  # (V, n) values of all units
+    error: Tensor  # (n,)
+    first_new: int  # vertices from here on lie between two others
+    parents: Tensor  # (W, 2) those two
+    position_error: Tensor  # (W,) as a fraction of their distance
     layer: int
     max_faces: int | None
 
 
 class Candidates(NamedTuple):
-    """Groups of units (N, R) that may be the maximum in faces (N,) of a mesh.
-
-    table, tolerance: (V, n) and (n,) values of all units and the tolerances of their comparisons.
-    """
+    """Groups of units that may be the maximum in faces of a mesh."""
 
     mesh: Mesh
-    table: Tensor
-    tolerance: Tensor
-    face: Tensor
-    units: Tensor
+    table: Tensor  # (V, n) values of all units
+    tolerance: Tensor  # (n,) of comparisons
+    face: Tensor  # (N,)
+    units: Tensor  # (N, R)
 
 
 class SignRange:
@@ -102,17 +200,13 @@ class SignRange:
         self._held = (tolerance, positive, negative)
         arrays = (tolerance, self.low, self.high, positive, negative)
         addresses = (array.data_ptr() for array in arrays)
-        self.struct: Any = SignRangeStruct(tolerance.shape[0], *addresses)
+        self.struct: Any = structs.sc_sign_range(tolerance.shape[0], *addresses)
 
     @classmethod
     def nothing(cls) -> SignRange:
         """An accumulator of no units."""
         empty = torch.empty(0, dtype=torch.float64)
         return cls(empty, *torch.empty((2, 0, 0), dtype=torch.int64))
-
-    def range(self) -> tuple[Tensor, Tensor]:
-        """The smallest and the largest value of each unit so far, (n,) each."""
-        return self.low, self.high
 
     def zeros(self) -> bool:
         """Whether any value counted as zero."""
@@ -121,16 +215,12 @@ class SignRange:
 
 @dataclass(frozen=True)
 class LineRows:
-    """New rows from ``first`` on: points of lines between older rows, less their slope changes.
+    """New rows: points of lines between older rows, less their slope changes."""
 
-    columns: (n, m) the row that each unit is multiplied with. Without breakpoints (None) nothing is
-    subtracted.
-    """
-
-    first: int
+    first: int  # the number of the first new row
     interpolated: InterpolatedVertices
-    breakpoints: Breakpoints | None = None
-    columns: Tensor | None = None
+    breakpoints: Breakpoints | None = None  # None: nothing is subtracted
+    columns: Tensor | None = None  # (n, m) the row with which each unit is multiplied
 
     def struct(self) -> Any:
         """The structure of the library."""
@@ -144,7 +234,7 @@ class LineRows:
             arrays |= {"breakpoint": breakpoints.place, "breakpoint_t": breakpoints.t}
             arrays |= {"unit": breakpoints.unit, "slope_change": breakpoints.slope_change}
             arrays["column"] = columns
-        return LinesStruct(**sizes, **{name: array.data_ptr() for name, array in arrays.items()})
+        return structs.sc_lines(**sizes, **_addresses(arrays))
 
 
 # How the values at new vertices are computed: see sc_method in kernel.h.
@@ -165,56 +255,40 @@ def kernel_for(device: torch.device) -> Kernel | None:
 
 @dataclass(frozen=True)
 class Dense:
-    """A dense layer at all vertices of a mesh: ``z @ columns + bias``.
+    """A dense layer at all vertices of a mesh: ``z @ columns + bias``."""
 
-    z: (V', n) the factor at the first vertices; rectified: whether its positive part is taken;
-    columns, bias: (n, m) and (m,); magnitude, error: (n,) bounds on the factor. history: how the
-    other vertices came about; methods: "direct", "terms" or "sums", how the values on edges and
-    inside faces are computed.
-    """
-
-    z: Tensor
-    rectified: bool
-    columns: Tensor
-    bias: Tensor | None
-    magnitude: Tensor
-    error: Tensor
-    history: History | None = None
-    methods: tuple[str, str] = ("direct", "direct")
+    z: Tensor  # (V', n) the factor at the first vertices
+    rectified: bool  # whether its positive part is taken
+    columns: Tensor  # (n, m)
+    bias: Tensor | None  # (m,)
+    magnitude: Tensor  # (n,) bound on the factor
+    error: Tensor  # (n,)
+    history: History | None = None  # how the other vertices came about
+    methods: tuple[str, str] = ("direct", "direct")  # on edges and inside faces: see _METHODS
 
 
 class DenseResult(NamedTuple):
-    """Bounds, signs and range of the m units of a layer, (1, m) each.
+    """Bounds, signs and range of the m units of a layer, (1, m) each."""
 
-    modulus, error: bounds on the values; later_error: the error after the next refinement;
-    positive_modulus, positive_error: bounds on the positive parts then; tolerance: moduli up to
-    which values count as zero; low, high: the range. signs: (2, V, W) words of positive and
-    negative signs, None if unwanted; clear: whether no value counts as zero.
-    """
-
-    modulus: Tensor
-    error: Tensor
-    later_error: Tensor
-    positive_modulus: Tensor
+    modulus: Tensor  # bound on the values
+    error: Tensor  # bound on their errors
+    later_error: Tensor  # the error after the next refinement
+    positive_modulus: Tensor  # bounds on the positive parts then
     positive_error: Tensor
-    tolerance: Tensor
-    low: Tensor
+    tolerance: Tensor  # moduli up to which values count as zero
+    low: Tensor  # the range
     high: Tensor
-    signs: Tensor | None
-    clear: bool
+    signs: Tensor | None  # (2, V, W) words of positive and negative signs, None if unwanted
+    clear: bool  # whether no value counts as zero
 
 
 class PointsAlong(NamedTuple):
-    """Old and new points along segments, in order, (P,) each.
-
-    segment, t: the segment and the position on it; before: the old point at or before each point;
-    s: the fraction of the way from there to the next old point.
-    """
+    """Old and new points along segments, in order, (P,) each."""
 
     segment: Tensor
-    t: Tensor
-    before: Tensor
-    s: Tensor
+    t: Tensor  # the position on the segment
+    before: Tensor  # the old point at or before each point
+    s: Tensor  # the fraction of the way from there to the next old point
 
 
 class Kernel:
@@ -246,10 +320,7 @@ class Kernel:
         self._call("sc_fill", _address(table), *table.shape, *rows, byref(sign_range.struct))
 
     def dense(self, mesh: Mesh, layer: Dense, table: Tensor, *, signs: bool) -> DenseResult:
-        """Write the values of a layer at all vertices of a mesh into a table (V, m).
-
-        signs: find the signs and the range as well.
-        """
+        """Write the values of a layer at all vertices into a table (V, m), perhaps with signs."""
         place = mesh_struct(mesh)
         where = {"uv": place.uv, "uv_width": place.width}
         lines: Any = ()
@@ -269,51 +340,54 @@ class Kernel:
         self, layer: Dense, table: Tensor, signs: bool, where: dict[str, Any]
     ) -> DenseResult:
         """Write the values of a layer; where: the places of the rows, in the library's words."""
-        (rows, width), units = table.shape, layer.columns.shape[0]
+        rows, width = table.shape
         words = -(-width // 64)
         numbers = torch.empty((8, 1, width), dtype=torch.float64)
         found = torch.empty((2, rows, words), dtype=torch.int64) if signs else None
         bounds = numbers.data_ptr()
-        sign_range: Any = SignRangeStruct()
+        sign_range: Any = structs.sc_sign_range()
         if found is not None:
             ranges = (bounds + 8 * width * k for k in (5, 6, 7))
             both = found.data_ptr(), found.data_ptr() + 8 * rows * words
-            sign_range = SignRangeStruct(width, *ranges, *both)
-        dense = DenseStruct(
+            sign_range = structs.sc_sign_range(width, *ranges, *both)
+        arrays = {"z": layer.z, "column": layer.columns, "magnitude": layer.magnitude}
+        arrays |= {"error": layer.error, **({} if layer.bias is None else {"bias": layer.bias})}
+        dense = structs.sc_dense(
             rows=rows,
             known=layer.z.shape[0],
-            units=units,
+            units=layer.columns.shape[0],
             width=width,
             rectified=layer.rectified,
-            z=_address(layer.z),
-            column=_address(layer.columns),
-            bias=None if layer.bias is None else _address(layer.bias),
-            magnitude=_address(layer.magnitude),
-            error=_address(layer.error),
             eps=EPS,
             safety=SAFETY,
             edge_method=_METHODS[layer.methods[0]],
             inside_method=_METHODS[layer.methods[1]],
             bounds=bounds,
+            **_addresses(arrays),
             **where,
         )
         self._call("sc_dense_layer", byref(dense), _address(table), byref(sign_range))
-        modulus, error, later, positive, later_positive, tolerance, low, high = numbers.unbind()
-        given = modulus, error, later, positive, later_positive, tolerance, low, high
-        return DenseResult(*given, found, not sign_range.zeros)
+        return DenseResult._make([*numbers.unbind(), found, not sign_range.zeros])
 
     def refine(self, mesh: Mesh, functions: LayerFunctions) -> tuple[Mesh, History] | str:
         """Cut a mesh along zero sets.
 
-        Returns the refined mesh, and how it came about, or why there is none: "unchanged",
-        "degenerate" or "too many faces".
+        Returns the refinement, or why there is none: "unchanged", "degenerate" or "too many faces".
         """
-        refined: Any = RefinedStruct()
-        structs = mesh_struct(mesh), _layer_struct(functions), _settings(functions)
-        reason = self._call("sc_refine", *map(byref, structs), byref(refined))
+        refined: Any = structs.sc_refined()
+        arrays, difference = functions[:3], functions.slope_difference
+        addresses = [*map(_address, arrays), None if difference is None else _address(difference)]
+        limits = functions.max_faces, MAX_CHORDS, functions.breakpoints_from
+        known = (-1 if limit is None else limit for limit in limits)
+        given = [
+            mesh_struct(mesh),
+            structs.sc_layer(functions.z.shape[1], *addresses),
+            structs.sc_settings(UV_ERROR, SAFETY, functions.layer, *known),
+        ]
+        reason = self._call("sc_refine", *map(byref, given), byref(refined))
         if reason != "done":
             return reason
-        made = kernel_mesh(self._lib, refined, structs[0].width)
+        made = kernel_mesh(self._lib, refined, given[0].width)
         return made, History(self._lib, refined, mesh)
 
     def overlay(
@@ -329,10 +403,10 @@ class Kernel:
         """The common refinement of two meshes of one polygon, whose corners are numbered first.
 
         corners: how many there are; slack: distances up to which features count as touching;
-        layers: by how much the layers of the second mesh get larger numbers. Returns the
-        refinement, or why there is none: "degenerate" or "too many faces".
+        layers: is added to the layers of the second mesh. Returns the refinement, or why there is
+        none: "degenerate" or "too many faces".
         """
-        made: Any = OverlaidStruct()
+        made: Any = structs.sc_overlaid()
         meshes = mesh_struct(first), mesh_struct(second)
         given = layers, corners, slack, -1 if max_faces is None else max_faces
         reason = self._call("sc_overlay", *map(byref, meshes), *given, byref(made))
@@ -341,26 +415,19 @@ class Kernel:
     def overlay_values(
         self, overlaid: Overlaid, first: Tensor, second: Tensor, out: Tensor
     ) -> None:
-        """Write the values of two functions at the vertices of an overlay, side by side.
-
-        first, second: (V', n) at the vertices of the two meshes, on whose faces they are affine;
-        out: (V, 2 n).
-        """
+        """Write two functions, affine on the faces of their meshes, side by side (V, 2 n)."""
         meshes = mesh_struct(overlaid.first), mesh_struct(overlaid.second)
         sizes = [(mesh.num_vertices, first.shape[1]) for mesh in (overlaid.first, overlaid.second)]
         if [tuple(first.shape), tuple(second.shape)] != sizes:
             raise ValueError("the values do not belong to the vertices of the two meshes")
         if tuple(out.shape) != (overlaid.mesh.num_vertices, 2 * first.shape[1]):
             raise ValueError("there must be room for both functions at every vertex")
-        pair = AffinePairStruct(first.shape[1], _address(first), _address(second))
+        pair = structs.sc_affine_pair(first.shape[1], _address(first), _address(second))
         given = overlaid.corners, byref(overlaid.struct), byref(pair), _address(out)
         self._call("sc_overlay_values", *map(byref, meshes), *given)
 
     def integrate(self, mesh: Mesh, values: Tensor) -> Tensor:
-        """The integrals of functions, their moduli and their squares over all faces, (3, n).
-
-        values: (V, n) at the vertices; the functions are affine on each face.
-        """
+        """The integrals of affine functions (V, n), their moduli and their squares, (3, n)."""
         out = values.new_empty((3, values.shape[1]))
         if values.shape[0] != mesh.num_vertices:
             raise ValueError("the values do not belong to the vertices of the mesh")
@@ -379,40 +446,23 @@ class Kernel:
         """
         rows, units = z.shape
         counts = torch.empty(rows, dtype=torch.int64)
-        given = {
-            "rows": rows,
-            "units": units,
-            "z": _address(z),
-            "positive": _address(positive),
-            "error": _address(error),
-            "segment": _address(segment),
-            "t": _address(t),
-            "uv_error": UV_ERROR,
-            "safety": SAFETY,
-            "count": _address(counts),
-        }
-        if self._call("sc_count_along", byref(CrossingsStruct(**given))) != "done":
+        given = {"rows": rows, "units": units, "uv_error": UV_ERROR, "safety": SAFETY}
+        arrays = {"z": z, "positive": positive, "error": error, "segment": segment, "t": t}
+        given |= _addresses(arrays | {"count": counts})
+        if self._call("sc_count_along", byref(structs.sc_crossings(**given))) != "done":
             return None
         offsets = torch.cumsum(counts, 0)
         total = rows + (int(offsets[-1]) if rows else 0)
         offsets -= counts
         whole, real = torch.empty((2, total), dtype=torch.int64), z.new_empty((2, total))
-        given |= {
-            "offset": _address(offsets),
-            "new_segment": _address(whole[0]),
-            "before": _address(whole[1]),
-            "new_t": _address(real[0]),
-            "s": _address(real[1]),
-        }
-        if self._call("sc_find_along", byref(CrossingsStruct(**given))) != "done":
+        arrays = {"offset": offsets, "new_segment": whole[0], "before": whole[1]}
+        given |= _addresses(arrays | {"new_t": real[0], "s": real[1]})
+        if self._call("sc_find_along", byref(structs.sc_crossings(**given))) != "done":
             return None
         return PointsAlong(whole[0], real[0], whole[1], real[1])
 
     def rows_between(self, table: Tensor, before: Tensor, s: Tensor, *, rectified: bool) -> Tensor:
-        """Rows (P, ...) between rows of a table: a fraction s (P,) of the way from row ``before``.
-
-        rectified: take their positive parts.
-        """
+        """Rows (P, ...), a fraction s (P,) of the way from row ``before``, perhaps rectified."""
         out = table.new_empty((before.shape[0], *table.shape[1:]))
         width = prod(table.shape[1:])
         size = table.shape[0], width, _address(before), _address(s), before.shape[0]
@@ -429,7 +479,7 @@ class Kernel:
         shapes = {tuple(each.shape) for each in pieces[1:]}
         if shapes != {(count + 1, units)} or prod(z.shape[1:]) != units or out.shape != z.shape:
             raise ValueError("the tables do not belong to the units")
-        tables = TablesStruct(units, count, *map(_address, pieces))
+        tables = structs.sc_tables(units, count, *map(_address, pieces))
         self._call("sc_table_values", byref(tables), _address(z), z.shape[0], _address(out))
 
     def _call(self, name: str, *arguments: Any) -> str:
@@ -447,14 +497,5 @@ def _address(tensor: Tensor) -> int:
     return tensor.data_ptr()
 
 
-def _layer_struct(functions: LayerFunctions) -> Any:
-    arrays = functions.z, functions.positive, functions.error
-    difference = functions.slope_difference
-    last = None if difference is None else _address(difference)
-    return LayerStruct(functions.z.shape[1], *map(_address, arrays), last)
-
-
-def _settings(functions: LayerFunctions) -> Any:
-    limits = functions.max_faces, MAX_CHORDS, functions.breakpoints_from
-    known = (-1 if limit is None else limit for limit in limits)
-    return SettingsStruct(UV_ERROR, SAFETY, functions.layer, *known)
+def _addresses(tensors: dict[str, Tensor]) -> dict[str, int]:
+    return {name: _address(tensor) for name, tensor in tensors.items()}

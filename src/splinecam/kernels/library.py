@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -30,7 +31,7 @@ _TYPES: dict[str, Any] = {
 
 
 def source_of(name: str) -> Path:
-    """The path of a source file of this package."""
+    """The path of a file of this package."""
     return Path(__file__).with_name(name)
 
 
@@ -83,22 +84,10 @@ def _type_of(declaration: str) -> Any:
 
 VERSION = 6  # of the interface, as sc_version() returns it
 
-STATUS = {
-    0: "done",
-    1: "unchanged",
-    2: "degenerate",
-    3: "too many faces",
-    -1: "no memory",
-    -2: "malformed",
-}
+# What functions return; the last two are -2 and -1.
+STATUS = ("done", "unchanged", "degenerate", "too many faces", "malformed", "no memory")
 
-_STRUCTURES = structures("kernel.h")
-MeshStruct, LayerStruct = _STRUCTURES["sc_mesh"], _STRUCTURES["sc_layer"]
-SettingsStruct, RefinedStruct = _STRUCTURES["sc_settings"], _STRUCTURES["sc_refined"]
-SignRangeStruct, LinesStruct = _STRUCTURES["sc_sign_range"], _STRUCTURES["sc_lines"]
-DenseStruct, CrossingsStruct = _STRUCTURES["sc_dense"], _STRUCTURES["sc_crossings"]
-OverlaidStruct, AffinePairStruct = _STRUCTURES["sc_overlaid"], _STRUCTURES["sc_affine_pair"]
-TablesStruct = _STRUCTURES["sc_tables"]
+structs: Any = SimpleNamespace(**structures("kernel.h"))  # by their names in C
 
 _log = logging.getLogger("splinecam")
 _ENDINGS = {"win32": "dll", "darwin": "dylib"}
@@ -106,12 +95,12 @@ _ENDINGS = {"win32": "dll", "darwin": "dylib"}
 
 @cache
 def library() -> Any:
-    """The loaded library; None, with one line in the log, where there is none that works."""
+    """The loaded library, or None, with one line in the log, if there is no working one."""
     chosen = os.environ.get("SPLINECAM_KERNEL")
     if chosen == "off":
         return None
     name = f"_kernel.{_ENDINGS.get(sys.platform, 'so')}"
-    path = Path(chosen) if chosen else Path(__file__).with_name(name)
+    path = Path(chosen) if chosen else source_of(name)
     try:
         lib = ctypes.CDLL(str(path))
         declare(lib, "kernel.h")

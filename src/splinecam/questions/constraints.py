@@ -22,8 +22,7 @@ from splinecam._util.backend import backend_of
 from splinecam._util.options import as_float64
 from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.arrangement.crossings import Functions
-from splinecam.arrangement.refine import refine
-from splinecam.arrangement.refinement import Refinement, unrefined
+from splinecam.arrangement.refine import Refinement, refine, unrefined
 from splinecam.arrangement.zero_sets import Overlay, overlay
 from splinecam.errors import SplineCamError
 from splinecam.files.properties import Conjunction, OutputCondition, Property

@@ -19,7 +19,7 @@ from splinecam._util.arrays import take
 from splinecam._util.text import TextTable, number_text
 from splinecam._util.tolerances import EPS
 from splinecam.arrangement.crossings import Ambiguities
-from splinecam.arrangement.refinement import Refinement
+from splinecam.arrangement.refine import Refinement
 from splinecam.arrangement.zero_sets import overlay
 from splinecam.engine.affine_maps import fit_maps
 from splinecam.errors import SplineCamError

@@ -26,7 +26,7 @@ from splinecam._util.graphs import components
 from splinecam._util.text import pandas_if_installed
 from splinecam.errors import SplineCamError
 from splinecam.geometry.subdivision import Mesh
-from splinecam.kernels import kernel_for
+from splinecam.kernels.kernel import kernel_for
 from splinecam.questions.partition_data import PartitionData
 
 

@@ -17,7 +17,7 @@ from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.arrangement.crossings import Ambiguities
 from splinecam.arrangement.envelope import Groups
 from splinecam.arrangement.maxima import refine_maxima
-from splinecam.arrangement.refinement import Refinement
+from splinecam.arrangement.refine import Refinement
 from splinecam.arrangement.zero_sets import Overlay, overlay
 from splinecam.geometry.subdivision import Mesh, kept
 from splinecam.questions.partition_data import PartitionData

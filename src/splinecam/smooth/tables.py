@@ -10,7 +10,7 @@ from torch import Tensor
 
 from splinecam._util.backend import backend_of
 from splinecam.geometry.domain import Domain, Frame
-from splinecam.kernels import kernel_for
+from splinecam.kernels.kernel import kernel_for
 from splinecam.network.curves.curve import Curve
 from splinecam.network.nonlinearities import Nonlinearity, PiecewiseScalar, SmoothScalar
 from splinecam.network.program import Program

@@ -1,1 +1,1 @@
-"""Partitions that stay on disk as tiles, for those that are larger than the memory."""
+"""Partitions that stay on disk as tiles, as they may be larger than the memory."""

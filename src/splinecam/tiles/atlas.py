@@ -64,14 +64,12 @@ class Atlas(AtlasData, Views[Region]):
 
     def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
         """The number of a region in the atlas; a ``ValueError`` if it belongs to another one."""
-        number = next(
-            (
-                int(self.first_region[k]) + value.index
-                for k, tile in self._opened.items()
-                if isinstance(value, Region) and value.partition is tile
-            ),
-            -1,
+        found = (
+            int(self.first_region[k]) + value.index
+            for k, tile in self._opened.items()
+            if isinstance(value, Region) and value.partition is tile
         )
+        number = next(found, -1)
         if number not in range(*slice(start, stop).indices(len(self))):
             raise ValueError(f"{value!r} is not among these regions")
         return number

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 from weakref import WeakValueDictionary
@@ -21,7 +21,7 @@ from splinecam.engine.affine_maps import AffineMaps, affine_maps
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.point_location import Locator, signed_distances
-from splinecam.geometry.subdivision import Mesh, polygon_mesh
+from splinecam.geometry.subdivision import LazyMesh, Mesh, polygon_mesh
 from splinecam.network.capture.models import Output
 from splinecam.network.program import Program
 from splinecam.partitions.exports import Columns, class_names, column_names, region_columns
@@ -44,8 +44,8 @@ from splinecam.tiles.tile_files import (
     ERRORS,
     read_array,
     read_errors,
+    read_field,
     read_values,
-    stored_mesh,
 )
 
 
@@ -129,7 +129,7 @@ def locate(atlas: AtlasData, x: Tensor) -> Tensor:
             region = _located(mesh, uv[points])
             points, region = points[region >= 0], region[region >= 0]
             depth = signed_distances(mesh, uv[points], region)
-            # Of equally deep regions the one with the lowest number is found first.
+            # The lowest number comes first, so it wins among equally deep regions.
             better = depth > deepest[points]
             points = points[better]
             deepest[points] = depth[better]
@@ -193,10 +193,7 @@ def sample(
 
 
 def _inputs(
-    atlas: AtlasData,
-    local: Tensor,
-    dtype: torch.dtype | None,
-    device: str | torch.device | None,
+    atlas: AtlasData, local: Tensor, dtype: torch.dtype | None, device: str | torch.device | None
 ) -> Tensor:
     """The inputs (N, ...) at local coordinates (N, 2)."""
     return atlas.tile(0)._inputs(atlas.frame.to_plane(local), dtype=dtype, device=device)
@@ -216,7 +213,7 @@ _DOMAIN_ARRAYS = ("origin", "basis", "corners")
 
 
 class Shared(NamedTuple):
-    """What a tile shares: its own numbers, ascending, and those of the atlas, (S,) each."""
+    """What a tile shares: its numbers in the tile, ascending, and in the atlas, (S,) each."""
 
     local: Tensor
     shared: Tensor
@@ -226,7 +223,7 @@ class Tile(Partition):
     """A tile of an atlas: a partition of a part of the domain.
 
     Its maps are not on disk; they follow from the values at its vertices when they are first asked
-    for. Without the network, those of very thin regions are less precise, as ``maps.error`` says.
+    for. Without the network, very thin regions have less precise maps, as ``maps.error`` says.
     """
 
     @cached_property
@@ -238,13 +235,7 @@ class Tile(Partition):
 
 
 class AtlasData(Attached):
-    """A partition on disk: a polygon divided into tiles, each of which is a ``Partition``.
-
-    Every region is in exactly one tile. The regions of tile k are numbered from
-    ``first_region[k]`` on. Vertices and edges on the seams between tiles are in each of these
-    tiles, bit for bit the same; ``shared_vertices`` and ``shared_edges`` tell which they are.
-    Nothing is read before it is asked for.
-    """
+    """The data of an ``Atlas``, and the questions about single tiles."""
 
     _given_by: ClassVar[tuple[str, str]] = (
         "atlas",
@@ -290,8 +281,7 @@ class AtlasData(Attached):
     @property
     def num_edges(self) -> int:
         """The number of edges; those on seams count once."""
-        twice = self.num_shared_edges
-        return sum(tile.edges for tile in self.manifest.tiles) - twice
+        return sum(tile.edges for tile in self.manifest.tiles) - self.num_shared_edges
 
     @property
     def num_shared_vertices(self) -> int:
@@ -321,7 +311,7 @@ class AtlasData(Attached):
     def tile(self, number: int) -> Tile:
         """A tile as a partition, whose arrays are mapped into memory when they are used.
 
-        Its ``domain`` and ``frame`` are those of the whole atlas, of which its regions are a part.
+        Its regions are a part of the atlas; its ``domain`` and ``frame`` are those of the whole.
         On a seam, ``edge_faces`` has -1 on the side of the other tile.
         """
         if not -self.num_tiles <= number < self.num_tiles:
@@ -336,7 +326,7 @@ class AtlasData(Attached):
         return found
 
     def tiles(self) -> Iterator[Tile]:
-        """Yield all tiles in order; one that is not kept is closed again."""
+        """Yield all tiles in order; unless the caller keeps a tile, it is closed again."""
         return map(self.tile, range(self.num_tiles))
 
     def _open(self, number: int) -> Tile:
@@ -344,7 +334,7 @@ class AtlasData(Attached):
         units = tuple(int(self.layer_errors[name].shape[0]) for name in self.layers)
         sizes = entry.vertices, entry.edges, entry.regions
         outputs = int(self.value_error.shape[0])
-        mesh = stored_mesh(folder, sizes, units, verify=self._verify)
+        mesh = LazyMesh.of(sizes, partial(read_field, folder, units, self._verify))
         values = read_values(folder, entry.vertices, outputs, verify=self._verify)
         return Tile(
             domain=self.domain,

@@ -97,7 +97,7 @@ def _extract(
 
 
 def _ranges(tile: PartitionData, z: Tensor) -> tuple[Tensor, Tensor]:
-    """The lowest and the highest values (F, n) at each region's vertices, from those of all."""
+    """The lowest and the highest of values z (V, n) at the vertices of each region, (F, n)."""
     owner = tile.mesh.owners()[:, None].expand(-1, z.shape[1])
     corner, rows = take(z, tile._face_vertices), z.new_empty((len(tile), z.shape[1]))
     low = rows.scatter_reduce(0, owner, corner, "amin", include_self=False)
@@ -119,7 +119,7 @@ def _touching_pairs(tile: PartitionData) -> Tensor:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ClassAreas:
-    """The domain of an atlas divided by class, of which only numbers are held in memory.
+    """The domain of an atlas divided by class; only numbers are held in memory.
 
     n_classes: the number of classes; kind, level: as for ``atlas.class_regions``.
     """

@@ -1,17 +1,18 @@
-"""Some regions of an atlas, or those in a window, as one partition in memory."""
+"""Some regions of an atlas, those in a window, or what a picture shows, as one partition."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from splinecam._util.arrays import offsets_of, owners_of, take, take_rows
 from splinecam.errors import DomainError
-from splinecam.geometry.domain import Frame
+from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.subdivision import Mesh
 from splinecam.partitions.partition import Partition
 from splinecam.questions.partition_data import PartitionData
@@ -19,9 +20,7 @@ from splinecam.tiles.atlas_data import AtlasData, Shared, Tile
 
 
 def extract(
-    atlas: AtlasData,
-    choose: Callable[[PartitionData], Tensor],
-    tiles: Sequence[int] | None = None,
+    atlas: AtlasData, choose: Callable[[PartitionData], Tensor], tiles: Sequence[int] | None = None
 ) -> tuple[Partition, Tensor]:
     """The regions that ``choose`` finds in each tile as one partition, and their numbers (F,).
 
@@ -86,11 +85,7 @@ def _firsts(names: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _glued(meshes: list[Mesh], vertices: Tensor, edges: Tensor) -> tuple[Mesh, Tensor]:
-    """All meshes as one, in which vertices and edges with the same name occur once.
-
-    vertices, edges: the names of those of all meshes. The second result tells which of the vertices
-    it has.
-    """
+    """All meshes as one, without vertices and edges of a name twice; also which vertices it has."""
     joined = {
         name: torch.cat([getattr(mesh, name) for mesh in meshes])
         for name in ("uv", "vertex_layer", "edge_layer", "edge_unit")
@@ -120,8 +115,8 @@ Box = tuple[float, float, float, float]
 def window(atlas: AtlasData, box: Sequence[float]) -> Partition:
     """The regions that meet a rectangle, as one partition in memory.
 
-    Its ``domain`` is that of the atlas, of which its regions cover the rectangle. On the outline of
-    these regions, ``edge_faces`` has -1 on the other side. Tiles beside the rectangle are not read.
+    Its regions cover the rectangle; its ``domain`` is the whole one. On the outline of the
+    regions, ``edge_faces`` has -1 on the other side. Tiles beside the rectangle are not read.
 
     box: the rectangle (u0, v0, u1, v1) in plane coordinates.
     """
@@ -193,10 +188,7 @@ def meeting(mesh: Mesh, box: Box) -> Tensor:
 
 
 def middle_window(atlas: AtlasData, regions: int) -> Box:
-    """The largest window around the middle of the domain that at most so many regions meet.
-
-    Its shape is that of the box around the domain. It has at least one region.
-    """
+    """The largest window around the middle of the domain that at most so many regions meet."""
     corners = atlas.frame.to_local(atlas.domain.corners)
     low, high = corners.amin(0), corners.amax(0)
     center, half = (low + high) / 2, (high - low) / 2
@@ -220,3 +212,58 @@ def _reach(boxes: Tensor, center: Tensor, half: Tensor) -> Tensor:
     """How much of the way from the middle to the border a window goes to meet boxes (N, 4)."""
     low, high = boxes[:, :2] - center.to(boxes), center.to(boxes) - boxes[:, 2:]
     return (torch.maximum(low, high).clamp(min=0) / half.to(boxes)).amax(1)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a picture shows of an atlas."""
+
+    atlas: AtlasData
+    box: Box | None  # the window, None for the whole
+    domain: Domain  # the rectangle, or the whole polygon
+    tiles: list[int]  # the numbers of the tiles in the window
+    count: int  # the number of regions in it
+
+    @classmethod
+    def of(cls, atlas: AtlasData, box: Box | None) -> Shown:
+        """What is in a window, or in the whole atlas."""
+        if box is None:
+            return cls(atlas, None, atlas.domain, list(range(atlas.num_tiles)), len(atlas))
+        local = local_box(atlas.frame, box)
+        tiles = tiles_in(atlas, local)
+        count = sum(meeting(atlas.tile(k).mesh, local).shape[0] for k in tiles)
+        if not count:
+            raise DomainError(f"The window {list(box)} is outside of the domain.")
+        u0, v0, u1, v1 = box
+        corners = torch.tensor([[u0, v0], [u1, v0], [u1, v1], [u0, v1]], dtype=torch.float64)
+        domain = replace(atlas.domain, corners=corners.to(atlas.domain.corners))
+        return cls(atlas, box, domain, tiles, count)
+
+    def some(self, count: int) -> tuple[Partition, Tensor]:
+        """About so many of the regions, evenly chosen, or all of them, and their numbers (F,)."""
+        step = max(1, -(-self.count // count))
+        local = None if self.box is None else local_box(self.atlas.frame, self.box)
+
+        def evenly(tile: PartitionData) -> Tensor:
+            if local is not None:
+                return meeting(tile.mesh, local)[::step]
+            return torch.arange(0, len(tile), step, device=tile.mesh.uv.device)
+
+        return extract(self.atlas, evenly, self.tiles)
+
+
+def colors_of(atlas: AtlasData, color: Any, numbers: Tensor) -> Any:
+    """The part of an array with an entry for each region of the atlas, or the colour as it is."""
+    if color is None or isinstance(color, str):
+        return color
+    try:
+        size = len(color)
+    except TypeError:
+        return color  # which is wrong, as the picture says
+    if size != len(atlas):
+        raise ValueError(f"color has {size:,} entries, but the atlas has {len(atlas):,} regions")
+    if isinstance(color, Tensor):
+        return color[numbers.to(color.device)]
+    if isinstance(color, list | tuple):
+        return [color[k] for k in numbers.tolist()]
+    return color[numbers.cpu().numpy()]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,17 +25,14 @@ from splinecam.tiles import curves
 from splinecam.tiles.curves import class_regions
 from splinecam.tiles.extracting import (
     Box,
+    Shown,
+    colors_of,
     local_box,
     meeting,
     selected,
     tiles_in,
     touching,
 )
-from splinecam.tiles.shown import Shown, colors_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 _TYPICAL = 100_000  # regions that colour scales follow
 _LINES = 200_000  # edges that are drawn
@@ -62,7 +60,7 @@ def draw_tiles(  # noqa: PLR0913 - the options of a picture, each given by its n
     boundary_color: Any = None,
     seed: int = 0,
 ) -> None:
-    """Draw what is shown of an atlas on axes; the options are those of ``Partition.plot``."""
+    """Draw what is shown of an atlas on axes, with the options of ``Partition.plot``."""
     atlas = shown.atlas
     color = default_color(atlas.tile(0)) if color is None else color
     if isinstance(color, str) and color == "merged":
@@ -88,10 +86,7 @@ def draw_tiles(  # noqa: PLR0913 - the options of a picture, each given by its n
             ink = picture.edge_ink(ax, edges)
             picture.draw_layers(ax, layer, segments, area, ink, linewidth)
         draw_border(ax, atlas.domain)
-
-        def find() -> Any:
-            return curves.decision_boundary(atlas, level=level)
-
+        find = partial(curves.decision_boundary, atlas, level=level)
         picture.draw_boundary(ax, content, boundary, boundary_color, find)
         samples = picture.draw_samples(ax, content, points, labels, images)
     if colorbar:
@@ -125,10 +120,7 @@ def _image(
 
 
 def few_edges(shown: Shown, most: int = _LINES) -> tuple[Tensor, Tensor]:
-    """The edges of the first layers, of as many layers as have at most so many edges together.
-
-    Returns the layer of each edge, (N,), and its ends in the plane, (N, 2, 2).
-    """
+    """Layers (N,) and ends (N, 2, 2) of the edges of as many layers as have few edges."""
     atlas, layers = shown.atlas, len(shown.atlas.layers)
     found: list[tuple[Tensor, Tensor]] = []
     count = torch.zeros(layers, dtype=torch.int64)

@@ -1,7 +1,7 @@
 """The manifest of an atlas: what it is of, its tiles, and what is still to be computed.
 
-It is one JSON file, which is replaced as a whole when a tile is complete. A tile that is not in it
-does not exist, whatever files there are.
+It is one JSON file, which is replaced as a whole when a tile is complete. A tile exists only if the
+manifest lists it, whatever files there are.
 """
 
 from __future__ import annotations
@@ -17,10 +17,7 @@ from splinecam.stores.untrusted import check_entries, damaged, inside
 from splinecam.tiles.tile_files import AGAIN
 
 FILE = "atlas.json"
-_LISTS: dict[str, Any] = {
-    "tiles": list[dict[str, Any]],
-    "pending": list[tuple[int, int]] | None,
-}
+_LISTS: dict[str, Any] = {"tiles": list[dict[str, Any]], "pending": list[tuple[int, int]] | None}
 _ABOUT: dict[str, Any] = {
     "input_shape": list[int],
     "layers": list[str],
@@ -34,43 +31,29 @@ Place = tuple[tuple[float, float], str, str]
 
 @dataclass(frozen=True)
 class TileEntry:
-    """A tile: its folder, its numbers of vertices, edges and regions, and its box.
-
-    box: the smallest u and v and the largest u and v, in local coordinates. unresolved: places that
-    float64 could not settle, as (u, v) of the plane, layer, and reason. strip: until the atlas is
-    complete, the regions that are kept apart because they touch artificial edges, less the number
-    of these edges.
-    """
+    """A tile: its folder, its numbers of vertices, edges and regions, and its box."""
 
     folder: str
     vertices: int
     edges: int
     regions: int
-    box: tuple[float, float, float, float]
-    unresolved: list[Place] = field(default_factory=list)
-    strip: int = 0
+    box: tuple[float, float, float, float]  # the smallest u and v and the largest u and v
+    unresolved: list[Place] = field(default_factory=list)  # places that float64 could not settle
+    strip: int = 0  # regions of the strip, less its artificial edges, until the atlas is complete
 
 
 @dataclass
 class Manifest:
-    """Everything about an atlas but its arrays.
+    """Everything about an atlas but its arrays."""
 
-    identity: facts of the model and the domain. about: the input shape, layers, names and the like.
-    tiles: those that are complete. pending: ranges of faces of the coarse mesh that are still
-    to be computed, the next one last; None before the coarse mesh is made. unresolved: of the
-    coarse mesh. parts: into how many the domain is divided by artificial lines, if it is. seams:
-    the numbers of vertices and edges that tiles have in common, once they are known.
-    complete: whether the atlas can be opened.
-    """
-
-    identity: dict[str, Any]
-    about: dict[str, Any]
-    tiles: list[TileEntry] = field(default_factory=list)
-    pending: list[list[int]] | None = None
-    unresolved: list[Place] = field(default_factory=list)
-    parts: int = 0
-    seams: dict[str, int] = field(default_factory=dict)
-    complete: bool = False
+    identity: dict[str, Any]  # facts of the model and the domain
+    about: dict[str, Any]  # the input shape, layers, names and the like
+    tiles: list[TileEntry] = field(default_factory=list)  # those that are complete
+    pending: list[list[int]] | None = None  # faces of the coarse mesh that are left, the next last
+    unresolved: list[Place] = field(default_factory=list)  # of the coarse mesh
+    parts: int = 0  # between artificial lines, if they divide the domain
+    seams: dict[str, int] = field(default_factory=dict)  # how much tiles have in common
+    complete: bool = False  # whether the atlas can be opened
 
     def write(self, folder: Path) -> None:
         """Replace the manifest in a folder."""

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Any
 from splinecam.plot import plot as plot_partition
 from splinecam.plot.figures import flat_axes, new_axes, require_matplotlib
 from splinecam.tiles.atlas_data import AtlasData
-from splinecam.tiles.extracting import (
-    checked_box,
-)
-from splinecam.tiles.shown import Shown, colors_of
+from splinecam.tiles.extracting import Shown, checked_box, colors_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

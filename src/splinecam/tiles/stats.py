@@ -40,7 +40,7 @@ _SHIFT = 40  # bits within a bin, which is then at most 0.02 % wide
 
 
 @dataclass(frozen=True)
-class _Bins:
+class _KeyBins:
     """Ascending keys, with how many numbers each stands for, and their lowest and highest one."""
 
     key: Ints
@@ -49,14 +49,14 @@ class _Bins:
     high: Ints
 
     @classmethod
-    def of(cls, numbers: Ints, shift: int) -> _Bins:
-        """Numbers, which are ascending, in bins by their leading bits."""
+    def of(cls, numbers: Ints, shift: int) -> _KeyBins:
+        """Ascending numbers in bins by their leading bits."""
         key = numbers >> shift
         first = np.flatnonzero(np.diff(key, prepend=~key[:1]))
         last = np.append(first[1:], len(key))
         return cls(key[first], last - first, numbers[first], numbers[last - 1])
 
-    def with_others(self, other: _Bins) -> _Bins:
+    def with_others(self, other: _KeyBins) -> _KeyBins:
         """The bins of all numbers of both."""
         key = np.concatenate([self.key, other.key])
         order = np.argsort(key, kind="stable")
@@ -66,7 +66,7 @@ class _Bins:
             both: Ints = np.concatenate([getattr(self, name), getattr(other, name)])[order]
             return both
 
-        return _Bins(
+        return _KeyBins(
             key[order][first],
             np.add.reduceat(joined("count"), first),
             np.minimum.reduceat(joined("low"), first),
@@ -95,23 +95,23 @@ class OrderStatistics:
 
     def __init__(self, ranks: Sequence[int]) -> None:
         self._rank = np.asarray(ranks, np.int64)
-        self._bins: _Bins | None = None
-        self._kept: _Bins | None = None
+        self._bins: _KeyBins | None = None
+        self._kept: _KeyBins | None = None
 
     def count(self, numbers: Floats) -> None:
-        """Count numbers (N,), of which there is at least one."""
-        found = _Bins.of(np.sort(_keys(numbers)), _SHIFT)
+        """Count numbers (N,), at least one."""
+        found = _KeyBins.of(np.sort(_keys(numbers)), _SHIFT)
         self._bins = found if self._bins is None else self._bins.with_others(found)
 
     def keep(self, numbers: Floats) -> None:
-        """Look at numbers (N,) for the second time, and keep those that matter."""
+        """Look at numbers (N,) again, and keep what matters."""
         keys = np.sort(_keys(numbers))
         wanted = self._open()
         first = np.searchsorted(keys, wanted << _SHIFT)
         last = np.searchsorted(keys, (wanted + 1) << _SHIFT)
         chosen = [keys[i:j] for i, j in zip(first, last, strict=True) if i < j]
         if chosen:
-            found = _Bins.of(np.concatenate(chosen), 0)
+            found = _KeyBins.of(np.concatenate(chosen), 0)
             self._kept = found if self._kept is None else self._kept.with_others(found)
 
     @property
@@ -135,7 +135,7 @@ class OrderStatistics:
         inside = np.flatnonzero(self._bins.high[place] > keys)
         if len(inside):
             assert self._kept is not None
-            # The kept numbers below a bin are those of the open bins before it.
+            # Kept numbers below a bin come from the open bins before it.
             start = np.searchsorted(self._kept.key, self._bins.key[place[inside]] << _SHIFT)
             before = np.append(0, np.cumsum(self._kept.count))[start]
             own, _ = self._kept.at(self._rank[inside] - below[inside] + before)
@@ -151,10 +151,7 @@ def _keys(numbers: Floats) -> Ints:
 
 
 def quantiles(count: int, shares: Sequence[float]) -> tuple[list[int], Floats]:
-    """The ranks between which quantiles of ``count`` numbers lie, and the weight of the second.
-
-    The ranks come in pairs; a quantile is interpolated linearly between both.
-    """
+    """Pairs of ranks between which quantiles of numbers lie, and the weight of the second."""
     place = (count - 1) * np.asarray(shares)
     low = np.floor(place).astype(np.int64)
     pairs = np.stack([low, np.minimum(low + 1, count - 1)], 1)
@@ -209,10 +206,7 @@ def stats(atlas: AtlasData, *, full: bool = False) -> Stats:
 
 
 def _edges(tile: PartitionData, shared: Tensor) -> tuple[Tensor, float]:
-    """Twice the number of edges of each layer, those on the border first, and their local length.
-
-    shared: edges on seams, which count half in each of their two tiles.
-    """
+    """Twice the number of edges of each layer, the border first, and their local length."""
     a, b = tile.mesh.uv[tile.edges].unbind(1)
     length = lengths(b - a)
     length[shared] /= 2
@@ -224,23 +218,18 @@ def _edges(tile: PartitionData, shared: Tensor) -> tuple[Tensor, float]:
 
 @dataclass
 class _Column:
-    """What is known of one number per region after some tiles.
+    """What is known of one number per region after some tiles."""
 
-    order: finds the quantiles, which lie between pairs of ranks; weight: of the second of a pair.
-    moments: of each tile the number of regions, and the numbers' mean and variance; weighted: their
-    sum weighted by area.
-    """
-
-    order: OrderStatistics
-    weight: Any
-    moments: list[tuple[int, float, float]] = field(default_factory=list)
-    weighted: list[float] = field(default_factory=list)
+    order: OrderStatistics  # finds the quantiles, which lie between pairs of ranks
+    weight: Any  # of the second of each pair
+    moments: list[tuple[int, float, float]] = field(default_factory=list)  # n, mean, variance
+    weighted: list[float] = field(default_factory=list)  # sums, by area
     low: float = float("inf")
     high: float = float("-inf")
 
     @classmethod
     def among(cls, regions: int) -> _Column:
-        """A column of so many numbers, of which none is known yet."""
+        """A column for so many numbers, before any is known."""
         ranks, weight = quantiles(regions, list(QUANTILES.values()))
         return cls(OrderStatistics(ranks), weight)
 

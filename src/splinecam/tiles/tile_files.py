@@ -13,7 +13,6 @@ import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from splinecam.geometry.checks import check_field
-from splinecam.geometry.subdivision import LazyMesh, Mesh
+from splinecam.geometry.subdivision import Mesh
 from splinecam.partitions.partition_files import narrow
 from splinecam.stores import untrusted
 from splinecam.stores.manifest import ATLAS
@@ -39,21 +38,10 @@ A letter is a number that all columns of a file have in common.
 FINITE = -sys.float_info.max, math.inf  # the range of numbers that are finite
 
 
-def stored_mesh(
-    folder: Path, sizes: tuple[int, int, int], units: tuple[int, ...], *, verify: bool = True
-) -> LazyMesh:
-    """The mesh of a tile, whose arrays are read when they are first used.
-
-    sizes: the numbers of vertices, edges and regions; units: how many each layer has; verify:
-    compare checksums.
-    """
-    return LazyMesh.of(sizes, partial(_read_field, folder, units, verify))
-
-
-def _read_field(
+def read_field(
     folder: Path, units: tuple[int, ...], verify: bool, mesh: Mesh, name: str
 ) -> dict[str, Tensor]:
-    """An array of a mesh in a folder, by its name."""
+    """An array of a mesh in a folder, by its name, as ``LazyMesh`` loads it."""
     kind, key = "f" if name == "uv" else "i", f"mesh_{name}"
     tensor = read_array(folder, key, kind, verify=verify)
     try:
@@ -70,17 +58,14 @@ def write_array(folder: Path, name: str, value: Tensor | NDArray[Any]) -> None:
 
 
 def write_tile(folder: Path, mesh: Mesh, values: Tensor) -> None:
-    """Write the arrays of a tile to a folder, which is there already."""
+    """Write the arrays of a tile to an existing folder."""
     for field in fields(Mesh):
         write_array(folder, f"mesh_{field.name}", getattr(mesh, field.name))
     write_array(folder, "values", values)
 
 
 def read_array(folder: Path, name: str, kinds: str, *, verify: bool = True) -> Tensor:
-    """An array as a tensor; integers become 64 bits wide, other arrays are mapped into memory.
-
-    kinds, verify: as for ``untrusted.read_array``.
-    """
+    """An array as a tensor; integers become 64 bits wide, others are mapped into memory."""
     array = untrusted.read_array(folder / f"{name}.npy", kinds, AGAIN, verify=verify)
     return torch.from_numpy(array if array.dtype.kind == "f" else array.astype(np.int64))
 

@@ -18,7 +18,7 @@ from splinecam.questions.validate import (
     interior_points,
     near_unresolved,
 )
-from splinecam.tiles.atlas_data import AtlasData, Tile
+from splinecam.tiles.atlas_data import AtlasData
 from splinecam.tiles.extracting import selected
 
 _SAMPLED = 2000  # regions that are compared with the model by default
@@ -67,12 +67,7 @@ def validate(
 
 @dataclass
 class _Checking:
-    """The checks of an atlas so far, by name, and what is needed to check the whole.
-
-    border: (B, 2) edges on the border of the domain; edges: (P, 4) on seams: the number, both ends,
-    and the side on which the tile is; vertices: (S, 3 + n_out) on seams: the number, coordinates
-    and values.
-    """
+    """The checks of an atlas so far, by name, and what is needed to check the whole."""
 
     atlas: AtlasData
     checks: dict[str, Check] = field(default_factory=dict)
@@ -81,9 +76,9 @@ class _Checking:
     excused: int = 0
     points: int = 0
     first_vertex: int = 0
-    border: list[Tensor] = field(default_factory=list)
-    edges: list[Tensor] = field(default_factory=list)
-    vertices: list[Tensor] = field(default_factory=list)
+    border: list[Tensor] = field(default_factory=list)  # (B, 2) edges of the domain
+    edges: list[Tensor] = field(default_factory=list)  # (P, 4) on seams: number, ends, side
+    vertices: list[Tensor] = field(default_factory=list)  # (S, 3 + n_out): number, uv, values
 
     @property
     def ok(self) -> bool:
@@ -121,7 +116,10 @@ class _Checking:
             return
         most = max(_LEAST, round(wanted * len(tile) / len(self.atlas)))
         tile = selected(tile, chosen_regions(tile, trusted, most, generator))
-        sites = _sites(tile, generator)
+        faces = torch.arange(len(tile), device=tile.mesh.uv.device)
+        _, centroids = tile.mesh.areas_and_centroids()
+        interior = interior_points(tile.mesh, faces, generator)
+        sites = Sites(faces, centroids, interior, centroids[:0], faces[:0])
         switched, decided = switches(tile, sites, lambda count: None)
         self._add([Check("regions inside which a unit switches", switched, 0)])
         if tile.unresolved:
@@ -162,11 +160,3 @@ class _Checking:
                 self.checks[check.name] = Check(check.name, known.worst + check.worst, 0)
             elif check.worst / check.limit > known.worst / known.limit:
                 self.checks[check.name] = check
-
-
-def _sites(tile: Tile, generator: torch.Generator) -> Sites:
-    """The places in all regions of a tile where the model is compared."""
-    faces = torch.arange(len(tile), device=tile.mesh.uv.device)
-    _, centroids = tile.mesh.areas_and_centroids()
-    interior = interior_points(tile.mesh, faces, generator)
-    return Sites(faces, centroids, interior, centroids[:0], faces[:0])

@@ -1,9 +1,9 @@
-"""Compute an atlas: tile after tile, each of which is on disk before the next one begins.
+"""The computation of an atlas in this process, tile by tile.
 
-The coarse mesh, which the first layers make, is on disk too, so that a computation that was killed
-continues with the tile at which it stopped. Its faces are divided by halves until a part is
-expected to fit the memory; the density of regions is known from the tiles that are done. A part
-that does not fit is halved and computed again.
+The first layers make a coarse mesh. It is on disk like the tiles, so that a killed computation
+continues where it stopped. The faces of the coarse mesh are halved until a part should fit
+the memory; tiles that are done tell how dense the regions are. A part that does not fit after all
+is halved and computed again.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from splinecam.engine.division import ENOUGH, Coarse, begin
 from splinecam.engine.plan import Plan, to_device
 from splinecam.engine.run import Outcome, outcome_of
 from splinecam.engine.step import Computation, Report, silent
-from splinecam.engine.tiling import Tile, halves
+from splinecam.engine.tiling import MeshTile, halves
 from splinecam.errors import FileError, LimitError
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.stores.untrusted import check_entries, damaged, open_plain, seal, unseal
 from splinecam.tiles.manifest import Manifest, TileEntry
+from splinecam.tiles.part_files import TileWriter
 from splinecam.tiles.tile_files import AGAIN, check_fields, read_array, write_array
-from splinecam.tiles.unit_files import TileWriter
 
 _NAMES = "names.json"  # the file with the names of the coarse mesh's arrays
 _TILE_BYTES = 1200  # of memory per region of a tile, measured: while it is computed and written
-_ROOM = 0.7  # the share of what fits for which a tile is planned
+_ROOM = 0.7  # a tile is planned for this share of what fits
 _PART = 0.6  # the same for parts between artificial lines
 _MORE = 4  # times as many parts where a tile was too large
-_PROBES = 64  # the first tile is this part of the whole, as nothing is known of the density
+_PROBES = 64  # the first tile has one face in so many, as the density is unknown
 
 
 @dataclass(frozen=True)
@@ -51,39 +51,34 @@ class Sizes:
 
     @classmethod
     def within(cls, memory: int) -> Sizes:
-        """Sizes for which so many bytes suffice."""
+        """The sizes for so many bytes of memory."""
         return cls(max(1, memory // _TILE_BYTES))
 
 
 @dataclass
-class AtlasWork:
-    """The computation of an atlas in a folder.
-
-    max_regions: of the whole atlas. report: see ``engine.step.Report``. most: how many regions,
-    about, a layer may make of the undivided domain. least_parts: into how many the domain is
-    divided by artificial lines, if it is. need: bytes for each face of the last tile.
-    """
+class AtlasComputation:
+    """The computation of an atlas in a folder."""
 
     folder: Path
     manifest: Manifest
     plan: Plan
     domain: Domain
     sizes: Sizes
-    max_regions: int | None = None
+    max_regions: int | None = None  # of the whole atlas
     report: Report = silent
-    most: float = inf
-    least_parts: int = 2
-    need: float = 0.0
+    most: float = inf  # about how many regions a layer may make of the undivided domain
+    least_parts: int = 2  # if artificial lines divide the domain, they make at least so many
+    need: float = 0.0  # bytes for each face of the last tile
 
     @property
     def writer(self) -> TileWriter:
-        """Writes the tiles."""
+        """What writes the tiles."""
         return TileWriter(self.folder / "tiles", Frame.of(self.domain))
 
     # -- the coarse mesh ----------------------------------------------------------------------
 
     def coarse(self) -> Coarse | None:
-        """The coarse mesh, which is computed unless it is on disk; None if one tile was enough."""
+        """The coarse mesh, from disk or computed; None if one tile was enough."""
         fresh = self.manifest.pending is None
         if fresh:
             enough, most = self.sizes.enough, self.most
@@ -99,12 +94,12 @@ class AtlasWork:
             self.manifest.write(self.folder)
         if not (self.folder / "coarse").is_dir():
             return None
-        # What another process has written is not trusted; checksums of our own would take long.
+        # Files of another process are not trusted; checksums of our own would take long.
         arrays = _read_arrays(self.folder / "coarse", verify=not fresh)
         coarse = self._checked(arrays)
         if not coarse.at_second:
             return coarse
-        if self.plan.make_second is None:  # it was begun with a GPU, and goes on without
+        if self.plan.make_second is None:  # it began with a GPU, and goes on without
             return replace(coarse, at_second=False)
         return Coarse.from_arrays(arrays, self.plan.second.program)
 
@@ -170,7 +165,6 @@ class AtlasWork:
             raise self.too_many()
 
     def too_many(self) -> LimitError:
-        """The error of more regions than wanted."""
         return LimitError(
             f"The atlas exceeds max_regions={self.max_regions:,}. Raise max_regions, or choose a "
             "smaller domain."
@@ -179,10 +173,7 @@ class AtlasWork:
     # -- tiles --------------------------------------------------------------------------------
 
     def compute(self, coarse: Coarse) -> bool:
-        """Compute all tiles that are missing; each is written while the next one is computed.
-
-        False if a single face of the coarse mesh is too large for a tile.
-        """
+        """Compute all missing tiles; False if a single face is too large for a tile."""
         waiting, total = list(self.manifest.pending or []), coarse.mesh.num_faces
         with ThreadPoolExecutor(1) as pool:
             writing: Future[TileEntry] | None = None
@@ -205,7 +196,7 @@ class AtlasWork:
                 if writing is not None:
                     self.add(writing.result(), [*waiting, [members.start, members.stop]])
                 given = tile_name(members), coarse, tile, outcome
-                writing = pool.submit(self.writer.unit, *given)
+                writing = pool.submit(self.writer.part, *given)
                 del given, tile, outcome
                 if not done:  # nothing is known of the density yet
                     self.add(writing.result(), waiting)
@@ -215,7 +206,7 @@ class AtlasWork:
         return True
 
     def add(self, tile: TileEntry, pending: list[list[int]]) -> None:
-        """Tell the manifest of a tile that is on disk; pending: what is left."""
+        """Add a tile on disk to the manifest; pending: what is left."""
         self.manifest.tiles.append(tile)
         self.manifest.tiles.sort(key=lambda each: each.folder)
         self.manifest.pending = [list(each) for each in pending]
@@ -227,7 +218,7 @@ class AtlasWork:
         return _ROOM * self.sizes.regions
 
     def _expected(self, members: range, total: int, done: int) -> float:
-        """About how many regions a part will have, from those of the faces that are done."""
+        """About how many regions a part will have, judged by the faces that are done."""
         if not done:
             return 0.0 if len(members) <= max(1, total // _PROBES) else np.inf
         return len(members) * self.regions / done
@@ -237,7 +228,7 @@ class AtlasWork:
         """About how many regions are done; never more than there are."""
         return sum(tile.regions + tile.strip for tile in self.manifest.tiles)
 
-    def _outcome(self, coarse: Coarse, tile: Tile, members: range) -> Outcome | None:
+    def _outcome(self, coarse: Coarse, tile: MeshTile, members: range) -> Outcome | None:
         """The outcome of a tile, on the CPU; None if it has more regions than fit the memory."""
         done, fits = self.regions, self.sizes.regions
         left = fits if self.max_regions is None else self.max_regions - done
@@ -259,12 +250,12 @@ class AtlasWork:
 
 
 def tile_name(members: range) -> str:
-    """The folder of a tile, which orders tiles by their faces, whatever the order of their work."""
+    """The folder of a tile; the names order tiles by their faces."""
     return f"{members.start:08d}"
 
 
 def _fits(state: State) -> bool:
-    """Whether values are known for each vertex: its own, or those that it lies between."""
+    """Whether each vertex has values of its own, or lies between others that have."""
     known = {len(value) for value in state.rows.values()}
     if not isinstance(state.pending, Interpolated):
         return known == {state.mesh.num_vertices}
@@ -281,7 +272,7 @@ def _fits(state: State) -> bool:
 
 
 def _halve(pending: list[list[int]]) -> None:
-    """Replace the next part by its halves, of which the first comes next."""
+    """Replace the next part by its halves; the first half comes next."""
     first, second = halves(range(*pending.pop()))
     pending += [[second.start, second.stop], [first.start, first.stop]]
 
@@ -296,7 +287,7 @@ def _write_arrays(folder: Path, arrays: Mapping[str, Tensor]) -> None:
         for number, value in enumerate(arrays.values()):
             write_array(draft, str(number), value)
         (draft / _NAMES).write_bytes(seal({"names": list(arrays)}))
-        if folder.exists():  # of a computation that was killed before the manifest knew of it
+        if folder.exists():  # the run was killed before it wrote the manifest
             shutil.rmtree(folder)
         draft.rename(folder)
 
