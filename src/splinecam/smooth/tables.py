@@ -283,13 +283,26 @@ def with_influence(
 
     tolerance: (n_out,) the error that each output may have.
     """
+    influence = _influence(found, program, domain, tolerance)
+    # Behind units that are off everywhere nothing has influence, but coarse tables switch them on.
+    hidden = [name for name, each in influence.items() if not bool(each.any())]
+    if hidden:
+        through = _influence(found, program, domain, tolerance, straight=True)
+        influence |= {name: _SMALL * through[name] for name in hidden}
+    return {name: replace(layer, influence=influence[name]) for name, layer in found.layers.items()}
+
+
+def _influence(
+    found: Survey, program: Program, domain: Domain, tolerance: Tensor, straight: bool = False
+) -> dict[str, Tensor]:
+    """The influence of the units of each smooth layer, see ``LayerSurvey`` and ``_results``."""
     uv, frame = found.bounds.grid.boxes.center, Frame.of(domain)
     uv = uv[:: max(1, len(uv) // _POINTS)]
     step = max(1, backend_of(program.device).traced_activations * 8 // max(program.widths))
     influence = {name: torch.zeros_like(layer.low) for name, layer in found.layers.items()}
     with torch.inference_mode(False), torch.enable_grad():
         for some in torch.split(uv.clone(), step):
-            output, results = _results(program, domain.embed(frame.to_plane(some)))
+            output, results = _results(program, domain.embed(frame.to_plane(some)), straight)
             scaled = output.flatten(1) / tolerance.clone()
             for column in _columns(scaled):
                 slopes = torch.autograd.grad(
@@ -298,7 +311,7 @@ def with_influence(
                 for name, slope in zip(results, slopes, strict=True):
                     largest = slope.flatten(1).abs().amax(0)
                     influence[name] = torch.maximum(influence[name], largest)
-    return {name: replace(layer, influence=influence[name]) for name, layer in found.layers.items()}
+    return influence
 
 
 def _columns(outputs: Tensor) -> tuple[Tensor, ...]:
@@ -310,15 +323,21 @@ def _columns(outputs: Tensor) -> tuple[Tensor, ...]:
     return (outputs @ signs.to(outputs)).unbind(1)
 
 
-def _results(program: Program, x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-    """The output, and the result of each smooth layer, with derivatives."""
+def _results(program: Program, x: Tensor, straight: bool) -> tuple[Tensor, dict[str, Tensor]]:
+    """The output, and the result of each smooth layer, with derivatives.
+
+    straight: whether every function of one variable counts as steeper by one.
+    """
     live, results = {program.input_name: x.clone()}, {}
     for index, stage in enumerate(program.stages):
         live = program.advance(index, live)
         layer = stage.layer
         if layer is None:
             continue
-        live[layer.result] = layer.apply(live[layer.argument])
+        argument = live[layer.argument]
+        live[layer.result] = layer.apply(argument)
+        if straight and isinstance(layer, SmoothScalar | PiecewiseScalar):
+            live[layer.result] = live[layer.result] + (argument - argument.detach())
         if isinstance(layer, SmoothScalar):
             if not live[layer.result].requires_grad:
                 live[layer.result].requires_grad_()
