@@ -30,7 +30,7 @@ class Everywhere:
 
     def __call__(self, corners: Tensor) -> tuple[Tensor, Tensor]:
         curved = squared_radii(corners)[:, None] / 2 * self.curvature
-        return curved, torch.full_like(curved, self.branch)
+        return curved.expand(2, -1, -1), torch.full_like(curved, self.branch)
 
 
 def sines(outputs: int, units: int = 6, seed: int = 0) -> tuple[nn.Module, Tensor]:

@@ -302,10 +302,10 @@ def _judged(
     """
     step = max(1, backend_of(values.device).numbers // (8 * values.shape[1]))
     new = len(triangles) - (0 if earlier is None else len(earlier.areas))
-    inside = [
-        task.inside(take(shape.uv, shape.corners(some).view(-1)).view(-1, 3, 2))
-        for some in torch.split(triangles[:new], step)
-    ]
+    inside = []
+    for some in torch.split(triangles[:new], step):
+        bend, apart = task.inside(take(shape.uv, shape.corners(some).view(-1)).view(-1, 3, 2))
+        inside.append((bend.amax(0), apart))
     if earlier is not None:
         inside.append((earlier.curved, earlier.branch))
     curved, branch = map(torch.cat, zip(*inside, strict=True))

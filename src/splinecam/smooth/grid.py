@@ -62,9 +62,9 @@ class Grid:
 class CellBounds:
     """Bounds on the network's outputs on squares of cells, for squares of 1, 2, 4, ... cells.
 
-    tables: (rows, columns, 2, n) for each size the largest of the cells of every square, by its
-    first cell. The two bounds are that on the second derivative in any direction, and that on the
-    distance between the network and a smooth function.
+    tables: (rows, columns, 3, n) for each size the largest of the cells of every square, by its
+    first cell. Two bounds are those on the second derivative in any direction, downwards and
+    upwards. The last is that on the distance between the network and a smooth function.
     """
 
     grid: Grid
@@ -74,10 +74,10 @@ class CellBounds:
     def of(cls, grid: Grid, found: Followed) -> CellBounds:
         """From what is known of the output on the cells."""
         rows, columns = grid.counts
-        both = torch.stack([found.curvature.flatten(1), found.branch.flatten(1)], 1)
-        bounds = both.new_zeros((rows * columns, *both.shape[1:]))
-        bounds[grid.kept] = both
-        tables = [bounds.view(rows, columns, *both.shape[1:])]
+        each = torch.stack([*found.curvatures, found.branch], 1).flatten(2)
+        bounds = each.new_zeros((rows * columns, *each.shape[1:]))
+        bounds[grid.kept] = each
+        tables = [bounds.view(rows, columns, *each.shape[1:])]
         for k in range(math.ceil(math.log2(max(rows, columns)))):
             tables.append(_doubled(tables[-1], 1 << k))
         return cls(grid, tables)
@@ -85,10 +85,10 @@ class CellBounds:
     @property
     def branch(self) -> Tensor:
         """(n,) the largest distance between the network and a smooth function."""
-        return self.tables[0][:, :, 1].amax((0, 1))
+        return self.tables[0][:, :, 2].amax((0, 1))
 
     def largest(self, boxes: Tensor) -> Tensor:
-        """The bounds on boxes (N, 4), lowest u and v and highest u and v: (N, 2, n)."""
+        """The bounds on boxes (N, 4), lowest u and v and highest u and v: (N, 3, n)."""
         end = torch.tensor(self.grid.counts, device=boxes.device) - 1
         # Cells that a box touches with its border count too.
         first = torch.floor((boxes[:, :2] - self.grid.low) / self.grid.side - _OVERLAP)

@@ -90,6 +90,18 @@ class Followed:
         found[::2] += ROUNDING * (found[0] + found[2])
         return found
 
+    @cached_property
+    def forms(self) -> Tensor:
+        """Forms (2, 3, C, *shape) of at least the second derivative downwards, and upwards.
+
+        With one half of the first, the smooth function is convex around any point; less one half
+        of the second, it is concave.
+        """
+        size = modulus(self.seconds)
+        found = torch.stack([size - self.seconds, size + self.seconds]).div_(2).add_(self.bend)
+        found[:, ::2] += ROUNDING * (self.form[0] + self.form[2])
+        return found
+
     @property
     def branch(self) -> Tensor:
         """How far the network is from a smooth function with these derivatives."""
@@ -138,6 +150,17 @@ class Followed:
         if extents.corners is None:
             return self.curvature * (self.along(extents.square) / 2)
         return extents.around(self.form) / 2 * UPWARDS
+
+    def bulges(self, extents: Extents) -> Tensor:
+        """The same above the largest value at the corners, and below the least, (2, C, *shape)."""
+        if extents.corners is None:
+            return self.curvatures * (self.along(extents.square) / 2)
+        return torch.stack([extents.around(form) for form in self.forms]) / 2 * UPWARDS
+
+    @property
+    def curvatures(self) -> Tensor:
+        """Bounds (2, C, *shape) on the second derivative downwards, and upwards."""
+        return torch.stack([norm(form) for form in self.forms]) * UPWARDS
 
     def units(self, entries: Tensor) -> Followed:
         """What is known of some units, (N,), which are numbered box by box."""

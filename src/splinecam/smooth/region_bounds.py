@@ -48,13 +48,15 @@ class KinkedInside:
     def closely(self, corners: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The same in triangles, with the sides that are to be divided."""
         bend, branch, found = self._bounds(corners, True)
-        worst = (bend / goal).argmax(1)
+        share, direction = (bend / goal).max(0)
+        worst = share.argmax(1)
         place = torch.arange(len(worst), device=worst.device), worst
-        a, b, c = found.form.flatten(2)[:, *place, None]
+        place = direction[place], *place
+        a, b, c = found.forms.flatten(3).movedim(1, 0)[:, *place, None]
         u, v = (corners.roll(-1, 1) - corners).unbind(2)
         sides = a * u * u + 2 * b * u * v + c * v * v
-        crossed = found.spread.flatten(1)[place] > bend[place] / 2
-        some = (crossed & (bend > goal).any(1)).nonzero()[:, 0]
+        crossed = found.spread.flatten(1)[place[1:]] > bend[place] / 2
+        some = (crossed & (bend > goal).any(0).any(1)).nonzero()[:, 0]
         if len(some):
             sides[some] = self._across_kinks(corners[some], bend[place][some], worst[some])
         return bend, branch, sides
@@ -83,8 +85,8 @@ class KinkedInside:
         low, high = corners.amin(1), corners.amax(1)
         boxes = Boxes((low + high) / 2, (high - low) / 2)
         found = follow(self.real, self.domain, boxes, corners, closely)
-        bend = found.bulge(boxes.extents(corners, closely)) + found.spread
-        return bend.flatten(1), found.rounding.flatten(1), found
+        bend = found.bulges(boxes.extents(corners, closely)) + found.spread
+        return bend.flatten(2), found.rounding.flatten(1), found
 
 
 @dataclass(frozen=True)
@@ -97,20 +99,21 @@ class SmoothInside:
     def __call__(self, corners: Tensor) -> tuple[Tensor, Tensor]:
         """Bounds (N, n) in polygons with corners (N, k, 2), see ``Inside``."""
         boxes = torch.cat([corners.amin(1), corners.amax(1)], 1)
-        curvature, branch = self.bounds.largest(boxes).unbind(1)
-        return curvature * (squared_radii(corners)[:, None] / 2), branch
+        *curvatures, branch = self.bounds.largest(boxes).unbind(1)
+        return torch.stack(curvatures) * (squared_radii(corners)[:, None] / 2), branch
 
     def closely(self, corners: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Bounds (N, n) in triangles, by a look at those that are far beyond the goal, (N, n)."""
+        """Bounds in triangles, by a look at those that are far beyond the goal, (2, N, n)."""
         costly = 1 + sum(self.alone.real.widths) / _UNITS
         bend, branch = self(corners)
         sides = (corners.roll(-1, 1) - corners).square().sum(2)
-        some = (~(bend <= costly * goal).all(1)).nonzero()[:, 0]
+        some = (~(bend <= costly * goal).all(0).all(1)).nonzero()[:, 0]
         if len(some):
-            close, rounding, across = self.alone.closely(corners[some], goal[some])
-            better = (close / goal[some]).amax(1) < (bend[some] / goal[some]).amax(1)
+            wanted, known = goal[:, some], bend[:, some]
+            close, rounding, across = self.alone.closely(corners[some], wanted)
+            better = (close / wanted).amax((0, 2)) < (known / wanted).amax((0, 2))
             sides[some] = torch.where(better[:, None], across, sides[some])
-            bend[some] = torch.fmin(bend[some], close)
+            bend[:, some] = torch.fmin(known, close)
             branch[some] = torch.fmin(branch[some], rounding)
         return bend, branch, sides
 
@@ -133,16 +136,17 @@ def outputs_at(program: Program, domain: Domain, uv: Tensor) -> Tensor:
 
 
 class Inside(Protocol):
-    """Bounds (N, n) on a network in polygons with corners (N, k, 2).
+    """Bounds on a network in polygons with corners (N, k, 2).
 
-    They say how far it may be from a plane through its values at the corners, and how far it is
-    from a smooth function.
+    The first, (2, N, n), say by how much its difference from any plane may be above the largest
+    difference at the corners, and below the least. The second, (N, n), say how far it is from a
+    smooth function.
     """
 
     def __call__(self, corners: Tensor) -> tuple[Tensor, Tensor]: ...
 
     def closely(self, corners: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The same in triangles, looked at closely where that is needed for goals (N, n).
+        """The same in triangles, looked at closely where that is needed for goals (2, N, n).
 
         The last result, (N, 3), says how long the sides after each corner are, so that the longest
         are to be divided.
@@ -165,8 +169,8 @@ class Compared:
 
     @cached_property
     def errors(self) -> Tensor:
-        """How far the network is from the values at the vertices, (V, n)."""
-        return self.network(self.mesh.uv).sub_(self.values).abs_()
+        """The network less the values at the vertices, (V, n)."""
+        return self.network(self.mesh.uv).sub_(self.values)
 
     def goals(self, largest: Tensor) -> Tensor:
         """By how much bounds may exceed the largest differences (N, n) that are found.
@@ -180,9 +184,10 @@ class Compared:
     def region_bounds(self) -> Tensor:
         """Bounds (F, n) on how far the network is from the map of each face.
 
-        On a face both are smooth. So inside of it they are no further apart than at its corners and
-        half of the second derivative times the square of the radius of a circle around the face.
-        Where that is more than the goal, the face is looked at in smaller triangles.
+        On a face both are smooth. So inside of it their difference is above those at its corners by
+        at most half of the second derivative downwards times the square of the radius of a circle
+        around the face, and likewise below. Where that is more than the goal, the face is looked at
+        in smaller triangles.
         """
         mesh, outputs = self.mesh, self.values.shape[1]
         errors = self.errors
@@ -191,9 +196,11 @@ class Compared:
         for face, vertex in mesh.by_size(backend_of(errors.device).numbers // outputs):
             flat = vertex.reshape(-1)
             bend, branch = self.inside(take(mesh.uv, flat).view(*vertex.shape, 2))
-            largest = take(errors, flat).view(*vertex.shape, outputs).amax(1)
-            found[face] = largest + bend + 2 * branch
-            large[face] = ~(bend <= self.goals(largest)).all(1)  # also where bounds are no numbers
+            low, high = take(errors, flat).view(*vertex.shape, outputs).aminmax(dim=1)
+            largest, reached = torch.maximum(high, -low), _reached(low, high, bend)
+            found[face] = reached + 2 * branch
+            enough = reached <= largest + self.goals(largest)
+            large[face] = ~enough.all(1)  # also where bounds are no numbers
         if bool(large.any()):
             found[large] = self._in_triangles(large.nonzero()[:, 0])
         return found.mul_(UPWARDS)
@@ -214,18 +221,26 @@ class Compared:
                     "triangles are too few to show how far it is from the result. Allow a larger "
                     "error, or choose a smaller domain."
                 )
-            owner, least = some.owner[:, None].expand(-1, found.shape[1]), some.errors.amax(1)
-            known.scatter_reduce_(0, owner, least, "amax")
+            owner = some.owner[:, None].expand(-1, found.shape[1])
+            low, high = some.errors.aminmax(dim=1)
+            known.scatter_reduce_(0, owner, torch.maximum(high, -low), "amax")
             # Where differences are small, bounds on what is added to them may be larger.
             largest = take(known, some.owner)
-            room = largest - least + self.goals(largest)
+            limit = largest + self.goals(largest)
+            room = torch.stack([limit - high, limit + low])
             bend, branch, sides = self.inside.closely(some.corners, room)
-            done = (bend <= room).all(1) | ~torch.isfinite(room).all(1) | (depth == _DEEPEST)
-            reached = least + bend + 2 * branch
+            done = (bend <= room).all(0).all(1) | ~torch.isfinite(room).all(0).all(1)
+            done |= depth == _DEEPEST
+            reached = _reached(low, high, bend) + 2 * branch
             found.scatter_reduce_(0, owner[done], reached[done], "amax")
             parts = some.select(~done).divided(sides[~done], self.network)
             stack += [(depth + 1, each) for each in parts]
         return found
+
+
+def _reached(low: Tensor, high: Tensor, bend: Tensor) -> Tensor:
+    """The largest modulus (N, n) of differences with these extremes at corners, see ``Inside``."""
+    return torch.maximum(high + bend[0], bend[1] - low)
 
 
 # Parts of triangles by the numbers of their corners: three, and the middles of the sides after.
@@ -275,7 +290,7 @@ class _Triangles:
             (each + each.roll(-1, 1))[:, :sides] / 2 for each in (self.corners, self.values)
         )
         outputs = network(middle.reshape(-1, 2)).view(values.shape)
-        new = middle, values, (outputs - values).abs()
+        new = middle, values, outputs - values
         known = self.corners, self.values, self.errors
         points = [torch.cat(each, 1) for each in zip(known, new, strict=True)]
         split = (torch.cat([each[:, list(part)] for part in parts]) for each in points)

@@ -235,7 +235,7 @@ def _replaced(real: Program, domain: Domain, found: Survey, allowed: Tensor, run
         inside = _inside(domain, found)
         network = partial(outputs_at, found.program, domain)
         compared = Compared(outcome.mesh, outcome.output, network, inside, allowed)
-        excess = float((compared.errors / allowed).max()) + GOAL
+        excess = float((compared.errors.abs() / allowed).max()) + GOAL
         if not excess > _HOPEFUL + GOAL:  # also if it is no number
             # Maps follow from values at vertices, which are rounded.
             bounds = compared.region_bounds() + SAFETY * outcome.error
