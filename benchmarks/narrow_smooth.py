@@ -153,7 +153,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             regions += len(part)
             if seconds[-1] > LIMIT:
                 least = needed(case, part.smoothing.tolerance)
-                print(f"{case}\n  {seconds[-1]:.2f} s, {len(part):,} regions, {least:,} needed")
+                text = f"{seconds[-1]:.2f} s, {len(part):,} regions, {least:,} needed"
+                print(f"{case}\n  {text}", flush=True)
     finally:
         sc.unregister_op(Snake)
     row = {

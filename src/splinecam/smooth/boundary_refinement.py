@@ -406,7 +406,7 @@ def _bisected(
     """Divide marked edges (E,), and the undecided area of divided triangles before and after."""
     split = marked.nonzero()[:, 0]
     shape, source = bisected(made.shape, marked, place)
-    first = made.shape.num_vertices
+    first = len(made.shape.uv)
     ends = made.shape.edges[split]
     new = task.real(shape.uv[first:])
     between = (take(made.values, ends[:, 0]) + take(made.values, ends[:, 1])) / 2

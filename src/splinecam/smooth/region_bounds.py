@@ -1,15 +1,10 @@
-"""How far a network is from the piecewise-linear function of a mesh, on every face of it.
-
-``closely`` looks at triangles, and also says how long their sides are, (N, 3): the longest are to
-be divided. Sides count by the second derivative along them, or by what is gained at kinks.
-"""
+"""How far a network is from the piecewise-linear function of a mesh, on every face of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -31,23 +26,53 @@ _NEAR = 2.0**-12  # of a side: how far from a corner slopes are taken
 
 
 @dataclass(frozen=True)
-class KinkedInside:
-    """Networks with kinks, each polygon of which is looked at by itself.
+class Inside:
+    """Bounds on a network in polygons with corners (N, k, 2).
 
-    A polygon that is crossed by kinks has the pieces of its centre. How far the network is beyond
-    them follows from its values at the corners.
+    The first, (2, N, n), say by how much its difference from any plane may be above the largest
+    difference at the corners, and below the least. The second, (N, n), say how far it is from a
+    smooth function.
+
+    cells: bounds on the cells of a grid, if all layers are smooth. In a network with kinks each
+    polygon is looked at by itself: where kinks cross it, it has the pieces of its centre, and
+    values at the corners tell how far the network is beyond these.
     """
 
     real: Program
     domain: Domain
+    cells: CellBounds | None = None
 
     def __call__(self, corners: Tensor) -> tuple[Tensor, Tensor]:
-        """Bounds (N, n) in polygons with corners (N, k, 2), see ``Inside``."""
-        return self._bounds(corners, False)[:2]
+        if self.cells is None:
+            return self._followed(corners, False)[:2]
+        boxes = torch.cat([corners.amin(1), corners.amax(1)], 1)
+        *curvatures, branch = self.cells.largest(boxes).unbind(1)
+        return torch.stack(curvatures) * (squared_radii(corners)[:, None] / 2), branch
 
     def closely(self, corners: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The same in triangles, with the sides that are to be divided."""
-        bend, branch, found = self._bounds(corners, True)
+        """The same in triangles, looked at closely where that is needed for goals (2, N, n).
+
+        The last result, (N, 3), says how long the sides after each corner are: the longest are to
+        be divided. Sides count by the second derivative along them, or by what is gained at kinks.
+        """
+        if self.cells is None:
+            return self._alone(corners, goal)
+        costly = 1 + sum(self.real.widths) / _UNITS
+        bend, branch = self(corners)
+        sides = (corners.roll(-1, 1) - corners).square().sum(2)
+        some = (~(bend <= costly * goal).all(0).all(1)).nonzero()[:, 0]
+        if len(some):
+            wanted, known = goal[:, some], bend[:, some]
+            close, rounding, across = self._alone(corners[some], wanted)
+            better = (close / wanted).amax((0, 2)) < (known / wanted).amax((0, 2))
+            sides[some] = torch.where(better[:, None], across, sides[some])
+            bend[:, some] = torch.fmin(known, close)
+            branch[some] = torch.fmin(branch[some], rounding)
+        return bend, branch, sides
+
+    def _alone(self, corners: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same of triangles that are all looked at by themselves."""
+        bend, branch, found = self._followed(corners, True)
         share, direction = (bend / goal).max(0)
         worst = share.argmax(1)
         place = torch.arange(len(worst), device=worst.device), worst
@@ -60,6 +85,13 @@ class KinkedInside:
         if len(some):
             sides[some] = self._across_kinks(corners[some], bend[place][some], worst[some])
         return bend, branch, sides
+
+    def _followed(self, corners: Tensor, closely: bool) -> tuple[Tensor, Tensor, Followed]:
+        low, high = corners.amin(1), corners.amax(1)
+        boxes = Boxes((low + high) / 2, (high - low) / 2)
+        found = follow(self.real, self.domain, boxes, corners, closely)
+        bend = found.bulges(boxes.extents(corners, closely)) + found.spread
+        return bend.flatten(2), found.rounding.flatten(1), found
 
     def _across_kinks(self, corners: Tensor, bend: Tensor, worst: Tensor) -> Tensor:
         """How much gradients of an output, by its number (N,), differ along each side, (N, 3).
@@ -81,42 +113,6 @@ class KinkedInside:
         length = ahead.square().sum(2)
         return jumps + _VISIBLE * bend[:, None] * length / length.amax(1, keepdim=True)
 
-    def _bounds(self, corners: Tensor, closely: bool) -> tuple[Tensor, Tensor, Followed]:
-        low, high = corners.amin(1), corners.amax(1)
-        boxes = Boxes((low + high) / 2, (high - low) / 2)
-        found = follow(self.real, self.domain, boxes, corners, closely)
-        bend = found.bulges(boxes.extents(corners, closely)) + found.spread
-        return bend.flatten(2), found.rounding.flatten(1), found
-
-
-@dataclass(frozen=True)
-class SmoothInside:
-    """Networks of smooth layers alone, whose bounds are known on the cells of a grid."""
-
-    bounds: CellBounds
-    alone: KinkedInside
-
-    def __call__(self, corners: Tensor) -> tuple[Tensor, Tensor]:
-        """Bounds (N, n) in polygons with corners (N, k, 2), see ``Inside``."""
-        boxes = torch.cat([corners.amin(1), corners.amax(1)], 1)
-        *curvatures, branch = self.bounds.largest(boxes).unbind(1)
-        return torch.stack(curvatures) * (squared_radii(corners)[:, None] / 2), branch
-
-    def closely(self, corners: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Bounds in triangles, by a look at those that are far beyond the goal, (2, N, n)."""
-        costly = 1 + sum(self.alone.real.widths) / _UNITS
-        bend, branch = self(corners)
-        sides = (corners.roll(-1, 1) - corners).square().sum(2)
-        some = (~(bend <= costly * goal).all(0).all(1)).nonzero()[:, 0]
-        if len(some):
-            wanted, known = goal[:, some], bend[:, some]
-            close, rounding, across = self.alone.closely(corners[some], wanted)
-            better = (close / wanted).amax((0, 2)) < (known / wanted).amax((0, 2))
-            sides[some] = torch.where(better[:, None], across, sides[some])
-            bend[:, some] = torch.fmin(known, close)
-            branch[some] = torch.fmin(branch[some], rounding)
-        return bend, branch, sides
-
 
 GOAL = 2.0**-4  # the share of the tolerance by which bounds may exceed what is found
 _DEEPEST = 48  # how often a triangle is divided at most
@@ -133,24 +129,6 @@ def outputs_at(program: Program, domain: Domain, uv: Tensor) -> Tensor:
     return torch.cat(
         [program(domain.embed(frame.to_plane(some))).flatten(1) for some in torch.split(uv, step)]
     )
-
-
-class Inside(Protocol):
-    """Bounds on a network in polygons with corners (N, k, 2).
-
-    The first, (2, N, n), say by how much its difference from any plane may be above the largest
-    difference at the corners, and below the least. The second, (N, n), say how far it is from a
-    smooth function.
-    """
-
-    def __call__(self, corners: Tensor) -> tuple[Tensor, Tensor]: ...
-
-    def closely(self, corners: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The same in triangles, looked at closely where that is needed for goals (2, N, n).
-
-        The last result, (N, 3), says how long the sides after each corner are, so that the longest
-        are to be divided.
-        """
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,8 @@ from splinecam.errors import LimitError, SplineCamError, option
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.network.program import Program
 from splinecam.smooth.boundary_refinement import Bounded, Goal, refined
-from splinecam.smooth.grid import Grid, scattered
-from splinecam.smooth.region_bounds import (
-    GOAL,
-    Compared,
-    Inside,
-    KinkedInside,
-    SmoothInside,
-    outputs_at,
-)
+from splinecam.smooth.grid import Cells, scattered
+from splinecam.smooth.region_bounds import GOAL, Compared, Inside, outputs_at
 from splinecam.smooth.tables import (
     MOST_PIECES,
     LayerSurvey,
@@ -117,7 +110,7 @@ def smoothed(
     bounded = refined(
         Bounded(coarse.outcome.mesh, coarse.outcome.output, coarse.bounds),
         network,
-        _inside(domain, found),
+        Inside(found.program, domain, None if found.kinked else found.bounds),
         Goal(allowed, undecided, max_regions=max_regions, memory=memory),
         len(real.layers),
     )
@@ -187,7 +180,7 @@ def _surveyed(program: Program, domain: Domain, note: Note) -> Survey:
     """Look at the network on cells that are small enough for bounds to be close."""
     resolution, before = _first_resolution(program), math.inf
     while True:
-        grid = Grid.of(domain, resolution, program.device)
+        grid = Cells.of(domain, resolution, program.device)
         what = f"looking at {len(grid.kept):,} cells"
         note(what, 0.0)
         found = survey(program, domain, grid, partial(note, what))
@@ -232,7 +225,7 @@ def _replaced(real: Program, domain: Domain, found: Survey, allowed: Tensor, run
         tables = choose_tables(layers, scale)
         program = replaced(real, tables)
         outcome = run(program)
-        inside = _inside(domain, found)
+        inside = Inside(found.program, domain, None if found.kinked else found.bounds)
         network = partial(outputs_at, found.program, domain)
         compared = Compared(outcome.mesh, outcome.output, network, inside, allowed)
         excess = float((compared.errors.abs() / allowed).max()) + GOAL
@@ -251,12 +244,6 @@ def _replaced(real: Program, domain: Domain, found: Survey, allowed: Tensor, run
         f"{outcome.mesh.num_faces:,} regions in the last attempt. Allow a larger error, or choose "
         "a smaller domain."
     )
-
-
-def _inside(domain: Domain, found: Survey) -> Inside:
-    """How far the network may be from a plane inside of polygons."""
-    alone = KinkedInside(found.program, domain)
-    return alone if found.kinked else SmoothInside(found.bounds, alone)
 
 
 @torch.inference_mode()
