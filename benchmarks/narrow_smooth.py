@@ -155,10 +155,12 @@ def main(argv: Sequence[str] | None = None) -> int:
                 least = needed(case, part.smoothing.tolerance)
                 text = f"{seconds[-1]:.2f} s, {len(part):,} regions, {least:,} needed"
                 print(f"{case}\n  {text}", flush=True)
+    except KeyboardInterrupt:
+        print("interrupted")
     finally:
         sc.unregister_op(Snake)
     row = {
-        "networks": given.networks,
+        "networks": len(seconds) + refused,
         "refused": refused,
         "median": statistics.median(seconds),
         "worst": max(seconds),

@@ -179,25 +179,6 @@ class _Task:
 
 
 @dataclass(frozen=True)
-class _Known:
-    """The outputs of a network at vertices (V, 2), which are computed when they are asked for.
-
-    table: (V, n) the outputs, NaN where they are not known yet.
-    """
-
-    real: Real
-    uv: Tensor
-    table: Tensor
-
-    def at(self, vertices: Tensor) -> Tensor:
-        """The outputs at some vertices, (N, n)."""
-        unknown = vertices[take(self.table, vertices)[:, 0].isnan()]
-        if unknown.shape[0]:
-            self.table[unknown] = self.real(take(self.uv, unknown))
-        return take(self.table, vertices)
-
-
-@dataclass(frozen=True)
 class _Triangles:
     """Triangles with values and the network's outputs, (V, n) each, and what follows from both.
 
@@ -224,20 +205,19 @@ def refined(found: Bounded, real: Real, inside: Inside, goal: Goal, layer: int) 
     inside: bounds the network in triangles; layer: the number that new edges and vertices get as
     their layer.
     """
-    known = _Known(real, found.mesh.uv, torch.full_like(found.values, torch.nan))
+    truth = real(found.mesh.uv)
     sizes = found.mesh.areas_and_centroids()[0]
     whole = float(sizes.sum())
     areas = undecided_areas(found.mesh, sizes, found.values, found.bounds, goal.level)
-    chosen = _uncertain(found, areas > 0, known, goal) & ~_too_thin(found.mesh, sizes)
+    chosen = _uncertain(found, areas > 0, truth, goal) & ~_too_thin(found.mesh, sizes)
     made = None
     while bool((chosen & (areas > 0)).any()):
         area = goal.share * whole - float(areas[~chosen].sum())
         task = _Task(real, inside, goal, whole, area)
-        begun = _begun(found, chosen, known, task, made)
+        begun = _begun(found, chosen, truth, task, made)
         made = _divided(begun, task, len(chosen) - int(chosen.sum()))
         found = _stitched(found, made, layer)
-        more = made.truth[len(made.shape.vertex_ids) :]
-        known = _Known(real, found.mesh.uv, torch.cat([known.table, more]))
+        truth = torch.cat([truth, made.truth[len(made.shape.vertex_ids) :]])
         areas, sizes = (
             torch.cat([old[~chosen], new]) for old, new in ((areas, made.band), (sizes, made.areas))
         )
@@ -246,21 +226,14 @@ def refined(found: Bounded, real: Real, inside: Inside, goal: Goal, layer: int) 
     return found._replace(undecided=float(areas.sum()) / whole)
 
 
-def _uncertain(found: Bounded, undecided: Tensor, known: _Known, goal: Goal) -> Tensor:
+def _uncertain(found: Bounded, undecided: Tensor, truth: Tensor, goal: Goal) -> Tensor:
     """The faces (F,) that are undecided, or whose values would keep their neighbours undecided.
 
     Where the network itself is closer to a change of the class than the values of a face are to the
     network, triangles beside this face cannot be certain.
     """
-    # The network is no farther from the values than by one more bound.
-    near = slacks_of_faces(found.mesh, found.values, (1 + _MARGIN) * found.bounds, goal.level) <= 0
-    some = near.nonzero()[:, 0]
-    if not some.shape[0]:
-        return undecided
-    part, vertex_ids, _ = found.mesh.select(some)
-    slack = slacks_of_faces(part, known.at(vertex_ids), _MARGIN * found.bounds[some], goal.level)
-    near[some] = slack <= 0
-    return near | undecided
+    slack = slacks_of_faces(found.mesh, truth, _MARGIN * found.bounds, goal.level)
+    return undecided | (slack <= 0)
 
 
 def _too_thin(mesh: Mesh, sizes: Tensor) -> Tensor:
@@ -270,18 +243,17 @@ def _too_thin(mesh: Mesh, sizes: Tensor) -> Tensor:
 
 
 def _begun(
-    found: Bounded, chosen: Tensor, known: _Known, task: _Task, earlier: _Triangles | None
+    found: Bounded, chosen: Tensor, outputs: Tensor, task: _Task, earlier: _Triangles | None
 ) -> _Triangles:
     """Triangles in place of the chosen faces, (F,), with the network's values where they may be.
 
-    earlier: the triangles that the last of these faces are, if they are known.
+    outputs: (V, n) of the network at the vertices; earlier: the triangles that the last of these
+    faces are, if they are known.
     """
     mesh, shape = found.mesh, triangulated(found.mesh, chosen)
     held = torch.zeros(mesh.num_vertices, dtype=torch.bool, device=chosen.device)
     held[mesh.corner_vertices()[~chosen[mesh.owners()]]] = True
-    truth = torch.cat(
-        [known.at(shape.vertex_ids), task.real(shape.uv[shape.vertex_ids.shape[0] :])]
-    )
+    truth = torch.cat([outputs[shape.vertex_ids], task.real(shape.uv[len(shape.vertex_ids) :])])
     fixed = held[shape.vertex_ids].nonzero()[:, 0]
     values = truth.index_copy(0, fixed, found.values[shape.vertex_ids[fixed]])
     every = torch.arange(shape.sides.shape[0], device=chosen.device)

@@ -20,9 +20,7 @@ from splinecam._util.arrays import take
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS
 from splinecam.geometry.domain import Domain, Frame
-from splinecam.network.nonlinearities import (
-    Nonlinearity,
-)
+from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.program import FAR, Program, Step
 from splinecam.smooth.layer_bounds import ROUNDING, UPWARDS, Boxes, Followed, through_layer
 from splinecam.smooth.refinement import Extents

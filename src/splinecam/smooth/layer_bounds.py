@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, reduce
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from torch import Tensor
 from splinecam._util.arrays import take
 from splinecam._util.tolerances import EPS
 from splinecam.errors import SplineCamError
+from splinecam.network.curves.curve import Derivatives
 from splinecam.network.nonlinearities import (
     MaxNonlinearity,
     Nonlinearity,
@@ -241,24 +243,15 @@ def through_layer(
     )
 
 
-@dataclass(frozen=True)
-class _Slopes:
+class _Slopes(NamedTuple):
     """Slopes of functions of one variable on intervals, (C, *shape) each.
 
-    at: the first derivative in the middle; second: a second derivative, from which others are no
-    farther than need be. Of the piece that the function has in the middle, going on straight beyond
-    its kinks: largest, curvature: the largest moduli of both derivatives; variation, bend: how far
-    they are from ``at`` and ``second``; rounding: how far ``at`` is from the
-    slope in the middle. Of the function: beyond: the width of an interval around zero, in which it
-    is beside this piece; jumps: by how much it is steeper.
+    near: of the piece that the function has in the middle, going on straight beyond its kinks;
+    rounding: how far its slope in the middle is off. Of the function: beyond: the width of an
+    interval around zero, in which it is beside this piece; jumps: by how much it is steeper.
     """
 
-    at: Tensor
-    second: Tensor
-    largest: Tensor
-    curvature: Tensor
-    variation: Tensor
-    bend: Tensor
+    near: Derivatives
     rounding: Tensor
     beyond: Tensor
     jumps: Tensor
@@ -281,39 +274,39 @@ def _through_scalar(
         slopes = _smooth_slopes(layer, low, z, high)
     else:
         slopes = _piecewise_slopes(layer, low, z, high)
-    value = layer.apply(z)
+    near, value = slopes.near, layer.apply(z)
     u, v = argument.tangents
     length, turn = argument.length, argument.turn
     square = torch.stack([u * u, u * v, v * v])
-    seconds = (slopes.at * argument.seconds).addcmul_(slopes.second, square)
+    seconds = (near.slope * argument.seconds).addcmul_(near.curvature, square)
     # Of arguments and results anywhere in the box.
-    far, steepest = torch.maximum(low.abs(), high.abs()), slopes.largest + slopes.jumps
+    far, steepest = torch.maximum(low.abs(), high.abs()), near.largest_slope + slopes.jumps
     size = value.abs() + steepest * torch.maximum(high - z, z - low)
     eps = layer.eps if isinstance(layer, SmoothScalar) else EPS
     rounding = eps * (layer.rounding * size + (steepest + layer.noise) * far + _UNDERFLOW)
     # Differences of both signs have their largest width if slopes have both signs.
     rising, falling = (
-        torch.minimum(slopes.variation + slope, slopes.largest).clamp(min=0)
-        for slope in (slopes.at, -slopes.at)
+        torch.minimum(near.slope_variation + slope, near.largest_slope).clamp(min=0)
+        for slope in (near.slope, -near.slope)
     )
     # The product of a and b is at most half of t a^2 + b^2 / t.
     part, rest = argument.turned(extents)
     off = (part * argument.curvature + rest).sqrt()
-    along, across = _ratio(off, length), slopes.curvature * (1 + _ratio(length, off))
-    bend = (slopes.largest - slopes.variation) * argument.bend
-    bend.addcmul_(torch.addcmul(slopes.variation, across, part), argument.form)
-    bend.addcmul_(torch.addcmul(slopes.bend, slopes.curvature, along), square)
+    along, across = _ratio(off, length), near.largest_curvature * (1 + _ratio(length, off))
+    bend = (near.largest_slope - near.slope_variation) * argument.bend
+    bend.addcmul_(torch.addcmul(near.slope_variation, across, part), argument.form)
+    bend.addcmul_(torch.addcmul(near.curvature_variation, near.largest_curvature, along), square)
     bend[::2].addcmul_(across, rest)
-    tilt = torch.addcmul(slopes.rounding, slopes.curvature, argument.rounding)
+    tilt = torch.addcmul(slopes.rounding, near.largest_curvature, argument.rounding)
     bounds = (
-        (slopes.variation * length).addcmul_(slopes.largest, turn),
+        (near.slope_variation * length).addcmul_(near.largest_slope, turn),
         bend,
-        tilt.mul_(length).addcmul_(slopes.largest, argument.tilt),
+        tilt.mul_(length).addcmul_(near.largest_slope, argument.tilt),
         torch.addcmul(slopes.beyond, rising.add_(falling), argument.spread),
-        rounding.addcmul_(slopes.largest, argument.rounding),
+        rounding.addcmul_(near.largest_slope, argument.rounding),
     )
     return Followed(
-        value, slopes.at * argument.tangents, seconds, *(bound.mul_(UPWARDS) for bound in bounds)
+        value, near.slope * argument.tangents, seconds, *(bound.mul_(UPWARDS) for bound in bounds)
     )
 
 
@@ -338,31 +331,20 @@ def _smooth_slopes(layer: SmoothScalar, low: Tensor, z: Tensor, high: Tensor) ->
             for end in (first, middle, last)
         )
     near = curve.derivatives(first, middle, last)
-    found = _Slopes(
-        at=near.slope,
-        second=near.curvature,
-        largest=near.largest_slope,
-        curvature=near.largest_curvature,
-        variation=near.slope_variation,
-        bend=near.curvature_variation,
-        rounding=curve.slope_rounding(near.slope),
-        beyond=beyond,
-        jumps=jumps,
-    )
+    rounding = curve.slope_rounding(near.slope)
     if not curve.kinks:
-        return found
+        return _Slopes(near, rounding, beyond, jumps)
     # Beyond its kink the piece is straight, and the function may be bent.
     bent = curve.curvature_bound(low, high) * furthest
-    off = near.largest_curvature * beside
-    return replace(
-        found,
-        largest=found.largest + off,
-        variation=found.variation + off,
-        rounding=found.rounding + off,
-        bend=torch.where(furthest > 0, torch.maximum(found.bend, found.second.abs()), found.bend),
-        beyond=beyond + bent * furthest,
-        jumps=jumps + bent,
+    off, varies = near.largest_curvature * beside, near.curvature_variation
+    near = near._replace(
+        largest_slope=near.largest_slope + off,
+        slope_variation=near.slope_variation + off,
+        curvature_variation=torch.where(
+            furthest > 0, torch.maximum(varies, near.curvature.abs()), varies
+        ),
     )
+    return _Slopes(near, rounding + off, beyond + bent * furthest, jumps + bent)
 
 
 def _piecewise_slopes(layer: PiecewiseScalar, low: Tensor, z: Tensor, high: Tensor) -> _Slopes:
@@ -380,7 +362,8 @@ def _piecewise_slopes(layer: PiecewiseScalar, low: Tensor, z: Tensor, high: Tens
         beyond, jumps = beyond + jump * passed, jumps + jump * (passed > 0)
         at = torch.where(above, slopes[k + 1], at)
     largest = at.abs()
-    return _Slopes(at, none, largest, none, none, none, 4 * EPS * largest, beyond, jumps)
+    near = Derivatives(at, none, largest, none, none, none)
+    return _Slopes(near, 4 * EPS * largest, beyond, jumps)
 
 
 def _through_maximum(

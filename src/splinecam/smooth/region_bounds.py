@@ -237,15 +237,12 @@ class _Triangles:
 
     def select(self, chosen: Tensor) -> _Triangles:
         """Some of them."""
-        each = (self.owner, self.corners, self.values, self.errors)
-        return _Triangles(*(part[chosen] for part in each))
+        return _Triangles(*(part[chosen] for part in vars(self).values()))
 
     def blocks(self) -> list[_Triangles]:
         """The same in parts that are not too large."""
-        if not len(self.owner):
-            return []
-        parts = torch.split(torch.arange(len(self.owner), device=self.owner.device), _BLOCK)
-        return [self] if len(parts) == 1 else [self.select(part) for part in parts]
+        parts = (torch.split(part, _BLOCK) for part in vars(self).values())
+        return [_Triangles(*each) for each in zip(*parts, strict=True) if len(each[0])]
 
     def divided(self, sides: Tensor, network: Callable[[Tensor], Tensor]) -> list[_Triangles]:
         """Four triangles of each, or two where one of its sides, (T, 3), is long; in blocks."""
@@ -284,5 +281,4 @@ def _fans(mesh: Mesh, faces: Tensor, values: Tensor, errors: Tensor) -> list[_Tr
     first = mesh.offsets[faces][owner]
     corner = torch.stack([first, first + place + 1, first + place + 2], 1)
     vertex = mesh.corner_vertices()[corner]
-    every = _Triangles(owner, mesh.uv[vertex], values[vertex], errors[vertex])
-    return every.blocks()
+    return _Triangles(owner, mesh.uv[vertex], values[vertex], errors[vertex]).blocks()

@@ -206,15 +206,6 @@ class LayerSurvey:
     length: Tensor
     influence: Tensor
 
-    def with_cells_of(self, other: LayerSurvey) -> LayerSurvey:
-        """The same layer on the cells of both."""
-        return replace(
-            self,
-            low=torch.minimum(self.low, other.low),
-            high=torch.maximum(self.high, other.high),
-            length=self.length + other.length,
-        )
-
 
 @dataclass(frozen=True)
 class Survey:
@@ -258,9 +249,7 @@ def survey(
 
     def visit(layer: Nonlinearity, argument: Followed, reach: Tensor) -> None:
         if isinstance(layer, SmoothScalar):
-            seen = _look(layer, argument, reach, len(boxes))
-            known = layers.get(layer.name)
-            layers[layer.name] = seen if known is None else known.with_cells_of(seen)
+            layers[layer.name] = _look(layer, argument, reach, len(boxes), layers.get(layer.name))
         note(len(reach) / len(boxes) / len(program.layers))
 
     found = follow(program, domain, boxes, visit=visit)
@@ -270,12 +259,17 @@ def survey(
     return Survey(program, layers, found.value.flatten(1), cells, bluntness)
 
 
-def _look(layer: SmoothScalar, argument: Followed, reach: Tensor, count: int) -> LayerSurvey:
-    """A smooth layer on some of so many cells."""
+def _look(
+    layer: SmoothScalar, argument: Followed, reach: Tensor, count: int, known: LayerSurvey | None
+) -> LayerSurvey:
+    """A smooth layer on some of so many cells, and on those that are known already."""
     z = argument.value
-    low, high = ((z - reach).flatten(1).amin(0), (z + reach).flatten(1).amax(0))
+    low, high = (z - reach).flatten(1).amin(0), (z + reach).flatten(1).amax(0)
     density = argument.length * layer.curve.curvature(z).abs().sqrt()
     length = density.flatten(1).sum(0) / count
+    if known is not None:
+        low, high = torch.minimum(known.low, low), torch.maximum(known.high, high)
+        length = known.length + length
     return LayerSurvey(layer, low, high, length, torch.zeros_like(length))
 
 
@@ -361,12 +355,10 @@ def choose_tables(layers: Mapping[str, LayerSurvey], scale: float) -> dict[str, 
     Of all errors that have a given effect on the outputs, these make few lines: a unit with many
     lines may be off more, and one with much influence less.
     """
-    return {name: _tables(layer, scale) for name, layer in layers.items()}
-
-
-def _tables(found: LayerSurvey, scale: float) -> Tables:
-    tolerance = scale * _errors(found)
-    return tables_of(found.layer.curve, found.low, found.high, tolerance)
+    return {
+        name: tables_of(found.layer.curve, found.low, found.high, scale * _errors(found))
+        for name, found in layers.items()
+    }
 
 
 def _errors(found: LayerSurvey) -> Tensor:
