@@ -47,7 +47,7 @@ def undecided_areas(
 ) -> Tensor:
     """Upper bounds on the area of each face, of size (F,), where the class is uncertain, (F,).
 
-    They are those of ``band_shares`` for triangles, and the whole area of other uncertain faces.
+    Triangles count by ``band_shares``, and other uncertain faces as a whole.
     """
     uncertain = slacks_of_faces(mesh, values, bounds, level) <= 0
     found = torch.where(uncertain, sizes, 0.0)
@@ -166,9 +166,9 @@ class Goal:
 
 @dataclass(frozen=True)
 class _Task:
-    """What triangles are refined by, and towards.
+    """The network, bounds and goal of a refinement.
 
-    whole: the area of the domain; area: the part of it on which triangles may be undecided in all.
+    whole: the area of the domain; area: how much of it all triangles may leave undecided.
     """
 
     real: Real
@@ -183,9 +183,8 @@ class _Triangles:
     """Triangles with values and the network's outputs, (V, n) each, and what follows from both.
 
     curved: (T, n) the part of the bounds that falls as triangles become smaller; branch: (T, n) how
-    far the network is from a smooth function; bounds: (T, n), which have both; undecided: (T,)
-    whether the class is uncertain somewhere; areas: (T,); band: (T,) the area on which the class is
-    uncertain.
+    far the network is from a smooth function; bounds: (T, n) from both; undecided: (T,) whether the
+    class is uncertain somewhere; areas: (T,); band: (T,) the area where the class is uncertain.
     """
 
     shape: Triangulation
@@ -216,8 +215,12 @@ def refined(found: Bounded, real: Real, inside: Inside, goal: Goal, layer: int) 
         task = _Task(real, inside, goal, whole, area)
         begun = _begun(found, chosen, truth, task, made)
         made = _divided(begun, task, len(chosen) - int(chosen.sum()))
-        found = _stitched(found, made, layer)
-        truth = torch.cat([truth, made.truth[len(made.shape.vertex_ids) :]])
+        known = len(made.shape.vertex_ids)
+        values = torch.cat([found.values, made.values[known:]])
+        values[made.shape.vertex_ids] = made.values[:known]
+        bounds = torch.cat([found.bounds[~chosen], made.bounds])
+        found = Bounded(stitched(found.mesh, made.shape, layer), values, bounds)
+        truth = torch.cat([truth, made.truth[known:]])
         areas, sizes = (
             torch.cat([old[~chosen], new]) for old, new in ((areas, made.band), (sizes, made.areas))
         )
@@ -227,10 +230,9 @@ def refined(found: Bounded, real: Real, inside: Inside, goal: Goal, layer: int) 
 
 
 def _uncertain(found: Bounded, undecided: Tensor, truth: Tensor, goal: Goal) -> Tensor:
-    """The faces (F,) that are undecided, or whose values would keep their neighbours undecided.
+    """The faces (F,) that are undecided, or that would keep triangles beside them undecided.
 
-    Where the network itself is closer to a change of the class than the values of a face are to the
-    network, triangles beside this face cannot be certain.
+    Their values are further from the network, (V, n), than that is from a change of the class.
     """
     slack = slacks_of_faces(found.mesh, truth, _MARGIN * found.bounds, goal.level)
     return undecided | (slack <= 0)
@@ -393,19 +395,6 @@ def _bisected(
     result = _Triangles(shape, values, truth, *joined)
     before = float(made.band.sum() - made.band[old].sum())
     return result, before, float(judged[-1].sum())
-
-
-def _stitched(found: Bounded, made: _Triangles, layer: int) -> Bounded:
-    """The mesh with its triangles, the values and the bounds."""
-    shape = made.shape
-    known = shape.vertex_ids.shape[0]
-    values = torch.cat([found.values, made.values[known:]])
-    values[shape.vertex_ids] = made.values[:known]
-    stays = torch.ones(found.mesh.num_faces, dtype=torch.bool, device=values.device)
-    stays[shape.faces] = False
-    return Bounded(
-        stitched(found.mesh, shape, layer), values, torch.cat([found.bounds[stays], made.bounds])
-    )
 
 
 def _holding(found: Bounded, made: _Triangles, task: _Task) -> Tensor:

@@ -79,7 +79,12 @@ class CellBounds:
         bounds[grid.kept] = each
         tables = [bounds.view(rows, columns, *each.shape[1:])]
         for k in range(math.ceil(math.log2(max(rows, columns)))):
-            tables.append(_doubled(tables[-1], 1 << k))
+            table, step = tables[-1], 1 << k
+            for axis in (0, 1):
+                shifted, size = table.roll(-step, axis), table.shape[axis]
+                shifted.narrow(axis, max(0, size - step), min(step, size)).zero_()
+                table = torch.maximum(table, shifted)
+            tables.append(table)
         return cls(grid, tables)
 
     @property
@@ -103,15 +108,6 @@ class CellBounds:
             i, j = first[some].unbind(1)
             found[some] = self.tables[k][i, j]
         return found
-
-
-def _doubled(table: Tensor, step: int) -> Tensor:
-    """The largest of four squares each, of ``step`` cells, as far as there are any."""
-    for axis in (0, 1):
-        shifted = table.roll(-step, axis)
-        shifted.narrow(axis, max(0, table.shape[axis] - step), min(step, table.shape[axis])).zero_()
-        table = torch.maximum(table, shifted)
-    return table
 
 
 def scattered(domain: Domain, count: int, device: torch.device) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, reduce
 from typing import NamedTuple
@@ -56,14 +55,13 @@ class Followed:
     """What is known of a live value on each of C boxes, or on a polygon in it, (C, *shape) each.
 
     value: at the centre; tangents: (2, C, *shape) there, along u and v; seconds: (3, C, *shape)
-    second derivatives, along u twice, u and v, v twice, about in the middle of those on the box or
-    polygon. The others are bounds. They compare
-    the network with a smooth function: that which has everywhere the pieces of all layers with
-    kinks that the network has at the centre, each going on straight beyond its kinks. turn: how far
-    its gradient is from that at the centre; bend: (3, C, *shape) a form, as ``seconds`` are one, of
-    at least the modulus by which the second derivative in any direction is off them; tilt: how far
-    its gradient at the centre is from the tangents; spread: the width of an interval around zero in
-    which the network is beside it; rounding: how far numbers of both are off.
+    second derivatives along u twice, u and v, v twice, about in the middle of their range. The
+    others are bounds. They compare the network with a smooth function, in which every layer with
+    kinks keeps the piece that it has at the centre, straight beyond its kinks. turn: how far its
+    gradient is from that at the centre; bend: (3, C, *shape) a form of at least the modulus by
+    which second derivatives in any direction are off ``seconds``; tilt: how far its gradient at the
+    centre is from the tangents; spread: the width of an interval around zero in which the network
+    is beside it; rounding: how far numbers of both are off.
     """
 
     value: Tensor
@@ -166,28 +164,23 @@ class Followed:
 
     def units(self, entries: Tensor) -> Followed:
         """What is known of some units, (N,), which are numbered box by box."""
-        return self._each(lambda part: part.flatten(-(self.value.dim())).index_select(-1, entries))
+        lead = self.value.dim()
+        return Followed(*(part.flatten(-lead).index_select(-1, entries) for part in self.parts()))
 
     def minus(self, other: Followed) -> Followed:
         """What is known of the difference of two values."""
-        return Followed(
-            self.value - other.value,
-            self.tangents - other.tangents,
-            self.seconds - other.seconds,
-            self.turn + other.turn,
-            self.bend + other.bend,
-            self.tilt + other.tilt,
-            self.spread + other.spread,
-            self.rounding + other.rounding,
-        )
+        pairs = list(zip(self.parts(), other.parts(), strict=True))
+        return Followed(*(a - b for a, b in pairs[:3]), *(a + b for a, b in pairs[3:]))
 
     def shaped(self, *shape: int) -> Followed:
         """The same in another shape of the value."""
         lead = self.value.dim()
-        return self._each(lambda part: part.reshape(*part.shape[: part.dim() - lead], *shape))
+        each = (part.reshape(*part.shape[: part.dim() - lead], *shape) for part in self.parts())
+        return Followed(*each)
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> Followed:
-        return Followed(*(change(getattr(self, field.name)) for field in fields(self)))
+    def parts(self) -> list[Tensor]:
+        """All of its fields."""
+        return [getattr(self, field.name) for field in fields(self)]
 
     def along(self, each: Tensor) -> Tensor:
         """Numbers (C,) in a shape that broadcasts with the value."""
@@ -388,7 +381,8 @@ def _through_maximum(
     lead = argument.units(other).minus(argument.units(own))
     ahead = sign * lead.value + lead.reach(extents.half[box])
     if corners is not None:
-        leads = (sign * (take(z, other) - take(z, own)) for z in map(_flat, corners))
+        flat = (z.reshape(-1) for z in corners)
+        leads = (sign * (take(z, other) - take(z, own)) for z in flat)
         most = reduce(torch.maximum, leads) + lead.beyond_corners(extents[box])
         ahead = torch.minimum(ahead, most)
     found = argument.units(winners.view(-1))
@@ -396,7 +390,3 @@ def _through_maximum(
     by = torch.zeros_like(found.spread).scatter_reduce_(0, entry, ahead.clamp(min=0), "amax")
     shape = count, *layer.apply(argument.value[:1]).shape[1:]
     return replace(found, spread=(found.spread + by) * UPWARDS).shaped(*shape)
-
-
-def _flat(value: Tensor) -> Tensor:
-    return value.reshape(-1)

@@ -31,9 +31,8 @@ class Extents:
 
     half: (C, 2) half of the widths of the boxes; square: (C,) the squared radius of a circle around
     each box or triangle; corners: (C, 3, 2) of the triangles, relative to the centres of their
-    boxes, or none if directions do not matter. Forms are (3, C, *shape), by their coefficients of
-    u u, u v and v v as those of matrices are: f(w) = f0 w0^2 + 2 f1 w0 w1 + f2 w1^2.
-    None is negative anywhere.
+    boxes, or none if directions do not matter. Forms (3, C, *shape) are nowhere negative. Their
+    coefficients are those of matrices: f(w) = f0 w0^2 + 2 f1 w0 w1 + f2 w1^2.
     """
 
     half: Tensor

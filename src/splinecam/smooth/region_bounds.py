@@ -20,7 +20,7 @@ from splinecam.smooth.grid import CellBounds
 from splinecam.smooth.layer_bounds import UPWARDS, Boxes, Followed
 from splinecam.smooth.refinement import squared_radii
 
-_UNITS = 8  # of a network, whose values at three points cost about as much as a look at bounds
+_UNITS = 8  # a network of so many costs at three points about as much as a look at bounds
 _VISIBLE = 2.0**-8  # of a bound: what along a side of a triangle is worth dividing it
 _NEAR = 2.0**-12  # of a side: how far from a corner slopes are taken
 
