@@ -55,7 +55,7 @@ class Case:
     """A network, the box on which it is partitioned, and the error that is allowed."""
 
     seed: int
-    model: nn.Module
+    model: nn.Sequential
     domain: sc.Domain
     smooth: str | float
 
@@ -151,7 +151,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 continue
             seconds.append(process_time() - start)
             regions += len(part)
-            if seconds[-1] > LIMIT:
+            if seconds[-1] > LIMIT and part.smoothing is not None:
                 least = needed(case, part.smoothing.tolerance)
                 text = f"{seconds[-1]:.2f} s, {len(part):,} regions, {least:,} needed"
                 print(f"{case}\n  {text}", flush=True)

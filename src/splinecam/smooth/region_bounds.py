@@ -75,12 +75,12 @@ class Inside:
         bend, branch, found = self._followed(corners, True)
         share, direction = (bend / goal).max(0)
         worst = share.argmax(1)
-        place = torch.arange(len(worst), device=worst.device), worst
-        place = direction[place], *place
+        entry = torch.arange(len(worst), device=worst.device), worst
+        place = direction[entry], *entry
         a, b, c = found.forms.flatten(3).movedim(1, 0)[:, *place, None]
         u, v = (corners.roll(-1, 1) - corners).unbind(2)
         sides = a * u * u + 2 * b * u * v + c * v * v
-        crossed = found.spread.flatten(1)[place[1:]] > bend[place] / 2
+        crossed = found.spread.flatten(1)[entry] > bend[place] / 2
         some = (crossed & (bend > goal).any(0).any(1)).nonzero()[:, 0]
         if len(some):
             sides[some] = self._across_kinks(corners[some], bend[place][some], worst[some])
