@@ -33,6 +33,7 @@ NAMES = (
     "tables",
     "fuzz",
     "smooth_fuzz",
+    "narrow_smooth",
     "calls",
     "exports",
     "properties",
@@ -335,6 +336,19 @@ def test_smooth_fuzzing_sees_bounds_that_are_exceeded(
     monkeypatch.setattr(modules.smooth_fuzz, "largest_share", lambda *case: 1.25)
     assert modules.smooth_fuzz.main(seeds) == 1
     assert "off by 1.25 of the bound" in capsys.readouterr().out
+
+
+def test_narrow_networks_are_counted(
+    modules: SimpleNamespace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(modules.narrow_smooth, "SMOOTH", {"tanh": (nn.Tanh,)})
+    monkeypatch.setattr(modules.narrow_smooth, "LIMIT", 0.0)
+    assert modules.narrow_smooth.main(["--networks", "1"]) == 0
+    slow, times, heading, row = capsys.readouterr().out.splitlines()
+    assert slow.startswith("seed 0: ")
+    assert times.endswith(" needed")
+    assert heading.split()[:2] == ["networks", "refused"]
+    assert row.split()[:2] == ["1", "0"]
 
 
 def test_the_page_on_exactness_has_every_kind(modules: SimpleNamespace) -> None:

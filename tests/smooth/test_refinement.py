@@ -30,7 +30,7 @@ class Everywhere:
 
     def __call__(self, corners: Tensor) -> tuple[Tensor, Tensor]:
         curved = squared_radii(corners)[:, None] / 2 * self.curvature
-        return curved, torch.full_like(curved, self.branch)
+        return curved.expand(2, -1, -1), torch.full_like(curved, self.branch)
 
 
 def sines(outputs: int, units: int = 6, seed: int = 0) -> tuple[nn.Module, Tensor]:
@@ -270,7 +270,7 @@ def test_triangles_keep_their_angles() -> None:
     for _ in range(5):
         place = shape.longest(shape.squared_lengths())
         longest = shape.sides.gather(1, place[:, None])[:, 0] >> 1
-        marked = torch.rand(shape.num_edges, generator=generator) < 0.05
+        marked = torch.rand(len(shape.edges), generator=generator) < 0.05
         marked = closed(shape, marked, longest)
         assert not bool((marked[shape.sides >> 1].any(1) & ~marked[longest]).any())
         shape, source = bisected(shape, marked, place)

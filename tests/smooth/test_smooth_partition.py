@@ -11,7 +11,7 @@ from torch import nn
 import splinecam as sc
 from high_precision import SMOOTH
 from splinecam.network.capture import capture
-from splinecam.smooth.grid import Grid
+from splinecam.smooth.grid import Cells
 from splinecam.smooth.smoothing import smoothed
 from splinecam.smooth.tables import survey, tolerance_of
 
@@ -218,7 +218,7 @@ def test_bounds_go_by_what_the_products_of_a_stage_add_up_to(monkeypatch):
     joined = model.inner[1].weight @ model.inner[0].weight @ model.first.weight
     found = program.dense_moduli(0)[names[1]][names[0]]
     torch.testing.assert_close(found, joined.detach().abs().T, rtol=1e-14, atol=1e-16)
-    grid = Grid.of(BOX, 4, program.device)
+    grid = Cells.of(BOX, 4, program.device)
     close = survey(program, BOX, grid)
     monkeypatch.setattr("splinecam.network.program._DENSE", 0)
     loose = survey(capture(block(), (2,), smooth=True), BOX, grid)
@@ -317,3 +317,17 @@ def test_the_log_says_from_the_beginning_what_is_done(caplog):
     with caplog.at_level("INFO", "splinecam"):
         sc.partition(network(nn.GELU(), 2, 4, 1), BOX, smooth=0.1, progress=False)
     assert caplog.messages[0] == "looking at 1,024 cells"
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("seed", [23, 24, 79])
+def test_tables_before_units_that_are_off_everywhere_are_fine_enough(seed):
+    """These have no influence on the outputs, but coarse tables would switch the units on."""
+    torch.manual_seed(seed)
+    steps = nn.Linear(2, 1), nn.SiLU(), nn.Linear(1, 2), nn.SiLU(), nn.ReLU(), nn.Linear(2, 1)
+    model = nn.Sequential(*steps, nn.SiLU(), nn.Linear(1, 1)).double()
+    model[0].weight.data *= 2
+    part = sc.partition(model, sc.Domain.box(-1, 1), smooth=1e-4, progress=False)
+    part.validate(progress=False)
+    assert len(part) < 100
+    assert part._bound.amax() <= 1e-4

@@ -47,7 +47,7 @@ def undecided_areas(
 ) -> Tensor:
     """Upper bounds on the area of each face, of size (F,), where the class is uncertain, (F,).
 
-    They are those of ``band_shares`` for triangles, and the whole area of other uncertain faces.
+    Triangles count by ``band_shares``, and other uncertain faces as a whole.
     """
     uncertain = slacks_of_faces(mesh, values, bounds, level) <= 0
     found = torch.where(uncertain, sizes, 0.0)
@@ -166,9 +166,9 @@ class Goal:
 
 @dataclass(frozen=True)
 class _Task:
-    """What triangles are refined by, and towards.
+    """The network, bounds and goal of a refinement.
 
-    whole: the area of the domain; area: the part of it on which triangles may be undecided in all.
+    whole: the area of the domain; area: how much of it all triangles may leave undecided.
     """
 
     real: Real
@@ -179,32 +179,12 @@ class _Task:
 
 
 @dataclass(frozen=True)
-class _Known:
-    """The outputs of a network at vertices (V, 2), which are computed when they are asked for.
-
-    table: (V, n) the outputs, NaN where they are not known yet.
-    """
-
-    real: Real
-    uv: Tensor
-    table: Tensor
-
-    def at(self, vertices: Tensor) -> Tensor:
-        """The outputs at some vertices, (N, n)."""
-        unknown = vertices[take(self.table, vertices)[:, 0].isnan()]
-        if unknown.shape[0]:
-            self.table[unknown] = self.real(take(self.uv, unknown))
-        return take(self.table, vertices)
-
-
-@dataclass(frozen=True)
 class _Triangles:
     """Triangles with values and the network's outputs, (V, n) each, and what follows from both.
 
     curved: (T, n) the part of the bounds that falls as triangles become smaller; branch: (T, n) how
-    far the network is from a smooth function; bounds: (T, n), which have both; undecided: (T,)
-    whether the class is uncertain somewhere; areas: (T,); band: (T,) the area on which the class is
-    uncertain.
+    far the network is from a smooth function; bounds: (T, n) from both; undecided: (T,) whether the
+    class is uncertain somewhere; areas: (T,); band: (T,) the area where the class is uncertain.
     """
 
     shape: Triangulation
@@ -224,20 +204,23 @@ def refined(found: Bounded, real: Real, inside: Inside, goal: Goal, layer: int) 
     inside: bounds the network in triangles; layer: the number that new edges and vertices get as
     their layer.
     """
-    known = _Known(real, found.mesh.uv, torch.full_like(found.values, torch.nan))
+    truth = real(found.mesh.uv)
     sizes = found.mesh.areas_and_centroids()[0]
     whole = float(sizes.sum())
     areas = undecided_areas(found.mesh, sizes, found.values, found.bounds, goal.level)
-    chosen = _uncertain(found, areas > 0, known, goal) & ~_too_thin(found.mesh, sizes)
+    chosen = _uncertain(found, areas > 0, truth, goal) & ~_too_thin(found.mesh, sizes)
     made = None
     while bool((chosen & (areas > 0)).any()):
         area = goal.share * whole - float(areas[~chosen].sum())
         task = _Task(real, inside, goal, whole, area)
-        begun = _begun(found, chosen, known, task, made)
+        begun = _begun(found, chosen, truth, task, made)
         made = _divided(begun, task, len(chosen) - int(chosen.sum()))
-        found = _stitched(found, made, layer)
-        more = made.truth[len(made.shape.vertex_ids) :]
-        known = _Known(real, found.mesh.uv, torch.cat([known.table, more]))
+        known = len(made.shape.vertex_ids)
+        values = torch.cat([found.values, made.values[known:]])
+        values[made.shape.vertex_ids] = made.values[:known]
+        bounds = torch.cat([found.bounds[~chosen], made.bounds])
+        found = Bounded(stitched(found.mesh, made.shape, layer), values, bounds)
+        truth = torch.cat([truth, made.truth[known:]])
         areas, sizes = (
             torch.cat([old[~chosen], new]) for old, new in ((areas, made.band), (sizes, made.areas))
         )
@@ -246,21 +229,13 @@ def refined(found: Bounded, real: Real, inside: Inside, goal: Goal, layer: int) 
     return found._replace(undecided=float(areas.sum()) / whole)
 
 
-def _uncertain(found: Bounded, undecided: Tensor, known: _Known, goal: Goal) -> Tensor:
-    """The faces (F,) that are undecided, or whose values would keep their neighbours undecided.
+def _uncertain(found: Bounded, undecided: Tensor, truth: Tensor, goal: Goal) -> Tensor:
+    """The faces (F,) that are undecided, or that would keep triangles beside them undecided.
 
-    Where the network itself is closer to a change of the class than the values of a face are to the
-    network, triangles beside this face cannot be certain.
+    Their values are further from the network, (V, n), than that is from a change of the class.
     """
-    # The network is no farther from the values than by one more bound.
-    near = slacks_of_faces(found.mesh, found.values, (1 + _MARGIN) * found.bounds, goal.level) <= 0
-    some = near.nonzero()[:, 0]
-    if not some.shape[0]:
-        return undecided
-    part, vertex_ids, _ = found.mesh.select(some)
-    slack = slacks_of_faces(part, known.at(vertex_ids), _MARGIN * found.bounds[some], goal.level)
-    near[some] = slack <= 0
-    return near | undecided
+    slack = slacks_of_faces(found.mesh, truth, _MARGIN * found.bounds, goal.level)
+    return undecided | (slack <= 0)
 
 
 def _too_thin(mesh: Mesh, sizes: Tensor) -> Tensor:
@@ -270,18 +245,17 @@ def _too_thin(mesh: Mesh, sizes: Tensor) -> Tensor:
 
 
 def _begun(
-    found: Bounded, chosen: Tensor, known: _Known, task: _Task, earlier: _Triangles | None
+    found: Bounded, chosen: Tensor, outputs: Tensor, task: _Task, earlier: _Triangles | None
 ) -> _Triangles:
     """Triangles in place of the chosen faces, (F,), with the network's values where they may be.
 
-    earlier: the triangles that the last of these faces are, if they are known.
+    outputs: (V, n) of the network at the vertices; earlier: the triangles that the last of these
+    faces are, if they are known.
     """
     mesh, shape = found.mesh, triangulated(found.mesh, chosen)
     held = torch.zeros(mesh.num_vertices, dtype=torch.bool, device=chosen.device)
     held[mesh.corner_vertices()[~chosen[mesh.owners()]]] = True
-    truth = torch.cat(
-        [known.at(shape.vertex_ids), task.real(shape.uv[shape.vertex_ids.shape[0] :])]
-    )
+    truth = torch.cat([outputs[shape.vertex_ids], task.real(shape.uv[len(shape.vertex_ids) :])])
     fixed = held[shape.vertex_ids].nonzero()[:, 0]
     values = truth.index_copy(0, fixed, found.values[shape.vertex_ids[fixed]])
     every = torch.arange(shape.sides.shape[0], device=chosen.device)
@@ -302,10 +276,10 @@ def _judged(
     """
     step = max(1, backend_of(values.device).numbers // (8 * values.shape[1]))
     new = len(triangles) - (0 if earlier is None else len(earlier.areas))
-    inside = [
-        task.inside(take(shape.uv, shape.corners(some).view(-1)).view(-1, 3, 2))
-        for some in torch.split(triangles[:new], step)
-    ]
+    inside = []
+    for some in torch.split(triangles[:new], step):
+        bend, apart = task.inside(take(shape.uv, shape.corners(some).view(-1)).view(-1, 3, 2))
+        inside.append((bend.amax(0), apart))
     if earlier is not None:
         inside.append((earlier.curved, earlier.branch))
     curved, branch = map(torch.cat, zip(*inside, strict=True))
@@ -406,7 +380,7 @@ def _bisected(
     """Divide marked edges (E,), and the undecided area of divided triangles before and after."""
     split = marked.nonzero()[:, 0]
     shape, source = bisected(made.shape, marked, place)
-    first = made.shape.num_vertices
+    first = len(made.shape.uv)
     ends = made.shape.edges[split]
     new = task.real(shape.uv[first:])
     between = (take(made.values, ends[:, 0]) + take(made.values, ends[:, 1])) / 2
@@ -421,19 +395,6 @@ def _bisected(
     result = _Triangles(shape, values, truth, *joined)
     before = float(made.band.sum() - made.band[old].sum())
     return result, before, float(judged[-1].sum())
-
-
-def _stitched(found: Bounded, made: _Triangles, layer: int) -> Bounded:
-    """The mesh with its triangles, the values and the bounds."""
-    shape = made.shape
-    known = shape.vertex_ids.shape[0]
-    values = torch.cat([found.values, made.values[known:]])
-    values[shape.vertex_ids] = made.values[:known]
-    stays = torch.ones(found.mesh.num_faces, dtype=torch.bool, device=values.device)
-    stays[shape.faces] = False
-    return Bounded(
-        stitched(found.mesh, shape, layer), values, torch.cat([found.bounds[stays], made.bounds])
-    )
 
 
 def _holding(found: Bounded, made: _Triangles, task: _Task) -> Tensor:

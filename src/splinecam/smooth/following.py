@@ -9,7 +9,7 @@ of these.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,9 +20,7 @@ from splinecam._util.arrays import take
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS
 from splinecam.geometry.domain import Domain, Frame
-from splinecam.network.nonlinearities import (
-    Nonlinearity,
-)
+from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.program import FAR, Program, Step
 from splinecam.smooth.layer_bounds import ROUNDING, UPWARDS, Boxes, Followed, through_layer
 from splinecam.smooth.refinement import Extents
@@ -73,10 +71,7 @@ def follow(
 
 @dataclass
 class _Points:
-    """A network at the corners of polygons, (C, k) of its points, stage after stage.
-
-    live: the values there.
-    """
+    """A network's live values at points, stage after stage; index: (C, k) points of polygons."""
 
     index: Tensor
     live: dict[str, Tensor]
@@ -131,7 +126,11 @@ def _through_stage(program: Program, index: int, live: Live, extents: Extents) -
     taken = {name: live[name] for name in stage.live_in}
     if not stage.steps:
         return {name: taken[name] for name in stage.live_out}
-    rows, sizes = _rows({name: _scaled(each) for name, each in taken.items()})
+    scaled = {
+        name: [each.value, *(FAR * _once(part) for part in (*each.tangents, *each.seconds))]
+        for name, each in taken.items()
+    }
+    rows, sizes = _rows(scaled)
     # Of a number that is made by all steps together, relative to the moduli of them all.
     slack = 2 * sum(program.roundings(index).values())
     moduli, widths = _rows({name: _moduli(each, extents, slack) for name, each in taken.items()})
@@ -163,11 +162,6 @@ def _through_stage(program: Program, index: int, live: Live, extents: Extents) -
         each = Followed(value, tangents, seconds, turn, bent, tilt, spread, rounding)
         found[name] = each.steadied(extents)
     return found
-
-
-def _scaled(each: Followed) -> list[Tensor]:
-    """A value, and its derivatives many times as large."""
-    return [each.value, *(FAR * _once(part) for part in (*each.tangents, *each.seconds))]
 
 
 def _rounded(
@@ -332,10 +326,5 @@ def _joined(parts: list[Followed]) -> Followed:
     """What is known on the boxes of all parts."""
     if len(parts) == 1:
         return parts[0]
-    rows = {"tangents": 1, "seconds": 1, "bend": 1}
-    return Followed(
-        *(
-            torch.cat([getattr(part, field.name) for part in parts], rows.get(field.name, 0))
-            for field in fields(Followed)
-        )
-    )
+    columns = zip(*(part.parts() for part in parts), strict=True)
+    return Followed(*(torch.cat(each, each[0].dim() - parts[0].value.dim()) for each in columns))

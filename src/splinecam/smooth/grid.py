@@ -18,7 +18,7 @@ _OVERLAP = 2.0**-20  # of a cell, by which bounds hold beyond its sides, so that
 
 
 @dataclass(frozen=True)
-class Grid:
+class Cells:
     """Squares of a grid that covers a domain, in the coordinates of its frame.
 
     low: (2,) the grid's first corner; side: of a cell; counts: cells along u and v; kept: (C,) the
@@ -40,7 +40,7 @@ class Grid:
         return Boxes(center, torch.full_like(center, self.side * (0.5 + _OVERLAP)))
 
     @classmethod
-    def of(cls, domain: Domain, resolution: int, device: torch.device) -> Grid:
+    def of(cls, domain: Domain, resolution: int, device: torch.device) -> Cells:
         """The cells of a grid with so many cells along the longer side of the domain's box."""
         corners = Frame.of(domain).to_local(domain.corners).to(device)
         low, high = corners.amin(0), corners.amax(0)
@@ -62,33 +62,38 @@ class Grid:
 class CellBounds:
     """Bounds on the network's outputs on squares of cells, for squares of 1, 2, 4, ... cells.
 
-    tables: (rows, columns, 2, n) for each size the largest of the cells of every square, by its
-    first cell. The two bounds are that on the second derivative in any direction, and that on the
-    distance between the network and a smooth function.
+    tables: (rows, columns, 3, n) for each size the largest of the cells of every square, by its
+    first cell. Two bounds are those on the second derivative in any direction, downwards and
+    upwards. The last is that on the distance between the network and a smooth function.
     """
 
-    grid: Grid
+    grid: Cells
     tables: list[Tensor]
 
     @classmethod
-    def of(cls, grid: Grid, found: Followed) -> CellBounds:
+    def of(cls, grid: Cells, found: Followed) -> CellBounds:
         """From what is known of the output on the cells."""
         rows, columns = grid.counts
-        both = torch.stack([found.curvature.flatten(1), found.branch.flatten(1)], 1)
-        bounds = both.new_zeros((rows * columns, *both.shape[1:]))
-        bounds[grid.kept] = both
-        tables = [bounds.view(rows, columns, *both.shape[1:])]
+        each = torch.stack([*found.curvatures, found.branch], 1).flatten(2)
+        bounds = each.new_zeros((rows * columns, *each.shape[1:]))
+        bounds[grid.kept] = each
+        tables = [bounds.view(rows, columns, *each.shape[1:])]
         for k in range(math.ceil(math.log2(max(rows, columns)))):
-            tables.append(_doubled(tables[-1], 1 << k))
+            table, step = tables[-1], 1 << k
+            for axis in (0, 1):
+                shifted, size = table.roll(-step, axis), table.shape[axis]
+                shifted.narrow(axis, max(0, size - step), min(step, size)).zero_()
+                table = torch.maximum(table, shifted)
+            tables.append(table)
         return cls(grid, tables)
 
     @property
     def branch(self) -> Tensor:
         """(n,) the largest distance between the network and a smooth function."""
-        return self.tables[0][:, :, 1].amax((0, 1))
+        return self.tables[0][:, :, 2].amax((0, 1))
 
     def largest(self, boxes: Tensor) -> Tensor:
-        """The bounds on boxes (N, 4), lowest u and v and highest u and v: (N, 2, n)."""
+        """The bounds on boxes (N, 4), lowest u and v and highest u and v: (N, 3, n)."""
         end = torch.tensor(self.grid.counts, device=boxes.device) - 1
         # Cells that a box touches with its border count too.
         first = torch.floor((boxes[:, :2] - self.grid.low) / self.grid.side - _OVERLAP)
@@ -103,15 +108,6 @@ class CellBounds:
             i, j = first[some].unbind(1)
             found[some] = self.tables[k][i, j]
         return found
-
-
-def _doubled(table: Tensor, step: int) -> Tensor:
-    """The largest of four squares each, of ``step`` cells, as far as there are any."""
-    for axis in (0, 1):
-        shifted = table.roll(-step, axis)
-        shifted.narrow(axis, max(0, table.shape[axis] - step), min(step, table.shape[axis])).zero_()
-        table = torch.maximum(table, shifted)
-    return table
 
 
 def scattered(domain: Domain, count: int, device: torch.device) -> Tensor:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, reduce
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from torch import Tensor
 from splinecam._util.arrays import take
 from splinecam._util.tolerances import EPS
 from splinecam.errors import SplineCamError
+from splinecam.network.curves.curve import Derivatives
 from splinecam.network.nonlinearities import (
     MaxNonlinearity,
     Nonlinearity,
@@ -54,14 +55,13 @@ class Followed:
     """What is known of a live value on each of C boxes, or on a polygon in it, (C, *shape) each.
 
     value: at the centre; tangents: (2, C, *shape) there, along u and v; seconds: (3, C, *shape)
-    second derivatives, along u twice, u and v, v twice, about in the middle of those on the box or
-    polygon. The others are bounds. They compare
-    the network with a smooth function: that which has everywhere the pieces of all layers with
-    kinks that the network has at the centre, each going on straight beyond its kinks. turn: how far
-    its gradient is from that at the centre; bend: (3, C, *shape) a form, as ``seconds`` are one, of
-    at least the modulus by which the second derivative in any direction is off them; tilt: how far
-    its gradient at the centre is from the tangents; spread: the width of an interval around zero in
-    which the network is beside it; rounding: how far numbers of both are off.
+    second derivatives along u twice, u and v, v twice, about in the middle of their range. The
+    others are bounds. They compare the network with a smooth function, in which every layer with
+    kinks keeps the piece that it has at the centre, straight beyond its kinks. turn: how far its
+    gradient is from that at the centre; bend: (3, C, *shape) a form of at least the modulus by
+    which second derivatives in any direction are off ``seconds``; tilt: how far its gradient at the
+    centre is from the tangents; spread: the width of an interval around zero in which the network
+    is beside it; rounding: how far numbers of both are off.
     """
 
     value: Tensor
@@ -88,6 +88,18 @@ class Followed:
         """A form (3, C, *shape) of at least the modulus of the second derivative everywhere."""
         found = modulus(self.seconds).add_(self.bend)
         found[::2] += ROUNDING * (found[0] + found[2])
+        return found
+
+    @cached_property
+    def forms(self) -> Tensor:
+        """Forms (2, 3, C, *shape) of at least the second derivative downwards, and upwards.
+
+        With one half of the first, the smooth function is convex around any point; less one half
+        of the second, it is concave.
+        """
+        size = modulus(self.seconds)
+        found = torch.stack([size - self.seconds, size + self.seconds]).div_(2).add_(self.bend)
+        found[:, ::2] += ROUNDING * (self.form[0] + self.form[2])
         return found
 
     @property
@@ -139,30 +151,36 @@ class Followed:
             return self.curvature * (self.along(extents.square) / 2)
         return extents.around(self.form) / 2 * UPWARDS
 
+    def bulges(self, extents: Extents) -> Tensor:
+        """The same above the largest value at the corners, and below the least, (2, C, *shape)."""
+        if extents.corners is None:
+            return self.curvatures * (self.along(extents.square) / 2)
+        return torch.stack([extents.around(form) for form in self.forms]) / 2 * UPWARDS
+
+    @property
+    def curvatures(self) -> Tensor:
+        """Bounds (2, C, *shape) on the second derivative downwards, and upwards."""
+        return torch.stack([norm(form) for form in self.forms]) * UPWARDS
+
     def units(self, entries: Tensor) -> Followed:
         """What is known of some units, (N,), which are numbered box by box."""
-        return self._each(lambda part: part.flatten(-(self.value.dim())).index_select(-1, entries))
+        lead = self.value.dim()
+        return Followed(*(part.flatten(-lead).index_select(-1, entries) for part in self.parts()))
 
     def minus(self, other: Followed) -> Followed:
         """What is known of the difference of two values."""
-        return Followed(
-            self.value - other.value,
-            self.tangents - other.tangents,
-            self.seconds - other.seconds,
-            self.turn + other.turn,
-            self.bend + other.bend,
-            self.tilt + other.tilt,
-            self.spread + other.spread,
-            self.rounding + other.rounding,
-        )
+        pairs = list(zip(self.parts(), other.parts(), strict=True))
+        return Followed(*(a - b for a, b in pairs[:3]), *(a + b for a, b in pairs[3:]))
 
     def shaped(self, *shape: int) -> Followed:
         """The same in another shape of the value."""
         lead = self.value.dim()
-        return self._each(lambda part: part.reshape(*part.shape[: part.dim() - lead], *shape))
+        each = (part.reshape(*part.shape[: part.dim() - lead], *shape) for part in self.parts())
+        return Followed(*each)
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> Followed:
-        return Followed(*(change(getattr(self, field.name)) for field in fields(self)))
+    def parts(self) -> list[Tensor]:
+        """All of its fields."""
+        return [getattr(self, field.name) for field in fields(self)]
 
     def along(self, each: Tensor) -> Tensor:
         """Numbers (C,) in a shape that broadcasts with the value."""
@@ -218,24 +236,15 @@ def through_layer(
     )
 
 
-@dataclass(frozen=True)
-class _Slopes:
+class _Slopes(NamedTuple):
     """Slopes of functions of one variable on intervals, (C, *shape) each.
 
-    at: the first derivative in the middle; second: a second derivative, from which others are no
-    farther than need be. Of the piece that the function has in the middle, going on straight beyond
-    its kinks: largest, curvature: the largest moduli of both derivatives; variation, bend: how far
-    they are from ``at`` and ``second``; rounding: how far ``at`` is from the
-    slope in the middle. Of the function: beyond: the width of an interval around zero, in which it
-    is beside this piece; jumps: by how much it is steeper.
+    near: of the piece that the function has in the middle, going on straight beyond its kinks;
+    rounding: how far its slope in the middle is off. Of the function: beyond: the width of an
+    interval around zero, in which it is beside this piece; jumps: by how much it is steeper.
     """
 
-    at: Tensor
-    second: Tensor
-    largest: Tensor
-    curvature: Tensor
-    variation: Tensor
-    bend: Tensor
+    near: Derivatives
     rounding: Tensor
     beyond: Tensor
     jumps: Tensor
@@ -258,39 +267,39 @@ def _through_scalar(
         slopes = _smooth_slopes(layer, low, z, high)
     else:
         slopes = _piecewise_slopes(layer, low, z, high)
-    value = layer.apply(z)
+    near, value = slopes.near, layer.apply(z)
     u, v = argument.tangents
     length, turn = argument.length, argument.turn
     square = torch.stack([u * u, u * v, v * v])
-    seconds = (slopes.at * argument.seconds).addcmul_(slopes.second, square)
+    seconds = (near.slope * argument.seconds).addcmul_(near.curvature, square)
     # Of arguments and results anywhere in the box.
-    far, steepest = torch.maximum(low.abs(), high.abs()), slopes.largest + slopes.jumps
+    far, steepest = torch.maximum(low.abs(), high.abs()), near.largest_slope + slopes.jumps
     size = value.abs() + steepest * torch.maximum(high - z, z - low)
     eps = layer.eps if isinstance(layer, SmoothScalar) else EPS
     rounding = eps * (layer.rounding * size + (steepest + layer.noise) * far + _UNDERFLOW)
     # Differences of both signs have their largest width if slopes have both signs.
     rising, falling = (
-        torch.minimum(slopes.variation + slope, slopes.largest).clamp(min=0)
-        for slope in (slopes.at, -slopes.at)
+        torch.minimum(near.slope_variation + slope, near.largest_slope).clamp(min=0)
+        for slope in (near.slope, -near.slope)
     )
     # The product of a and b is at most half of t a^2 + b^2 / t.
     part, rest = argument.turned(extents)
     off = (part * argument.curvature + rest).sqrt()
-    along, across = _ratio(off, length), slopes.curvature * (1 + _ratio(length, off))
-    bend = (slopes.largest - slopes.variation) * argument.bend
-    bend.addcmul_(torch.addcmul(slopes.variation, across, part), argument.form)
-    bend.addcmul_(torch.addcmul(slopes.bend, slopes.curvature, along), square)
+    along, across = _ratio(off, length), near.largest_curvature * (1 + _ratio(length, off))
+    bend = (near.largest_slope - near.slope_variation) * argument.bend
+    bend.addcmul_(torch.addcmul(near.slope_variation, across, part), argument.form)
+    bend.addcmul_(torch.addcmul(near.curvature_variation, near.largest_curvature, along), square)
     bend[::2].addcmul_(across, rest)
-    tilt = torch.addcmul(slopes.rounding, slopes.curvature, argument.rounding)
+    tilt = torch.addcmul(slopes.rounding, near.largest_curvature, argument.rounding)
     bounds = (
-        (slopes.variation * length).addcmul_(slopes.largest, turn),
+        (near.slope_variation * length).addcmul_(near.largest_slope, turn),
         bend,
-        tilt.mul_(length).addcmul_(slopes.largest, argument.tilt),
+        tilt.mul_(length).addcmul_(near.largest_slope, argument.tilt),
         torch.addcmul(slopes.beyond, rising.add_(falling), argument.spread),
-        rounding.addcmul_(slopes.largest, argument.rounding),
+        rounding.addcmul_(near.largest_slope, argument.rounding),
     )
     return Followed(
-        value, slopes.at * argument.tangents, seconds, *(bound.mul_(UPWARDS) for bound in bounds)
+        value, near.slope * argument.tangents, seconds, *(bound.mul_(UPWARDS) for bound in bounds)
     )
 
 
@@ -315,31 +324,20 @@ def _smooth_slopes(layer: SmoothScalar, low: Tensor, z: Tensor, high: Tensor) ->
             for end in (first, middle, last)
         )
     near = curve.derivatives(first, middle, last)
-    found = _Slopes(
-        at=near.slope,
-        second=near.curvature,
-        largest=near.largest_slope,
-        curvature=near.largest_curvature,
-        variation=near.slope_variation,
-        bend=near.curvature_variation,
-        rounding=curve.slope_rounding(near.slope),
-        beyond=beyond,
-        jumps=jumps,
-    )
+    rounding = curve.slope_rounding(near.slope)
     if not curve.kinks:
-        return found
+        return _Slopes(near, rounding, beyond, jumps)
     # Beyond its kink the piece is straight, and the function may be bent.
     bent = curve.curvature_bound(low, high) * furthest
-    off = near.largest_curvature * beside
-    return replace(
-        found,
-        largest=found.largest + off,
-        variation=found.variation + off,
-        rounding=found.rounding + off,
-        bend=torch.where(furthest > 0, torch.maximum(found.bend, found.second.abs()), found.bend),
-        beyond=beyond + bent * furthest,
-        jumps=jumps + bent,
+    off, varies = near.largest_curvature * beside, near.curvature_variation
+    near = near._replace(
+        largest_slope=near.largest_slope + off,
+        slope_variation=near.slope_variation + off,
+        curvature_variation=torch.where(
+            furthest > 0, torch.maximum(varies, near.curvature.abs()), varies
+        ),
     )
+    return _Slopes(near, rounding + off, beyond + bent * furthest, jumps + bent)
 
 
 def _piecewise_slopes(layer: PiecewiseScalar, low: Tensor, z: Tensor, high: Tensor) -> _Slopes:
@@ -357,7 +355,8 @@ def _piecewise_slopes(layer: PiecewiseScalar, low: Tensor, z: Tensor, high: Tens
         beyond, jumps = beyond + jump * passed, jumps + jump * (passed > 0)
         at = torch.where(above, slopes[k + 1], at)
     largest = at.abs()
-    return _Slopes(at, none, largest, none, none, none, 4 * EPS * largest, beyond, jumps)
+    near = Derivatives(at, none, largest, none, none, none)
+    return _Slopes(near, 4 * EPS * largest, beyond, jumps)
 
 
 def _through_maximum(
@@ -382,7 +381,8 @@ def _through_maximum(
     lead = argument.units(other).minus(argument.units(own))
     ahead = sign * lead.value + lead.reach(extents.half[box])
     if corners is not None:
-        leads = (sign * (take(z, other) - take(z, own)) for z in map(_flat, corners))
+        flat = (z.reshape(-1) for z in corners)
+        leads = (sign * (take(z, other) - take(z, own)) for z in flat)
         most = reduce(torch.maximum, leads) + lead.beyond_corners(extents[box])
         ahead = torch.minimum(ahead, most)
     found = argument.units(winners.view(-1))
@@ -390,7 +390,3 @@ def _through_maximum(
     by = torch.zeros_like(found.spread).scatter_reduce_(0, entry, ahead.clamp(min=0), "amax")
     shape = count, *layer.apply(argument.value[:1]).shape[1:]
     return replace(found, spread=(found.spread + by) * UPWARDS).shaped(*shape)
-
-
-def _flat(value: Tensor) -> Tensor:
-    return value.reshape(-1)

@@ -31,9 +31,8 @@ class Extents:
 
     half: (C, 2) half of the widths of the boxes; square: (C,) the squared radius of a circle around
     each box or triangle; corners: (C, 3, 2) of the triangles, relative to the centres of their
-    boxes, or none if directions do not matter. Forms are (3, C, *shape), by their coefficients of
-    u u, u v and v v as those of matrices are: f(w) = f0 w0^2 + 2 f1 w0 w1 + f2 w1^2.
-    None is negative anywhere.
+    boxes, or none if directions do not matter. Forms (3, C, *shape) are nowhere negative. Their
+    coefficients are those of matrices: f(w) = f0 w0^2 + 2 f1 w0 w1 + f2 w1^2.
     """
 
     half: Tensor
@@ -167,14 +166,6 @@ class Triangulation:
     vertex_ids: Tensor
     edge_ids: Tensor
 
-    @property
-    def num_vertices(self) -> int:
-        return int(self.uv.shape[0])
-
-    @property
-    def num_edges(self) -> int:
-        return int(self.edges.shape[0])
-
     def corners(self, triangles: Tensor | slice = slice(None)) -> Tensor:
         """The vertices of some triangles, counter-clockwise, (N, 3)."""
         sides = self.sides[triangles]
@@ -182,7 +173,7 @@ class Triangulation:
 
     def neighbours(self) -> Tensor:
         """The triangles left and right of each edge, -1 if there is none, (E, 2)."""
-        beside = self.sides.new_full((2 * self.num_edges,), -1)
+        beside = self.sides.new_full((2 * len(self.edges),), -1)
         index = torch.arange(self.sides.shape[0], device=beside.device)
         beside[self.sides.reshape(-1)] = index.repeat_interleave(3)
         return beside.view(-1, 2)
@@ -268,7 +259,7 @@ def bisected(found: Triangulation, marked: Tensor, place: Tensor) -> tuple[Trian
     V + k is the middle of the k-th marked edge. Returns also the earlier triangle that each one is
     a part of, (T,); those that stay come first.
     """
-    vertices, edges = found.num_vertices, found.num_edges
+    vertices, edges = len(found.uv), len(found.edges)
     split = marked.nonzero()[:, 0]
     rank = torch.cumsum(marked, 0) - 1
     a, b = found.edges[split].unbind(1)
@@ -278,7 +269,11 @@ def bisected(found: Triangulation, marked: Tensor, place: Tensor) -> tuple[Trian
     span = found.span.clone()
     half = found.span[split].mean(1)
     span[split, 1] = half
-    halves = _Halves(marked, rank, edges)
+
+    def half_of(side: Tensor, second: int) -> Tensor:
+        """The first or the second half of half-edges whose edges are divided."""
+        edge, back = side >> 1, side & 1
+        return 2 * torch.where(back == second, edge, edges + rank[edge]) + back
 
     # The sides from A to B, from B to C and from C to A; the one from A to B is the longest.
     touched = marked[found.sides >> 1].any(1)
@@ -298,12 +293,12 @@ def bisected(found: Triangulation, marked: Tensor, place: Tensor) -> tuple[Trian
             torch.stack([m[one], vertices + rank[bc[one] >> 1]], 1),
         ]
     )
-    left = torch.stack([halves.first(ab), to_c, ca], 1)
-    right = torch.stack([halves.second(ab), bc, to_c + 1], 1)
-    more_left = torch.stack([to_c[two], halves.first(ca[two]), to_ca + 1], 1)
-    more_right = torch.stack([to_bc, halves.second(bc[one]), to_c[one] + 1], 1)
-    left[two] = torch.stack([left[two, 0], to_ca, halves.second(ca[two])], 1)
-    right[one] = torch.stack([right[one, 0], halves.first(bc[one]), to_bc + 1], 1)
+    left = torch.stack([half_of(ab, 0), to_c, ca], 1)
+    right = torch.stack([half_of(ab, 1), bc, to_c + 1], 1)
+    more_left = torch.stack([to_c[two], half_of(ca[two], 0), to_ca + 1], 1)
+    more_right = torch.stack([to_bc, half_of(bc[one], 1), to_c[one] + 1], 1)
+    left[two] = torch.stack([left[two, 0], to_ca, half_of(ca[two], 1)], 1)
+    right[one] = torch.stack([right[one, 0], half_of(bc[one], 0), to_bc + 1], 1)
     kept = (~touched).nonzero()[:, 0]
     inner = torch.full_like(number, -1)
     made = replace(
@@ -324,27 +319,6 @@ def bisected(found: Triangulation, marked: Tensor, place: Tensor) -> tuple[Trian
     return made, torch.cat([kept, old, old, old[two], old[one]])
 
 
-@dataclass(frozen=True)
-class _Halves:
-    """The two halves of half-edges whose edges are divided: (E,) masks and ranks, and E."""
-
-    marked: Tensor
-    rank: Tensor
-    edges: int
-
-    def first(self, half: Tensor) -> Tensor:
-        """From where the half-edge begins to the middle."""
-        return self._part(half, half & 1)
-
-    def second(self, half: Tensor) -> Tensor:
-        """From the middle to where the half-edge ends."""
-        return self._part(half, 1 - (half & 1))
-
-    def _part(self, half: Tensor, later: Tensor) -> Tensor:
-        edge = half >> 1
-        return 2 * torch.where(later == 1, self.edges + self.rank[edge], edge) + (half & 1)
-
-
 def stitched(mesh: Mesh, found: Triangulation, layer: int) -> Mesh:
     """The mesh with triangles in place of the faces that they replace.
 
@@ -353,9 +327,9 @@ def stitched(mesh: Mesh, found: Triangulation, layer: int) -> Mesh:
     """
     known, parts = found.vertex_ids.shape[0], found.edge_ids.shape[0]
     device = mesh.uv.device
-    more = torch.arange(found.num_vertices - known, device=device)
+    more = torch.arange(len(found.uv) - known, device=device)
     vertex = torch.cat([found.vertex_ids, mesh.num_vertices + more])
-    more_edges = torch.arange(found.num_edges - parts, device=device)
+    more_edges = torch.arange(len(found.edges) - parts, device=device)
     number = torch.cat([found.edge_ids, mesh.num_edges + more_edges])
     ends = vertex[found.edges]
     edges = torch.cat([mesh.edges, ends[parts:]])

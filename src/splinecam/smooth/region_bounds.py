@@ -1,15 +1,10 @@
-"""How far a network is from the piecewise-linear function of a mesh, on every face of it.
-
-``closely`` looks at triangles, and also says how long their sides are, (N, 3): the longest are to
-be divided. Sides count by the second derivative along them, or by what is gained at kinks.
-"""
+"""How far a network is from the piecewise-linear function of a mesh, on every face of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -25,39 +20,78 @@ from splinecam.smooth.grid import CellBounds
 from splinecam.smooth.layer_bounds import UPWARDS, Boxes, Followed
 from splinecam.smooth.refinement import squared_radii
 
-_UNITS = 8  # of a network, whose values at three points cost about as much as a look at bounds
+_UNITS = 8  # a network of so many costs at three points about as much as a look at bounds
 _VISIBLE = 2.0**-8  # of a bound: what along a side of a triangle is worth dividing it
 _NEAR = 2.0**-12  # of a side: how far from a corner slopes are taken
 
 
 @dataclass(frozen=True)
-class KinkedInside:
-    """Networks with kinks, each polygon of which is looked at by itself.
+class Inside:
+    """Bounds on a network in polygons with corners (N, k, 2).
 
-    A polygon that is crossed by kinks has the pieces of its centre. How far the network is beyond
-    them follows from its values at the corners.
+    The first, (2, N, n), say by how much its difference from any plane may be above the largest
+    difference at the corners, and below the least. The second, (N, n), say how far it is from a
+    smooth function.
+
+    cells: bounds on the cells of a grid, if all layers are smooth. In a network with kinks each
+    polygon is looked at by itself: where kinks cross it, it has the pieces of its centre, and
+    values at the corners tell how far the network is beyond these.
     """
 
     real: Program
     domain: Domain
+    cells: CellBounds | None = None
 
     def __call__(self, corners: Tensor) -> tuple[Tensor, Tensor]:
-        """Bounds (N, n) in polygons with corners (N, k, 2), see ``Inside``."""
-        return self._bounds(corners, False)[:2]
+        if self.cells is None:
+            return self._followed(corners, False)[:2]
+        boxes = torch.cat([corners.amin(1), corners.amax(1)], 1)
+        *curvatures, branch = self.cells.largest(boxes).unbind(1)
+        return torch.stack(curvatures) * (squared_radii(corners)[:, None] / 2), branch
 
     def closely(self, corners: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The same in triangles, with the sides that are to be divided."""
-        bend, branch, found = self._bounds(corners, True)
-        worst = (bend / goal).argmax(1)
-        place = torch.arange(len(worst), device=worst.device), worst
-        a, b, c = found.form.flatten(2)[:, *place, None]
+        """The same in triangles, looked at closely where that is needed for goals (2, N, n).
+
+        The last result, (N, 3), says how long the sides after each corner are: the longest are to
+        be divided. Sides count by the second derivative along them, or by what is gained at kinks.
+        """
+        if self.cells is None:
+            return self._alone(corners, goal)
+        costly = 1 + sum(self.real.widths) / _UNITS
+        bend, branch = self(corners)
+        sides = (corners.roll(-1, 1) - corners).square().sum(2)
+        some = (~(bend <= costly * goal).all(0).all(1)).nonzero()[:, 0]
+        if len(some):
+            wanted, known = goal[:, some], bend[:, some]
+            close, rounding, across = self._alone(corners[some], wanted)
+            better = (close / wanted).amax((0, 2)) < (known / wanted).amax((0, 2))
+            sides[some] = torch.where(better[:, None], across, sides[some])
+            bend[:, some] = torch.fmin(known, close)
+            branch[some] = torch.fmin(branch[some], rounding)
+        return bend, branch, sides
+
+    def _alone(self, corners: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same of triangles that are all looked at by themselves."""
+        bend, branch, found = self._followed(corners, True)
+        share, direction = (bend / goal).max(0)
+        worst = share.argmax(1)
+        entry = torch.arange(len(worst), device=worst.device), worst
+        place = direction[entry], *entry
+        a, b, c = found.forms.flatten(3).movedim(1, 0)[:, *place, None]
         u, v = (corners.roll(-1, 1) - corners).unbind(2)
         sides = a * u * u + 2 * b * u * v + c * v * v
-        crossed = found.spread.flatten(1)[place] > bend[place] / 2
-        some = (crossed & (bend > goal).any(1)).nonzero()[:, 0]
+        crossed = found.spread.flatten(1)[entry] > bend[place] / 2
+        some = (crossed & (bend > goal).any(0).any(1)).nonzero()[:, 0]
         if len(some):
             sides[some] = self._across_kinks(corners[some], bend[place][some], worst[some])
         return bend, branch, sides
+
+    def _followed(self, corners: Tensor, closely: bool) -> tuple[Tensor, Tensor, Followed]:
+        low, high = corners.amin(1), corners.amax(1)
+        boxes = Boxes((low + high) / 2, (high - low) / 2)
+        found = follow(self.real, self.domain, boxes, corners, closely)
+        bend = found.bulges(boxes.extents(corners, closely)) + found.spread
+        return bend.flatten(2), found.rounding.flatten(1), found
 
     def _across_kinks(self, corners: Tensor, bend: Tensor, worst: Tensor) -> Tensor:
         """How much gradients of an output, by its number (N,), differ along each side, (N, 3).
@@ -79,41 +113,6 @@ class KinkedInside:
         length = ahead.square().sum(2)
         return jumps + _VISIBLE * bend[:, None] * length / length.amax(1, keepdim=True)
 
-    def _bounds(self, corners: Tensor, closely: bool) -> tuple[Tensor, Tensor, Followed]:
-        low, high = corners.amin(1), corners.amax(1)
-        boxes = Boxes((low + high) / 2, (high - low) / 2)
-        found = follow(self.real, self.domain, boxes, corners, closely)
-        bend = found.bulge(boxes.extents(corners, closely)) + found.spread
-        return bend.flatten(1), found.rounding.flatten(1), found
-
-
-@dataclass(frozen=True)
-class SmoothInside:
-    """Networks of smooth layers alone, whose bounds are known on the cells of a grid."""
-
-    bounds: CellBounds
-    alone: KinkedInside
-
-    def __call__(self, corners: Tensor) -> tuple[Tensor, Tensor]:
-        """Bounds (N, n) in polygons with corners (N, k, 2), see ``Inside``."""
-        boxes = torch.cat([corners.amin(1), corners.amax(1)], 1)
-        curvature, branch = self.bounds.largest(boxes).unbind(1)
-        return curvature * (squared_radii(corners)[:, None] / 2), branch
-
-    def closely(self, corners: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Bounds (N, n) in triangles, by a look at those that are far beyond the goal, (N, n)."""
-        costly = 1 + sum(self.alone.real.widths) / _UNITS
-        bend, branch = self(corners)
-        sides = (corners.roll(-1, 1) - corners).square().sum(2)
-        some = (~(bend <= costly * goal).all(1)).nonzero()[:, 0]
-        if len(some):
-            close, rounding, across = self.alone.closely(corners[some], goal[some])
-            better = (close / goal[some]).amax(1) < (bend[some] / goal[some]).amax(1)
-            sides[some] = torch.where(better[:, None], across, sides[some])
-            bend[some] = torch.fmin(bend[some], close)
-            branch[some] = torch.fmin(branch[some], rounding)
-        return bend, branch, sides
-
 
 GOAL = 2.0**-4  # the share of the tolerance by which bounds may exceed what is found
 _DEEPEST = 48  # how often a triangle is divided at most
@@ -132,23 +131,6 @@ def outputs_at(program: Program, domain: Domain, uv: Tensor) -> Tensor:
     )
 
 
-class Inside(Protocol):
-    """Bounds (N, n) on a network in polygons with corners (N, k, 2).
-
-    They say how far it may be from a plane through its values at the corners, and how far it is
-    from a smooth function.
-    """
-
-    def __call__(self, corners: Tensor) -> tuple[Tensor, Tensor]: ...
-
-    def closely(self, corners: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The same in triangles, looked at closely where that is needed for goals (N, n).
-
-        The last result, (N, 3), says how long the sides after each corner are, so that the longest
-        are to be divided.
-        """
-
-
 @dataclass(frozen=True)
 class Compared:
     """A network beside a piecewise-linear function with values (V, n) at the vertices of a mesh.
@@ -165,8 +147,8 @@ class Compared:
 
     @cached_property
     def errors(self) -> Tensor:
-        """How far the network is from the values at the vertices, (V, n)."""
-        return self.network(self.mesh.uv).sub_(self.values).abs_()
+        """The network less the values at the vertices, (V, n)."""
+        return self.network(self.mesh.uv).sub_(self.values)
 
     def goals(self, largest: Tensor) -> Tensor:
         """By how much bounds may exceed the largest differences (N, n) that are found.
@@ -180,9 +162,10 @@ class Compared:
     def region_bounds(self) -> Tensor:
         """Bounds (F, n) on how far the network is from the map of each face.
 
-        On a face both are smooth. So inside of it they are no further apart than at its corners and
-        half of the second derivative times the square of the radius of a circle around the face.
-        Where that is more than the goal, the face is looked at in smaller triangles.
+        On a face both are smooth. So inside of it their difference is above those at its corners by
+        at most half of the second derivative downwards times the square of the radius of a circle
+        around the face, and likewise below. Where that is more than the goal, the face is looked at
+        in smaller triangles.
         """
         mesh, outputs = self.mesh, self.values.shape[1]
         errors = self.errors
@@ -191,9 +174,11 @@ class Compared:
         for face, vertex in mesh.by_size(backend_of(errors.device).numbers // outputs):
             flat = vertex.reshape(-1)
             bend, branch = self.inside(take(mesh.uv, flat).view(*vertex.shape, 2))
-            largest = take(errors, flat).view(*vertex.shape, outputs).amax(1)
-            found[face] = largest + bend + 2 * branch
-            large[face] = ~(bend <= self.goals(largest)).all(1)  # also where bounds are no numbers
+            low, high = take(errors, flat).view(*vertex.shape, outputs).aminmax(dim=1)
+            largest, reached = torch.maximum(high, -low), _reached(low, high, bend)
+            found[face] = reached + 2 * branch
+            enough = reached <= largest + self.goals(largest)
+            large[face] = ~enough.all(1)  # also where bounds are no numbers
         if bool(large.any()):
             found[large] = self._in_triangles(large.nonzero()[:, 0])
         return found.mul_(UPWARDS)
@@ -214,18 +199,26 @@ class Compared:
                     "triangles are too few to show how far it is from the result. Allow a larger "
                     "error, or choose a smaller domain."
                 )
-            owner, least = some.owner[:, None].expand(-1, found.shape[1]), some.errors.amax(1)
-            known.scatter_reduce_(0, owner, least, "amax")
+            owner = some.owner[:, None].expand(-1, found.shape[1])
+            low, high = some.errors.aminmax(dim=1)
+            known.scatter_reduce_(0, owner, torch.maximum(high, -low), "amax")
             # Where differences are small, bounds on what is added to them may be larger.
             largest = take(known, some.owner)
-            room = largest - least + self.goals(largest)
+            limit = largest + self.goals(largest)
+            room = torch.stack([limit - high, limit + low])
             bend, branch, sides = self.inside.closely(some.corners, room)
-            done = (bend <= room).all(1) | ~torch.isfinite(room).all(1) | (depth == _DEEPEST)
-            reached = least + bend + 2 * branch
+            done = (bend <= room).all(0).all(1) | ~torch.isfinite(room).all(0).all(1)
+            done |= depth == _DEEPEST
+            reached = _reached(low, high, bend) + 2 * branch
             found.scatter_reduce_(0, owner[done], reached[done], "amax")
             parts = some.select(~done).divided(sides[~done], self.network)
             stack += [(depth + 1, each) for each in parts]
         return found
+
+
+def _reached(low: Tensor, high: Tensor, bend: Tensor) -> Tensor:
+    """The largest modulus (N, n) of differences with these extremes at corners, see ``Inside``."""
+    return torch.maximum(high + bend[0], bend[1] - low)
 
 
 # Parts of triangles by the numbers of their corners: three, and the middles of the sides after.
@@ -244,15 +237,12 @@ class _Triangles:
 
     def select(self, chosen: Tensor) -> _Triangles:
         """Some of them."""
-        each = (self.owner, self.corners, self.values, self.errors)
-        return _Triangles(*(part[chosen] for part in each))
+        return _Triangles(*(part[chosen] for part in vars(self).values()))
 
     def blocks(self) -> list[_Triangles]:
         """The same in parts that are not too large."""
-        if not len(self.owner):
-            return []
-        parts = torch.split(torch.arange(len(self.owner), device=self.owner.device), _BLOCK)
-        return [self] if len(parts) == 1 else [self.select(part) for part in parts]
+        parts = (torch.split(part, _BLOCK) for part in vars(self).values())
+        return [_Triangles(*each) for each in zip(*parts, strict=True) if len(each[0])]
 
     def divided(self, sides: Tensor, network: Callable[[Tensor], Tensor]) -> list[_Triangles]:
         """Four triangles of each, or two where one of its sides, (T, 3), is long; in blocks."""
@@ -275,7 +265,7 @@ class _Triangles:
             (each + each.roll(-1, 1))[:, :sides] / 2 for each in (self.corners, self.values)
         )
         outputs = network(middle.reshape(-1, 2)).view(values.shape)
-        new = middle, values, (outputs - values).abs()
+        new = middle, values, outputs - values
         known = self.corners, self.values, self.errors
         points = [torch.cat(each, 1) for each in zip(known, new, strict=True)]
         split = (torch.cat([each[:, list(part)] for part in parts]) for each in points)
@@ -291,5 +281,4 @@ def _fans(mesh: Mesh, faces: Tensor, values: Tensor, errors: Tensor) -> list[_Tr
     first = mesh.offsets[faces][owner]
     corner = torch.stack([first, first + place + 1, first + place + 2], 1)
     vertex = mesh.corner_vertices()[corner]
-    every = _Triangles(owner, mesh.uv[vertex], values[vertex], errors[vertex])
-    return every.blocks()
+    return _Triangles(owner, mesh.uv[vertex], values[vertex], errors[vertex]).blocks()

@@ -16,15 +16,8 @@ from splinecam.errors import LimitError, SplineCamError, option
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.network.program import Program
 from splinecam.smooth.boundary_refinement import Bounded, Goal, refined
-from splinecam.smooth.grid import Grid, scattered
-from splinecam.smooth.region_bounds import (
-    GOAL,
-    Compared,
-    Inside,
-    KinkedInside,
-    SmoothInside,
-    outputs_at,
-)
+from splinecam.smooth.grid import Cells, scattered
+from splinecam.smooth.region_bounds import GOAL, Compared, Inside, outputs_at
 from splinecam.smooth.tables import (
     MOST_PIECES,
     LayerSurvey,
@@ -50,9 +43,7 @@ _FEWEST, _POINTS = 1 << 8, 1 << 12
 _SEARCHES = 5  # steps at most to find the scale of all errors
 _ATTEMPTS = 10
 _HOPEFUL = 1 - GOAL / 4  # the share of the tolerance up to which errors at vertices may be bounded
-# How large errors may be before regions are refined: so many times the tolerance, or this part of
-# the range of an output. The finer the first regions, the more of them are needed where the class
-# is certain anyway, and triangles along the boundary are hardly fewer.
+# Errors before regions are refined: so many times the tolerance, or this part of an output's range.
 _COARSE, _ROUGH = 32.0, 2.0**-3
 _LEAST = 2.0**-20
 _STEP = 0.9  # of the scale, from one attempt to the next at most
@@ -64,16 +55,16 @@ _TOO_LARGE = (
 Run = Callable[[Program], Outcome]
 """Partitions the domain by a network without smooth layers."""
 Note = Callable[[str, float], None]
-"""Is told what is being done, and which share of that has been done since the last call."""
+"""Is told what is being done, and which share of it is new since the last call."""
 
 
 @dataclass(frozen=True)
 class Smoothed:
     """The partition of a replaced network, and how far the real one is from it.
 
-    outcome: of the run; program: the replaced network; tables: in place of its smooth layers, by
-    name; tolerance: (n,) the error that each output may have; bounds: (F, n) on each region;
-    refined: whether there are regions that do not belong to the replaced network.
+    program: the replaced network; tables: in place of its smooth layers, by name; tolerance: (n,)
+    the error that each output may have; bounds: (F, n) on each region; refined: whether some
+    regions do not belong to the replaced network.
     """
 
     outcome: Outcome
@@ -117,7 +108,7 @@ def smoothed(
     bounded = refined(
         Bounded(coarse.outcome.mesh, coarse.outcome.output, coarse.bounds),
         network,
-        _inside(domain, found),
+        Inside(found.program, domain, None if found.kinked else found.bounds),
         Goal(allowed, undecided, max_regions=max_regions, memory=memory),
         len(real.layers),
     )
@@ -150,7 +141,7 @@ def _allowed(
     """A network on cells, and the error (n,) that each of its outputs may have."""
     found = _surveyed(program, domain, note)
     inner = found.values[found.bounds.grid.inner]  # cells at the border have centres outside
-    more = outputs_at(program, domain, _spread(domain).to(program.device))
+    more = outputs_at(program, domain, _on_lines(domain).to(program.device))
     values = torch.cat([inner, more])
     allowed, constant = tolerance.allowed(values), tolerance.constant(values)
     if bool(constant.any()):
@@ -162,12 +153,8 @@ def _allowed(
 def _require_constants(
     program: Program, domain: Domain, found: Survey, allowed: Tensor, constant: Tensor
 ) -> None:
-    """Raise an error if constant outputs, (n,), are far from constant with coarse tables.
-
-    Where there are kinks, units that are off hide the errors of finer tables, so that nothing is
-    said here.
-    """
-    if found.kinked or not _finite(found):
+    """Raise an error if constant outputs, (n,), are far from constant with coarse tables."""
+    if found.kinked or not _finite(found):  # units that are off hide the errors of finer tables
         return
     extent = found.values.abs().amax(0).clamp(min=_LEAST)
     layers = with_influence(found, program, domain, torch.where(constant, extent, allowed))
@@ -185,13 +172,15 @@ def _require_constants(
 
 def _surveyed(program: Program, domain: Domain, note: Note) -> Survey:
     """Look at the network on cells that are small enough for bounds to be close."""
-    resolution, before = _first_resolution(program), math.inf
+    resolution, before = _COARSEST, math.inf
+    while resolution > _FIRST and resolution**2 * sum(program.products) > _PRODUCTS:
+        resolution //= 2
     while True:
-        grid = Grid.of(domain, resolution, program.device)
+        grid = Cells.of(domain, resolution, program.device)
         what = f"looking at {len(grid.kept):,} cells"
         note(what, 0.0)
         found = survey(program, domain, grid, partial(note, what))
-        # Bounds of networks with kinks are those of regions, not of cells.
+        # Networks with kinks are bounded on regions, not on cells.
         enough = math.inf if found.kinked else _BLUNT
         # Bounds that rounding makes large are as large on smaller cells.
         helps = not found.bluntness >= _HELPS * before or math.isinf(before)
@@ -201,15 +190,7 @@ def _surveyed(program: Program, domain: Domain, note: Note) -> Survey:
         resolution, before = resolution * 2, found.bluntness
 
 
-def _first_resolution(program: Program) -> int:
-    """How many cells to begin with: few if the network is large."""
-    resolution = _COARSEST
-    while resolution > _FIRST and resolution**2 * sum(program.products) > _PRODUCTS:
-        resolution //= 2
-    return resolution
-
-
-def _spread(domain: Domain) -> Tensor:
+def _on_lines(domain: Domain) -> Tensor:
     """Local points (N, 2) of a domain on its sides, and between its centre and its corners."""
     corners = Frame.of(domain).to_local(domain.corners)
     share = torch.linspace(0, 1, _COARSEST, dtype=corners.dtype)[:, None, None]
@@ -232,10 +213,10 @@ def _replaced(real: Program, domain: Domain, found: Survey, allowed: Tensor, run
         tables = choose_tables(layers, scale)
         program = replaced(real, tables)
         outcome = run(program)
-        inside = _inside(domain, found)
+        inside = Inside(found.program, domain, None if found.kinked else found.bounds)
         network = partial(outputs_at, found.program, domain)
         compared = Compared(outcome.mesh, outcome.output, network, inside, allowed)
-        excess = float((compared.errors / allowed).max()) + GOAL
+        excess = float((compared.errors.abs() / allowed).max()) + GOAL
         if not excess > _HOPEFUL + GOAL:  # also if it is no number
             # Maps follow from values at vertices, which are rounded.
             bounds = compared.region_bounds() + SAFETY * outcome.error
@@ -251,12 +232,6 @@ def _replaced(real: Program, domain: Domain, found: Survey, allowed: Tensor, run
         f"{outcome.mesh.num_faces:,} regions in the last attempt. Allow a larger error, or choose "
         "a smaller domain."
     )
-
-
-def _inside(domain: Domain, found: Survey) -> Inside:
-    """How far the network may be from a plane inside of polygons."""
-    alone = KinkedInside(found.program, domain)
-    return alone if found.kinked else SmoothInside(found.bounds, alone)
 
 
 @torch.inference_mode()

@@ -16,7 +16,7 @@ from splinecam.network.nonlinearities import Nonlinearity, PiecewiseScalar, Smoo
 from splinecam.network.program import Program
 from splinecam.network.values import Operation
 from splinecam.smooth.following import follow
-from splinecam.smooth.grid import CellBounds, Grid
+from splinecam.smooth.grid import CellBounds, Cells
 from splinecam.smooth.layer_bounds import Followed, norm
 
 _LEAST = 2.0**-36  # of the largest output: what is left of a percentage where outputs are constant
@@ -206,15 +206,6 @@ class LayerSurvey:
     length: Tensor
     influence: Tensor
 
-    def with_cells_of(self, other: LayerSurvey) -> LayerSurvey:
-        """The same layer on the cells of both."""
-        return replace(
-            self,
-            low=torch.minimum(self.low, other.low),
-            high=torch.maximum(self.high, other.high),
-            length=self.length + other.length,
-        )
-
 
 @dataclass(frozen=True)
 class Survey:
@@ -244,7 +235,10 @@ def all_smooth(program: Program) -> bool:
 
 
 def survey(
-    program: Program, domain: Domain, grid: Grid, note: Callable[[float], None] = lambda share: None
+    program: Program,
+    domain: Domain,
+    grid: Cells,
+    note: Callable[[float], None] = lambda share: None,
 ) -> Survey:
     """Look at a network on the cells of a grid.
 
@@ -255,9 +249,7 @@ def survey(
 
     def visit(layer: Nonlinearity, argument: Followed, reach: Tensor) -> None:
         if isinstance(layer, SmoothScalar):
-            seen = _look(layer, argument, reach, len(boxes))
-            known = layers.get(layer.name)
-            layers[layer.name] = seen if known is None else known.with_cells_of(seen)
+            layers[layer.name] = _look(layer, argument, reach, len(boxes), layers.get(layer.name))
         note(len(reach) / len(boxes) / len(program.layers))
 
     found = follow(program, domain, boxes, visit=visit)
@@ -267,12 +259,17 @@ def survey(
     return Survey(program, layers, found.value.flatten(1), cells, bluntness)
 
 
-def _look(layer: SmoothScalar, argument: Followed, reach: Tensor, count: int) -> LayerSurvey:
-    """A smooth layer on some of so many cells."""
+def _look(
+    layer: SmoothScalar, argument: Followed, reach: Tensor, count: int, known: LayerSurvey | None
+) -> LayerSurvey:
+    """A smooth layer on some of so many cells, and on those that are known already."""
     z = argument.value
-    low, high = ((z - reach).flatten(1).amin(0), (z + reach).flatten(1).amax(0))
+    low, high = (z - reach).flatten(1).amin(0), (z + reach).flatten(1).amax(0)
     density = argument.length * layer.curve.curvature(z).abs().sqrt()
     length = density.flatten(1).sum(0) / count
+    if known is not None:
+        low, high = torch.minimum(known.low, low), torch.maximum(known.high, high)
+        length = known.length + length
     return LayerSurvey(layer, low, high, length, torch.zeros_like(length))
 
 
@@ -283,13 +280,26 @@ def with_influence(
 
     tolerance: (n_out,) the error that each output may have.
     """
+    influence = _influence(found, program, domain, tolerance)
+    # Behind units that are off everywhere nothing has influence, but coarse tables switch them on.
+    hidden = [name for name, each in influence.items() if not bool(each.any())]
+    if hidden:
+        through = _influence(found, program, domain, tolerance, straight=True)
+        influence |= {name: _SMALL * through[name] for name in hidden}
+    return {name: replace(layer, influence=influence[name]) for name, layer in found.layers.items()}
+
+
+def _influence(
+    found: Survey, program: Program, domain: Domain, tolerance: Tensor, straight: bool = False
+) -> dict[str, Tensor]:
+    """The influence of the units of each smooth layer, see ``LayerSurvey`` and ``_results``."""
     uv, frame = found.bounds.grid.boxes.center, Frame.of(domain)
     uv = uv[:: max(1, len(uv) // _POINTS)]
     step = max(1, backend_of(program.device).traced_activations * 8 // max(program.widths))
     influence = {name: torch.zeros_like(layer.low) for name, layer in found.layers.items()}
     with torch.inference_mode(False), torch.enable_grad():
         for some in torch.split(uv.clone(), step):
-            output, results = _results(program, domain.embed(frame.to_plane(some)))
+            output, results = _results(program, domain.embed(frame.to_plane(some)), straight)
             scaled = output.flatten(1) / tolerance.clone()
             for column in _columns(scaled):
                 slopes = torch.autograd.grad(
@@ -298,7 +308,7 @@ def with_influence(
                 for name, slope in zip(results, slopes, strict=True):
                     largest = slope.flatten(1).abs().amax(0)
                     influence[name] = torch.maximum(influence[name], largest)
-    return {name: replace(layer, influence=influence[name]) for name, layer in found.layers.items()}
+    return influence
 
 
 def _columns(outputs: Tensor) -> tuple[Tensor, ...]:
@@ -310,15 +320,21 @@ def _columns(outputs: Tensor) -> tuple[Tensor, ...]:
     return (outputs @ signs.to(outputs)).unbind(1)
 
 
-def _results(program: Program, x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-    """The output, and the result of each smooth layer, with derivatives."""
+def _results(program: Program, x: Tensor, straight: bool) -> tuple[Tensor, dict[str, Tensor]]:
+    """The output, and the result of each smooth layer, with derivatives.
+
+    straight: whether every function of one variable counts as steeper by one.
+    """
     live, results = {program.input_name: x.clone()}, {}
     for index, stage in enumerate(program.stages):
         live = program.advance(index, live)
         layer = stage.layer
         if layer is None:
             continue
-        live[layer.result] = layer.apply(live[layer.argument])
+        argument = live[layer.argument]
+        live[layer.result] = layer.apply(argument)
+        if straight and isinstance(layer, SmoothScalar | PiecewiseScalar):
+            live[layer.result] = live[layer.result] + (argument - argument.detach())
         if isinstance(layer, SmoothScalar):
             if not live[layer.result].requires_grad:
                 live[layer.result].requires_grad_()
@@ -339,12 +355,10 @@ def choose_tables(layers: Mapping[str, LayerSurvey], scale: float) -> dict[str, 
     Of all errors that have a given effect on the outputs, these make few lines: a unit with many
     lines may be off more, and one with much influence less.
     """
-    return {name: _tables(layer, scale) for name, layer in layers.items()}
-
-
-def _tables(found: LayerSurvey, scale: float) -> Tables:
-    tolerance = scale * _errors(found)
-    return tables_of(found.layer.curve, found.low, found.high, tolerance)
+    return {
+        name: tables_of(found.layer.curve, found.low, found.high, scale * _errors(found))
+        for name, found in layers.items()
+    }
 
 
 def _errors(found: LayerSurvey) -> Tensor:
