@@ -24,13 +24,7 @@ VEIL = (1.0, 1.0, 1.0, 0.35)  # lies on the colours below the hatching
 
 
 def hatch_rings(
-    ax: Axes,
-    offsets: Ints,
-    points: Floats,
-    hatch: str | None,
-    color: Any,
-    *,
-    veil: Any = VEIL,
+    ax: Axes, offsets: Ints, points: Floats, hatch: str | None, color: Any, *, veil: Any = VEIL
 ) -> None:
     """Hatch the areas within closed rings, all as one path; offsets: where each ring begins.
 
