@@ -22,6 +22,7 @@ from splinecam.testing.oracle.steps import (
     layer_step,
     over_common,
     pairs,
+    point,
 )
 
 
@@ -29,10 +30,10 @@ from splinecam.testing.oracle.steps import (
 class ExactCell:
     """A convex cell, counter-clockwise, and the exact map ``weight @ uv + bias`` on it.
 
-    ``pattern`` holds the piece of every unit, layer after layer, counted from the left; a unit that
-    sits on a knot in the whole cell is in the piece right of that knot. For a maximum it is the
-    winner's place among the units of its group, the first of equal ones; for a sorted group it
-    says of every two units whether the first is the larger.
+    ``pattern`` has the piece of every unit, layer after layer, counted from the left. A unit on a
+    knot in the whole cell is in the piece right of that knot. A maximum has the winner's place in
+    its group, the first of equal ones. A sorted group has an entry for every two units: whether the
+    first is the larger.
     """
 
     vertices: tuple[Point, ...]
@@ -71,8 +72,8 @@ class ExactCell:
 class ExactPartition:
     """Every cell of a network on a domain, exactly.
 
-    ``magnitude`` and ``slope``, both (n_out,), bound the terms that are summed up to an output and
-    to its slope: rounding errors are relative to them.
+    ``magnitude`` and ``slope``, both (n_out,), bound the terms in the sums of outputs and of their
+    slopes. Rounding errors are relative to them.
     """
 
     domain: Domain
@@ -96,7 +97,7 @@ def exact_partition(model: nn.Module, domain: Domain) -> ExactPartition:
 
     The network is an ``nn.Sequential`` (or :class:`Residual`, nested as you like) of linear and
     convolution layers, piecewise-linear activations, max-pooling, and the modules of
-    :mod:`splinecam.testing.oracle`.
+    :mod:`splinecam.testing`.
 
     >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
     >>> cells = exact_partition(model, Domain.box(-1, 1)).cells
@@ -116,7 +117,7 @@ def exact_partition(model: nn.Module, domain: Domain) -> ExactPartition:
 
 
 def _finished(cell: Cell) -> ExactCell:
-    vertices = tuple((Fraction(x, w), Fraction(y, w)) for x, y, w in cell.corners)
+    vertices = tuple(map(point, cell.corners))
     weight = tuple((Fraction(a, cell.den), Fraction(b, cell.den)) for a, b, _ in cell.rows)
     bias = tuple(Fraction(c, cell.den) for _, _, c in cell.rows)
     return ExactCell(vertices, cell.pattern, weight, bias)
@@ -124,7 +125,7 @@ def _finished(cell: Cell) -> ExactCell:
 
 @dataclass(frozen=True)
 class ExactPiece:
-    """An interval of a segment on which every unit keeps one piece: ``slope * t + intercept``.
+    """An interval of a segment on which every unit stays in one piece: ``slope * t + intercept``.
 
     begin, end: its positions on the segment, from 0 to 1; pattern: the piece of every unit.
     """

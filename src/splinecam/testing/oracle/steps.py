@@ -1,4 +1,4 @@
-"""From a module to the oracle's steps: each divides one exact cell and maps its activations."""
+"""Steps of the oracle, made from modules: each divides an exact cell and maps its activations."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def at(row: Row, corner: Corner) -> int:
 
 
 def difference(first: Row, second: Row) -> Row:
-    """Return the function that is positive where the first one is the larger."""
+    """Return the first function minus the second."""
     return first[0] - second[0], first[1] - second[1], first[2] - second[2]
 
 
@@ -78,6 +78,11 @@ def corner(u: Fraction, v: Fraction) -> Corner:
     """Return a point in integers."""
     (x, y), w = over_common([u, v])
     return x, y, w
+
+
+def point(p: Corner) -> Point:
+    """Return a corner in fractions."""
+    return Fraction(p[0], p[2]), Fraction(p[1], p[2])
 
 
 def center(vertices: Sequence[Point]) -> Point:
@@ -164,15 +169,13 @@ class Minimum(nn.Module):
         return torch.minimum(first, second)
 
 
-class Maxout(nn.Sequential):
-    """Each unit is the largest of several affine functions."""
-
-    def __init__(self, inputs: int, units: int, pieces: int) -> None:
-        linear = nn.Linear(inputs, units * pieces)
-        super().__init__(linear, nn.Unflatten(1, (units, pieces)), Max(2))
+def maxout(inputs: int, units: int, pieces: int) -> nn.Sequential:
+    """Return a module in which each unit is the largest of several affine functions."""
+    linear = nn.Linear(inputs, units * pieces)
+    return nn.Sequential(linear, nn.Unflatten(1, (units, pieces)), Max(2))
 
 
-class GroupSort(nn.Module):
+class SortedGroups(nn.Module):
     """The features in groups of a size, each group in ascending order."""
 
     def __init__(self, size: int) -> None:
@@ -239,7 +242,7 @@ Bound = tuple[np.ndarray, np.ndarray]  # per unit: of |value| over the domain, o
 Groups = Sequence[Sequence[int]]  # the units of every group
 
 
-class Step(Protocol):
+class LayerStep(Protocol):
     """A layer: ``apply`` divides and maps a cell; ``bound`` bounds values and slopes."""
 
     def apply(self, cell: Cell) -> list[Cell]: ...
@@ -289,7 +292,7 @@ class Activation:
              for k in spline.knots]
             for (a, b, c), spline in zip(cell.rows, self.splines, strict=True)
         ]  # fmt: skip
-        parts = _divided(cell.corners, [line for unit in lines for line in unit])
+        parts = divided(cell.corners, [line for unit in lines for line in unit])
         return [self._mapped(cell, part, lines) for part in parts]
 
     def _mapped(self, cell: Cell, part: list[Corner], lines: list[list[Row]]) -> Cell:
@@ -313,7 +316,7 @@ class Activation:
         return slope * bound[0] + intercept, slope * bound[1]
 
 
-def _divided(polygon: list[Corner], lines: Sequence[Row]) -> list[list[Corner]]:
+def divided(polygon: list[Corner], lines: Sequence[Row]) -> list[list[Corner]]:
     """Return the parts of a polygon between lines."""
     parts = [polygon]
     for line in lines:
@@ -353,7 +356,7 @@ class Largest:
 
 
 def maxima(polygon: list[Corner], rows: Sequence[Row]) -> Iterator[tuple[int, list[Corner]]]:
-    """Yield each function and where it is the largest; of equal functions the first one counts."""
+    """Yield each function with the part where it is the largest; the first of equal ones counts."""
     for place, row in enumerate(rows):
         if row in rows[:place]:
             continue
@@ -367,20 +370,20 @@ def maxima(polygon: list[Corner], rows: Sequence[Row]) -> Iterator[tuple[int, li
 
 @dataclass(frozen=True)
 class Sorted:
-    """The units of each group in ascending order, in the places where the group's units are."""
+    """The units of each group in ascending order, in the places of the group."""
 
     groups: Groups
 
     def apply(self, cell: Cell) -> list[Cell]:
         order = [difference(cell.rows[i], cell.rows[j]) for i, j in self._pairs()]
-        return [self._ordered(cell, part) for part in _divided(cell.corners, order)]
+        return [self._ordered(cell, part) for part in divided(cell.corners, order)]
 
     def _pairs(self) -> list[tuple[int, int]]:
         return [pair for group in self.groups for pair in combinations(group, 2)]
 
     def _ordered(self, cell: Cell, part: list[Corner]) -> Cell:
         """Return a part with the units sorted: their order is the same in all of its points."""
-        u, v = center([(Fraction(x, w), Fraction(y, w)) for x, y, w in part])
+        u, v = center([point(p) for p in part])
         value = [a * u + b * v + c for a, b, c in cell.rows]
         rows = list(cell.rows)
         for group in self.groups:
@@ -401,7 +404,7 @@ class Sorted:
 class Chain:
     """One step after the other."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[LayerStep, ...]
 
     def apply(self, cell: Cell) -> list[Cell]:
         cells = [cell]
@@ -419,7 +422,7 @@ class Chain:
 class Skip:
     """A step whose input is added to its output."""
 
-    body: Step
+    body: LayerStep
 
     def apply(self, cell: Cell) -> list[Cell]:
         return [self._added(cell, after) for after in self.body.apply(cell)]
@@ -436,21 +439,15 @@ class Skip:
         return bound[0] + after[0], bound[1] + after[1]
 
 
-_CONVOLUTIONS = (
-    nn.Conv1d,
-    nn.Conv2d,
-    nn.Conv3d,
-    nn.ConvTranspose1d,
-    nn.ConvTranspose2d,
-    nn.ConvTranspose3d,
-)
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _RESHAPES = (nn.Identity, nn.Flatten, nn.Unflatten, nn.Dropout)
-_GROUPED = (*MAX_POOLS, *ADAPTIVE_POOLS, Max, Maximum, Minimum, GroupSort)
+_GROUPED = (*MAX_POOLS, *ADAPTIVE_POOLS, Max, Maximum, Minimum, SortedGroups)
 
 Shape = tuple[int, ...]
 
 
-def layer_step(module: nn.Module, shape: Shape) -> tuple[Step, Shape]:
+def layer_step(module: nn.Module, shape: Shape) -> tuple[LayerStep, Shape]:
     """Return the step of a module for inputs of a shape, and the shape of its outputs."""
     if isinstance(module, nn.Sequential):
         steps = []
@@ -460,7 +457,7 @@ def layer_step(module: nn.Module, shape: Shape) -> tuple[Step, Shape]:
         return Chain(tuple(steps)), shape
     if isinstance(module, Residual):
         return Skip(layer_step(module.body, shape)[0]), shape
-    if isinstance(module, (nn.Linear, *_CONVOLUTIONS)):
+    if isinstance(module, (nn.Linear, *_CONVOLUTIONS, *_TRANSPOSED)):
         return _affine(module, shape)
     if isinstance(module, _RESHAPES):
         return Chain(()), _shape_after(module, shape)
@@ -474,9 +471,9 @@ def _shape_after(module: nn.Module, shape: Shape) -> Shape:
 
 
 def _affine(module: nn.Module, shape: Shape) -> tuple[Affine, Shape]:
-    """Return the dense matrix of a layer, whose columns are the values at the unit vectors.
+    """Return the dense matrix of a layer: its columns are the values at the unit vectors.
 
-    Weights are only placed there, not added to each other, so float64 is exact.
+    Weights are placed in it and never added to each other, so float64 is exact.
     """
     if getattr(module, "padding_mode", "zeros") != "zeros":
         raise CaptureError(f"the exact oracle only knows zero padding, not {module}")
@@ -489,9 +486,9 @@ def _affine(module: nn.Module, shape: Shape) -> tuple[Affine, Shape]:
     return Affine(columns.reshape(size, -1).T.contiguous(), bias.flatten()), bias.shape[1:]
 
 
-def _grouped(module: nn.Module, shape: Shape) -> Step:
+def _grouped(module: nn.Module, shape: Shape) -> LayerStep:
     """Return the step of a module that compares the units of groups with each other."""
-    if isinstance(module, GroupSort):
+    if isinstance(module, SortedGroups):
         return Sorted(by(module.size, range(math.prod(shape))))
     if isinstance(module, Maximum | Minimum):
         return Largest(halves(shape), smallest=isinstance(module, Minimum))
@@ -506,27 +503,28 @@ def _splines(module: nn.Module, shape: Shape) -> list[Spline]:
         slopes = fractions(module.weight)
         channel = math.prod(shape) if len(slopes) == 1 else math.prod(shape[1:])
         return [spline for a in slopes for spline in [_spline([0], [(a, 0), (1, 0)])] * channel]
-    if isinstance(module, nn.ReLU):
-        spline = _spline([0], [(0, 0), (1, 0)])
-    elif isinstance(module, nn.LeakyReLU):
-        spline = _spline([0], [(module.negative_slope, 0), (1, 0)])
-    elif isinstance(module, Abs):
-        spline = _spline([0], [(-1, 0), (1, 0)])
-    elif isinstance(module, nn.Hardtanh):  # also ReLU6
-        lo, hi = module.min_val, module.max_val
-        spline = _spline([lo, hi], [(0, lo), (1, 0), (0, hi)])
-    elif isinstance(module, nn.Softshrink):
-        knot = module.lambd
-        spline = _spline([-knot, knot], [(1, knot), (0, 0), (1, -knot)])
-    elif isinstance(module, nn.Hardsigmoid):
-        slope, half = Fraction(1, 6), Fraction(1, 2)
-        spline = _spline([-3, 3], [(0, 0), (slope, half), (0, 1)])
-    else:
-        raise CaptureError(
-            f"the exact oracle does not know {type(module).__name__}; use linear layers, "
-            "convolutions, max-pooling and piecewise-linear activations of one variable"
-        )
-    return [spline] * math.prod(shape)
+    return [_shared_spline(module)] * math.prod(shape)
+
+
+def _shared_spline(module: nn.Module) -> Spline:
+    """Return the spline that all units of an activation have."""
+    match module:
+        case nn.ReLU():
+            return _spline([0], [(0, 0), (1, 0)])
+        case nn.LeakyReLU(negative_slope=slope):
+            return _spline([0], [(slope, 0), (1, 0)])
+        case Abs():
+            return _spline([0], [(-1, 0), (1, 0)])
+        case nn.Hardtanh(min_val=low, max_val=high):  # also ReLU6
+            return _spline([low, high], [(0, low), (1, 0), (0, high)])
+        case nn.Softshrink(lambd=knot):
+            return _spline([-knot, knot], [(1, knot), (0, 0), (1, -knot)])
+        case nn.Hardsigmoid():
+            return _spline([-3, 3], [(0, 0), (Fraction(1, 6), Fraction(1, 2)), (0, 1)])
+    raise CaptureError(
+        f"the exact oracle does not know {type(module).__name__}; use linear layers, "
+        "convolutions, max-pooling and piecewise-linear activations of one variable"
+    )
 
 
 def _spline(knots: Iterable[Any], pieces: Iterable[tuple[Any, Any]]) -> Spline:
