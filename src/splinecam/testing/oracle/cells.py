@@ -109,18 +109,16 @@ def exact_partition(model: nn.Module, domain: Domain) -> ExactPartition:
     rows = [(coefficients[j], coefficients[dim + j], coefficients[2 * dim + j]) for j in range(dim)]
     start = Cell([corner(u, v) for u, v in by(2, corners)], rows, den, ())
     step, _ = layer_step(model, tuple(domain.input_shape))
-    cells = tuple(_finished(cell) for cell in step.apply(start))
+    cells = []
+    for cell in step.apply(start):
+        vertices = tuple(map(point, cell.corners))
+        weight = tuple((Fraction(a, cell.den), Fraction(b, cell.den)) for a, b, _ in cell.rows)
+        bias = tuple(Fraction(c, cell.den) for _, _, c in cell.rows)
+        cells.append(ExactCell(vertices, cell.pattern, weight, bias))
     reach = np.abs(domain.corners.numpy()).max(0) @ np.abs(domain.basis.numpy())
     slope = np.abs(domain.basis.numpy()).max(0)
     magnitude, slope = step.bound((np.abs(domain.origin.numpy()) + reach, slope))
-    return ExactPartition(domain, cells, magnitude, slope)
-
-
-def _finished(cell: Cell) -> ExactCell:
-    vertices = tuple(map(point, cell.corners))
-    weight = tuple((Fraction(a, cell.den), Fraction(b, cell.den)) for a, b, _ in cell.rows)
-    bias = tuple(Fraction(c, cell.den) for _, _, c in cell.rows)
-    return ExactCell(vertices, cell.pattern, weight, bias)
+    return ExactPartition(domain, tuple(cells), magnitude, slope)
 
 
 @dataclass(frozen=True)

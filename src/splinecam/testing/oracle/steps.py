@@ -64,14 +64,11 @@ def _clip(polygon: list[Corner], signs: list[int]) -> list[Corner]:
         if s >= 0:
             kept.append(p)
         if s < 0 < t or t < 0 < s:
-            kept.append(_reduced([abs(t) * x + abs(s) * y for x, y in zip(p, q, strict=True)]))
+            crossing = [abs(t) * x + abs(s) * y for x, y in zip(p, q, strict=True)]
+            common = math.gcd(*crossing)
+            x, y, w = (value // common for value in crossing)
+            kept.append((x, y, w))
     return kept
-
-
-def _reduced(corner: Sequence[int]) -> Corner:
-    common = math.gcd(*corner)
-    x, y, w = (value // common for value in corner)
-    return x, y, w
 
 
 def corner(u: Fraction, v: Fraction) -> Corner:
@@ -334,21 +331,19 @@ class Largest:
     def apply(self, cell: Cell) -> list[Cell]:
         parts: list[tuple[list[Corner], tuple[int, ...]]] = [(cell.corners, ())]
         for group in self.groups:
-            rows = [self._oriented(cell.rows[unit]) for unit in group]
+            sign = -1 if self.smallest else 1
+            rows = [(sign * a, sign * b, sign * c) for a, b, c in (cell.rows[k] for k in group)]
             parts = [
                 (part, (*winners, winner))
                 for polygon, winners in parts
                 for winner, part in maxima(polygon, rows)
             ]
-        return [self._chosen(cell, part, winners) for part, winners in parts]
-
-    def _oriented(self, row: Row) -> Row:
-        return (-row[0], -row[1], -row[2]) if self.smallest else row
-
-    def _chosen(self, cell: Cell, part: list[Corner], winners: tuple[int, ...]) -> Cell:
-        places = zip(self.groups, winners, strict=True)
-        rows = [cell.rows[group[winner]] for group, winner in places]
-        return Cell(part, rows, cell.den, cell.pattern + winners)
+        found = []
+        for part, winners in parts:
+            places = zip(self.groups, winners, strict=True)
+            chosen = [cell.rows[group[winner]] for group, winner in places]
+            found.append(Cell(part, chosen, cell.den, cell.pattern + winners))
+        return found
 
     def bound(self, bound: Bound) -> Bound:
         value, slope = (np.array([b[list(group)].max() for group in self.groups]) for b in bound)
@@ -425,14 +420,14 @@ class Skip:
     body: LayerStep
 
     def apply(self, cell: Cell) -> list[Cell]:
-        return [self._added(cell, after) for after in self.body.apply(cell)]
-
-    def _added(self, before: Cell, after: Cell) -> Cell:
-        rows = []
-        for x, y in zip(before.rows, after.rows, strict=True):
-            a, b, c = (p * after.den + q * before.den for p, q in zip(x, y, strict=True))
-            rows.append((a, b, c))
-        return replace(after, rows=rows, den=before.den * after.den)
+        found = []
+        for after in self.body.apply(cell):
+            rows = []
+            for x, y in zip(cell.rows, after.rows, strict=True):
+                a, b, c = (p * after.den + q * cell.den for p, q in zip(x, y, strict=True))
+                rows.append((a, b, c))
+            found.append(replace(after, rows=rows, den=cell.den * after.den))
+        return found
 
     def bound(self, bound: Bound) -> Bound:
         after = self.body.bound(bound)
