@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -24,21 +24,21 @@ from torch import Tensor
 from splinecam.errors import SplineCamError
 from splinecam.geometry.subdivision import Mesh
 from splinecam.plot.arrays import Floats, Ints, to_numpy, weighted_quantiles
-from splinecam.plot.palette import CLASSES, STRONGEST, class_palette, paler
+from splinecam.plot.palette import CLASSES, STRONGEST, class_colors, paler
 from splinecam.plot.rasters import CellColors
 from splinecam.questions.boundary import output_of
 from splinecam.questions.class_regions import class_regions
 from splinecam.questions.measures import last_layers
 from splinecam.questions.partition_data import PartitionData, names_of
 
-_COLORS = 14  # to choose from at first; more where the neighbours of a node have them all
+_COLORS = 14  # at first; there are more where the neighbours of a node have them all
 
 
 def color_graph(count: int, pairs: Ints, seed: int = 0) -> Ints:
     """Random colours 0, 1, ... of nodes, (count,), such that the two of each pair (N, 2) differ.
 
-    Pairs with -1 are ignored. In each round those nodes choose a colour that come before all of
-    their neighbours without one: nodes with many neighbours first, then in random order.
+    Pairs with -1 are ignored. Nodes with many neighbours choose first, otherwise the order is
+    random. In each round, all nodes choose that precede their neighbours without a colour.
 
     >>> a, b, c = color_graph(3, np.array([[0, 1], [1, 2], [2, 0], [-1, 0]]))
     >>> len({int(a), int(b), int(c)})
@@ -83,17 +83,17 @@ _LIGHT = {
     "viridis": (0.12, 1.0),
     "RdBu_r": (0.06, 0.94),
 }
-BALANCE = 0.1  # two colours are used if the shorter side of the level is more than this share
+BALANCE = 0.1  # share of the shorter side of the level above which there are two colours
 _SOFT = (0.30, 0.52)  # the shares of the palette's colours that random colours have
 
 
 @dataclass(frozen=True)
 class Coloring:
-    """Cells with their colours, and what the legend or the colour bar says about them.
+    """Cells with their colours, and the content of their legend or colour bar.
 
     legend: names and colours. Numbers have a label, a norm, a colour map and their extremes
-    instead. edges: (N,) the edges between different colours, if only these are to be drawn.
-    scale: the limits of colours that follow numbers without a norm.
+    instead. edges: (N,) the edges between different colours, if only these are drawn. scale: the
+    limits of colours that follow numbers without a norm.
     """
 
     mesh: Mesh
@@ -115,21 +115,18 @@ class Coloring:
 
     @property
     def extend(self) -> str:
-        """Which ends of the colour bar are pointed, in the words of matplotlib."""
+        """The pointed ends of the colour bar, in the words of matplotlib."""
         return "neither" if self.limits is None else beyond(self.extremes, self.limits)
 
     def cell_colors(self) -> Floats:
-        """The colour of each cell, (F, 4); where numbers are affine, that of the mean vertex."""
-        fill = self.fill
-        if fill.colors is not None:
-            return fill.colors
-        assert fill.numbers is not None
-        assert self.norm is not None
-        assert self.cmap is not None
-        numbers = fill.numbers
-        if fill.slopes is not None:
-            numbers = numbers + (fill.slopes * to_numpy(self.mesh.means())).sum(1)
-        return np.asarray(self.cmap(self.norm(numbers)), np.float64)
+        """The colour of each cell, (F, 4); affine numbers count at the mean vertex."""
+        if self.fill.colors is not None:
+            return self.fill.colors
+        numbers: Any = self.fill.numbers
+        if self.fill.slopes is not None:
+            numbers = numbers + (self.fill.slopes * to_numpy(self.mesh.means())).sum(1)
+        scale, cmap = cast(Any, self.norm), cast(Any, self.cmap)
+        return np.asarray(cmap(scale(numbers)), np.float64)
 
 
 def beyond(extremes: Limits, limits: Limits) -> str:
@@ -140,10 +137,9 @@ def beyond(extremes: Limits, limits: Limits) -> str:
 
 @dataclass(frozen=True)
 class ColorOptions:
-    """The options of a picture that colours depend on.
+    """The options that colours depend on.
 
-    shown: the classes in the legend, by default those that occur; ``"all"`` for every class or
-    layer.
+    shown: the classes in the legend, or ``"all"`` classes or layers; by default those that occur.
     """
 
     output: int | None = None
@@ -155,7 +151,7 @@ class ColorOptions:
     shown: Literal["all"] | tuple[int, ...] | None = None
 
     def colormap(self, default: str) -> Colormap:
-        """The given colour map, or else the light part of the default, on which edges are seen."""
+        """The given colour map, or the light part of the default one, on which edges are seen."""
         if isinstance(self.cmap, Colormap):
             return self.cmap
         if self.cmap is None:
@@ -168,7 +164,7 @@ class ColorOptions:
             ) from None
 
     def scale_limits(self, numbers: Floats, areas: Floats) -> Limits:
-        """The given limits, or those between which the numbers lie on 98 % of the area."""
+        """The given limits, or numbers between which 98 % of the area lies."""
         if self.limits is not None:
             return self.limits
         low, high = weighted_quantiles(numbers, _SHARES, areas).tolist()
@@ -193,7 +189,7 @@ def color_regions(part: PartitionData, color: Any, options: ColorOptions) -> Col
 
 
 def _by_class(part: PartitionData, options: ColorOptions) -> Coloring:
-    """The winner's colour, paler where it wins by little; regions are cut at the boundary."""
+    """The winner's colour, paler where it leads by little; the boundary divides regions."""
     cells = class_regions(part, level=options.level)
     winner, lead = map(to_numpy, (cells.cell_class, cells.cell_leads))
     known = options.limits is not None and options.shown is not None
@@ -203,44 +199,34 @@ def _by_class(part: PartitionData, options: ColorOptions) -> Coloring:
     else:
         typical = options.limits[1]
     label, legend = class_legend(part, winner, area, options)
-    return Coloring(
-        cells.winners.overlay.mesh,
-        CellColors(colors=_opaque(paler(winner, lead, typical))),
-        label=label,
-        legend=legend,
-        scale=(0.0, typical) if typical > 0 else None,
-    )
+    fill, scale = CellColors(colors=_opaque(paler(winner, lead, typical))), (0.0, typical)
+    mesh = cells.winners.overlay.mesh
+    return Coloring(mesh, fill, label, legend=legend, scale=scale if typical > 0 else None)
 
 
 def class_legend(
     part: PartitionData, winner: Ints, area: Floats, options: ColorOptions
 ) -> tuple[str, tuple[tuple[str, Any], ...]]:
-    """The heading and the entries of a legend of classes: of those that occur, or are chosen.
+    """The heading and the entries of a legend: the chosen classes, or those that occur.
 
     winner, area: (C,) the classes of cells, and their areas.
     """
     names = class_names(part, options.names, options.level)
-    shown = _shown_classes(np.bincount(winner, area, minlength=len(names)), options)
-    palette = class_palette(len(names))
+    areas = np.bincount(winner, area, minlength=len(names))
+    if options.shown == "all":
+        shown = list(range(len(names)))[:MAX_ENTRIES]
+    elif options.shown is not None:
+        shown = sorted(set(options.shown))[:MAX_ENTRIES]
+    else:  # the largest ones
+        there = min(MAX_ENTRIES, int((areas > 0).sum()))
+        shown = sorted(np.argsort(-areas, kind="stable")[:there].tolist())
+    palette = class_colors(len(names))
     heading = "class" if names == [str(k) for k in range(len(names))] else ""
     return heading, tuple((names[k], 1 - STRONGEST * (1 - palette[k])) for k in shown)
 
 
-def _shown_classes(areas: Any, options: ColorOptions) -> list[int]:
-    """The classes in the legend, ascending: the chosen ones, or the largest, by their areas."""
-    if options.shown == "all":
-        return list(range(len(areas)))[:MAX_ENTRIES]
-    if options.shown is not None:
-        return sorted(set(options.shown))[:MAX_ENTRIES]
-    there = min(MAX_ENTRIES, int((areas > 0).sum()))
-    return sorted(np.argsort(-areas, kind="stable")[:there].tolist())
-
-
 def class_names(part: PartitionData, names: Sequence[str] | None, level: float) -> list[str]:
-    """The names of the classes: as given, as the partition has them, or their numbers.
-
-    A single output has two classes.
-    """
+    """The names of the classes, two for a single output: given, the partition's, or numbers."""
     n = int(part.values.shape[1])
     given = part.names if names is None else names_of(names, n)
     if given is not None:
@@ -301,9 +287,9 @@ def _by_output(part: PartitionData, options: ColorOptions) -> Coloring:
 def output_scale(
     part: PartitionData, middle: Floats, options: ColorOptions
 ) -> tuple[Normalize, Colormap]:
-    """The scale of an output with the values ``middle`` (F,): of two colours around the level.
+    """The scale of an output with the values ``middle`` (F,): two colours around the level.
 
-    It has one colour where most of the domain is on one side of the level.
+    It has one colour if most of the domain is on one side of the level.
     """
     level = options.level
     low, high = options.scale_limits(middle, to_numpy(part.areas))
@@ -386,7 +372,7 @@ def _by_chance(part: PartitionData, options: ColorOptions) -> Coloring:
 
 
 def _by_piece(part: PartitionData, options: ColorOptions) -> Coloring:
-    """Soft random colours of the pieces with one affine map each, with the edges between them."""
+    """Soft random colours of pieces with one affine map each, and the edges between these."""
     pieces = part.merged()
     label, faces = to_numpy(pieces.labels), to_numpy(part._edge_faces)
     colors = _random_colors(len(pieces), np.where(faces >= 0, label[faces], -1), options)
@@ -398,7 +384,7 @@ def _random_colors(count: int, pairs: Ints, options: ColorOptions) -> Floats:
     number = color_graph(count, pairs, options.seed)
     if options.cmap is not None:
         return np.asarray(options.colormap("")(number / max(1, number.max(initial=0))))
-    hues = class_palette(len(CLASSES) - 1)  # without grey
+    hues = class_colors(len(CLASSES) - 1)  # without grey
     soft = np.concatenate([1 - share * (1 - hues) for share in _SOFT])
     return _opaque(soft[number % len(soft)])
 

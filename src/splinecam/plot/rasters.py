@@ -4,13 +4,13 @@ A row of the grid crosses a chain of cells, from the outside to the outside:
 
         outside | A | B \ C | outside
 
-Each edge that the row crosses adds the number of the cell on its right and subtracts that on its
-left. The running sum along the row is therefore the number of the cell, in whatever order edges
-that are close together come. Nothing is sorted, and rounding moves a border only by rounding.
+Each edge that the row crosses adds the number of the cell on its right, and subtracts the number of
+the cell on its left. The running sum along the row is therefore the number of the cell, whatever
+the order of close edges is. Nothing is sorted, and borders move by rounding only.
 
 Where a cell is thinner than rounding, a point of the grid may lie on the wrong sides of both of its
-edges, and the sum may be the number of any cell. The upper half of the same sum, of random marks of
-the cells, does not fit such a number; these few points are located one by one.
+edges, and the sum may be the number of any cell. The upper half of the sum has random marks of the
+cells, which do not fit such a number; these few points are located one by one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HALF = 32  # bits of a cell's number; its mark is above them, and sums of both 
 
 
 @dataclass(frozen=True)
-class Grid:
+class PointGrid:
     """Points (left + i * step, low + j * rise) of ``columns`` times ``rows``, steps positive."""
 
     left: float
@@ -56,10 +56,10 @@ class Grid:
 class Cells:
     """The E edges of a subdivision that rows of a grid may cross.
 
-    x, y: (E,) the lower end; top: (E,) ordinate of the upper end; run, climb: (E,) vector from the
-    lower to the upper end. key: (F + 1,) of the outside and of the F cells: 0, 1, 2, ..., with a
-    random mark in the upper half of the bits; change: (E,) key of the cell on the right minus that
-    of the cell on the left.
+    x, y: (E,) the lower end; top: (E,) the ordinate of the upper end; run, climb: (E,) the vector
+    from the lower to the upper end. key: (F + 1,) the numbers 0, 1, 2, ... of the outside and of
+    the F cells, with a random mark in the upper half of the bits; change: (E,) the key on the right
+    minus the key on the left.
     """
 
     mesh: Mesh
@@ -72,8 +72,8 @@ class Cells:
     change: Ints
 
     @classmethod
-    def of(cls, mesh: Mesh, grid: Grid | None = None) -> Cells:
-        """The edges of a mesh without horizontal ones; with a grid, those that cross its rows."""
+    def of(cls, mesh: Mesh, grid: PointGrid | None = None) -> Cells:
+        """The edges of a mesh except horizontal ones; with a grid, only edges across its rows."""
         uv, ends = to_numpy(mesh.uv), to_numpy(mesh.edges)
         beside = to_numpy(mesh.halfedge_face().view(-1, 2))
         if grid is not None:
@@ -92,16 +92,11 @@ class Cells:
         run, climb = np.ascontiguousarray((high - low).T)
         return cls(mesh, x, y, top, run, climb, key, key[right + 1] - key[left + 1])
 
-    @property
-    def count(self) -> int:
-        """Number of cells."""
-        return self.mesh.num_faces
-
     @cached_property
     def _locator(self) -> Locator:
         return Locator(self.mesh)
 
-    def bands(self, grid: Grid, together: int = 1) -> Iterator[tuple[int, int, Ints]]:
+    def bands(self, grid: PointGrid, together: int = 1) -> Iterator[tuple[int, int, Ints]]:
         """The cells of a grid's points in bands of rows: first row, last row, (last - first, n).
 
         The outside is -1. A band has a multiple of ``together`` rows.
@@ -110,17 +105,15 @@ class Cells:
         top = _first_at(self.top, grid.low, grid.rise, grid.rows)
         met = np.flatnonzero(top > bottom)
         bottom, top = bottom[met], top[met]
-        ends = np.bincount(bottom, minlength=grid.rows + 1) - np.bincount(
-            top, minlength=grid.rows + 1
-        )
-        load = np.cumsum(ends[: grid.rows]) + grid.columns
+        begun, ended = (np.bincount(each, minlength=grid.rows + 1) for each in (bottom, top))
+        load = np.cumsum((begun - ended)[: grid.rows]) + grid.columns
         for first, last in _blocks(load, together):
             here = np.flatnonzero((bottom < last) & (top > first))
             start, stop = np.maximum(bottom[here], first), np.minimum(top[here], last)
             yield first, last, self._owners(grid, first, last, met[here], start, stop - start)
 
     def _owners(
-        self, grid: Grid, first: int, last: int, edge: Ints, start: Ints, count: Ints
+        self, grid: PointGrid, first: int, last: int, edge: Ints, start: Ints, count: Ints
     ) -> Ints:
         """The cells in rows from first to last, given the edges that cross ``count`` rows each."""
         total = int(count.sum())
@@ -176,7 +169,7 @@ def light_of(rgba: Floats) -> Singles:
 def light_bytes(light: Singles) -> Pixels:
     """Amounts of light (h, w, 4) as bytes of a picture."""
     found = np.sqrt(light)
-    partial = light[:, :, 3] < 1  # few of the pixels: those at the border of the domain
+    partial = light[:, :, 3] < 1  # the few pixels at the border of the domain
     some = light[partial]
     solid = np.maximum(some[:, 3:], np.finfo(np.float32).tiny)
     found[partial] = np.concatenate([np.sqrt(some[:, :3] / solid), some[:, 3:]], 1)
@@ -190,10 +183,9 @@ _TABLE = 1024  # entries of the table that a colour map is sampled into
 
 @dataclass(frozen=True)
 class CellColors:
-    """What cells are coloured by: numbers for a colour map, or colours.
+    """The colours (F, 4) of cells, or numbers (F,) for a colour map.
 
-    numbers: (F,) one per cell, or, with slopes (F, 2) in the mesh's coordinates, the number at
-    their origin. colors: (F, 4).
+    With slopes (F, 2), in the mesh's coordinates, numbers are those at the origin.
     """
 
     numbers: Floats | None = None
@@ -211,12 +203,12 @@ class CellColors:
         return ink_on((self.colors[:, :3] * alpha).sum(0) / alpha.sum())
 
     def light(
-        self, cells: Cells, grid: Grid, fine: int, scale: Any
+        self, cells: Cells, grid: PointGrid, fine: int, scale: Any
     ) -> Iterator[tuple[int, int, Singles]]:
-        """The light of pixels, of ``fine`` times ``fine`` points of a grid each, in bands.
+        """The light of pixels with ``fine`` times ``fine`` points each, in bands of rows.
 
-        Yields the first and the last row of pixels of a band, and their light, (rows, columns, 4).
-        scale: the image of matplotlib that gives numbers their colours.
+        Yields the first and the last row of a band, and its light (rows, columns, 4). scale: the
+        image of matplotlib that gives numbers their colours.
         """
         colors = self._lights(scale) if self.slopes is None else None
         for first, last, owner in cells.bands(grid, fine):
@@ -255,10 +247,9 @@ class CellColors:
 
 
 def _mean_light(colors: Singles, points: list[Ints]) -> Singles:
-    """The light of pixels (h, w, 4), given the cells of their points, (h, w) each.
+    """The light of pixels (h, w, 4), from the light (F + 1, 4) and the cells (h, w) of points.
 
-    colors: (F + 1, 4) the light of each cell. Most pixels lie in one cell; their light is found by
-    cell.
+    Most pixels lie in one cell; their light is found by cell.
     """
 
     def mean(cells: list[Ints]) -> Singles:
