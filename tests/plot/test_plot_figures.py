@@ -16,7 +16,7 @@ from torch import nn
 
 import splinecam as sc
 from drawing import cut_up, network, pixels, scene_of
-from splinecam.plot import histograms
+from splinecam.plot import histograms, regions
 from splinecam.plot import images as images_module
 from splinecam.plot.artists import SegmentLines
 from splinecam.questions.measures import regions_by_layer

@@ -17,8 +17,6 @@ from splinecam._util.arrays import following, lengths, offsets_of, owners_of
 from splinecam._util.tolerances import DEGENERATE, PLANAR
 from splinecam.errors import DomainError
 
-# -- planes and squares -----------------------------------------------------------------------
-
 
 def get_proj_mat(domain: Tensor | Sequence[Tensor]) -> Tensor:
     """The matrix (D, 3) of the plane of a polygon: two orthonormal columns, and the origin.
@@ -153,9 +151,6 @@ def _opened(polygon: Tensor) -> Tensor:
     return polygon[:-1] if polygon[0].equal(polygon[-1]) else polygon
 
 
-# -- affine maps ------------------------------------------------------------------------------
-
-
 class Maps(Tensor):
     """Affine maps (F, n, 3) of regions; parents: the region in which each of the next ones lies."""
 
@@ -182,9 +177,6 @@ def get_Abw(q: Tensor, Wb: Tensor, incoming_Abw: Tensor) -> Tensor:
             )
         made = made[parents]
     return (q.to(made)[:, :, None] * made).as_subclass(Maps)
-
-
-# -- polygons ---------------------------------------------------------------------------------
 
 
 class PolygonList(NamedTuple):

@@ -284,9 +284,6 @@ class model_wrapper:
         return torch.cat([weight, part.bias[:, :, None]], 2).as_subclass(Maps)
 
 
-# -- regions, layer by layer ----------------------------------------------------------------------
-
-
 class Cycles(list[Tensor]):
     """All regions of some partitions as open polygons (k, 2), and the partitions."""
 
@@ -343,9 +340,6 @@ def to_next_layer_partition_batched(
 ) -> tuple[Cycles, Tensor]:
     """The same as ``to_next_layer_partition``; sizes of batches and workers are not needed."""
     return to_next_layer_partition(cycles, Abw, current_layer, NN)
-
-
-# -- regions and decision boundary in one call ----------------------------------------------------
 
 
 def get_partitions_with_db(

@@ -1,4 +1,4 @@
-"""Pictures of partitions and curves with matplotlib, which is imported only when one is drawn."""
+"""Pictures of partitions and curves; matplotlib is imported when something is drawn."""
 
 from splinecam.plot.curves import (
     plot_curves,

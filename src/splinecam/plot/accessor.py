@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Pictures:
-    """The pictures of a partition: ``part.plot()`` draws its regions, and methods the others."""
+    """The pictures of a partition: ``part.plot()`` draws its regions, methods draw the others."""
 
     def __init__(self, part: PartitionData) -> None:
         self._part = part

@@ -137,7 +137,7 @@ class SegmentLines(LineCollection):
             return
         scale = image_scale(renderer)
         key = (*box.extents, *self.axes.viewLim.extents, scale, self._width())
-        if self._last[0] != key:  # layouts draw twice
+        if self._last[0] != key:  # the last image is kept, as layouts draw twice
             self._last = key, self._image(box, scale)
         draw_image(self, renderer, box.min, self._last[1], (box.width, box.height))
 
@@ -240,24 +240,22 @@ class PlaneImage(AxesImage):
         norm = self.norm
         limits = (norm.vmin, norm.vmax, norm)
         key = (*view.extents, width, height, self.get_alpha(), *limits, self.cmap)
-        if self._last[0] != key:  # layouts draw twice, so that the last image is kept
+        if self._last[0] != key:  # the last image is kept, as layouts draw twice
             self._last = key, self.pixels(view, width, height)
         return self._last[1], left / magnification, low / magnification, IdentityTransform()
 
     def _points_per_pixel(self, view: BboxBase, pixels: int, cells: int) -> int:
         """The number of points per pixel and axis: more where the cells of the image are small."""
-        share = abs(view.width * view.height) / abs(
-            np.prod(np.diff(np.array(self.get_extent()).reshape(2, 2)))
-        )
-        roomy = pixels / (cells * min(1.0, float(share)))
+        whole = np.prod(np.diff(np.array(self.get_extent()).reshape(2, 2)))
+        share = float(abs(view.width * view.height) / abs(whole))
+        roomy = pixels / (cells * min(1.0, share))
         return 2 if roomy > _ROOMY else 3 if roomy > _CROWDED else 4
 
     def _grid(self, view: BboxBase, columns: int, rows: int) -> PointGrid:
         """The grid of a view in the mesh's coordinates."""
         low = (np.array([view.xmin, view.ymin]) - self._center) / self._scale
         step = np.array([abs(view.width) / columns, abs(view.height) / rows]) / self._scale
-        (left, bottom), (step_x, step_y) = low + step / 2, step
-        return PointGrid(left, bottom, step_x, step_y, columns, rows)
+        return PointGrid(*(low + step / 2), *step, columns, rows)
 
     @staticmethod
     def _turned(image: Pixels, view: BboxBase) -> Pixels:
@@ -281,7 +279,6 @@ class CellImage(PlaneImage):
         super().__init__(ax, frame, uv.min(0), uv.max(0), numbers, **options)
 
     def pixels(self, view: BboxBase, width: int, height: int) -> Pixels:
-        """A picture (height, width, 4), from below, of a box in plane coordinates."""
         fine = self._points_per_pixel(view, width * height, self.cells.mesh.num_faces)
         grid = self._grid(view, fine * width, fine * height)
         image = np.empty((height, width, 4), np.uint8)
@@ -339,7 +336,6 @@ class TiledImage(PlaneImage):
         self._tiles, self._count, self.ink = tiles, count, ink
 
     def pixels(self, view: BboxBase, width: int, height: int) -> Pixels:
-        """A picture (height, width, 4), from below, of a box in plane coordinates."""
         fine = self._points_per_pixel(view, width * height, self._count)
         grid = self._grid(view, fine * width, fine * height)
         total = np.zeros((height, width, 4), np.float32)

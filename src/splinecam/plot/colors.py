@@ -8,17 +8,8 @@ from typing import Any, Literal, cast
 
 import numpy as np
 import torch
-from matplotlib import colormaps
-from matplotlib.colors import (
-    Colormap,
-    ListedColormap,
-    LogNorm,
-    Normalize,
-    TwoSlopeNorm,
-    is_color_like,
-    to_rgba,
-    to_rgba_array,
-)
+from matplotlib import colormaps, colors
+from matplotlib.colors import Colormap, Normalize
 from torch import Tensor
 
 from splinecam.errors import SplineCamError
@@ -155,13 +146,13 @@ class ColorOptions:
         if isinstance(self.cmap, Colormap):
             return self.cmap
         if self.cmap is None:
-            return ListedColormap(colormaps[default](np.linspace(*_LIGHT[default], 256)), default)
+            some = colormaps[default](np.linspace(*_LIGHT[default], 256))
+            return colors.ListedColormap(some, default)
         try:
             return colormaps[self.cmap]
         except (KeyError, TypeError):
-            raise ValueError(
-                f"cmap is {self.cmap!r}; give the name of a colour map of matplotlib, or one itself"
-            ) from None
+            hint = "give the name of a colour map of matplotlib, or a colour map"
+            raise ValueError(f"cmap is {self.cmap!r}; {hint}") from None
 
     def scale_limits(self, numbers: Floats, areas: Floats) -> Limits:
         """The given limits, or numbers between which 98 % of the area lies."""
@@ -179,8 +170,9 @@ def color_regions(part: PartitionData, color: Any, options: ColorOptions) -> Col
         return _given(part, color, options)
     if color in _KINDS:
         return _KINDS[color](part, options)
-    if is_color_like(color):
-        return Coloring(part.mesh, CellColors(colors=np.tile(to_rgba(color), (len(part), 1))))
+    if colors.is_color_like(color):
+        alike = np.tile(colors.to_rgba(color), (len(part), 1))
+        return Coloring(part.mesh, CellColors(colors=alike))
     kinds = ", ".join(f'"{kind}"' for kind in _KINDS)
     raise SplineCamError(
         f"color is {color!r}; choose {kinds}, the name of one colour, or give an array with "
@@ -268,12 +260,12 @@ def _logarithmic(
     if not low < high:
         low, high = low / 2, high * 2
     fill = CellColors(numbers=np.maximum(numbers, np.finfo(np.float64).tiny))
-    norm = LogNorm(low, high)
+    norm = colors.LogNorm(low, high)
     return Coloring(part.mesh, fill, label, norm, options.colormap(cmap), extremes)
 
 
 def _by_output(part: PartitionData, options: ColorOptions) -> Coloring:
-    """The output itself, which is affine in every region."""
+    """The output itself, an affine function in every region."""
     k = output_of(part, options.output)
     maps = part._maps
     slopes, middle = maps.weight[:, k], maps.value[:, k]
@@ -297,7 +289,7 @@ def output_scale(
     if min(below, above) > BALANCE * max(below, above):
         if options.limits is None:
             low, high = level - max(below, above), level + max(below, above)
-        return TwoSlopeNorm(level, low, high), options.colormap("RdBu_r")
+        return colors.TwoSlopeNorm(level, low, high), options.colormap("RdBu_r")
     return _linear(low, high), options.colormap("viridis")
 
 
@@ -306,15 +298,14 @@ def _given(part: PartitionData, color: Any, options: ColorOptions) -> Coloring:
     given = to_numpy(color.detach().double()) if isinstance(color, Tensor) else color
     if isinstance(given, Sequence | np.ndarray) and any(isinstance(c, str) for c in given):
         try:
-            given = to_rgba_array(list(given))
+            given = colors.to_rgba_array(list(given))
         except ValueError as error:
             raise ValueError(f"color: {error}; give names of colours of matplotlib") from None
     try:
         array = np.array(given, np.float64)
     except (TypeError, ValueError):
-        raise TypeError(
-            f"color must be a name or an array of numbers, not {type(color).__name__}"
-        ) from None
+        kind = type(color).__name__
+        raise TypeError(f"color must be a name or an array of numbers, not {kind}") from None
     F = len(part)
     if array.ndim == 2 and array.shape[0] == F and array.shape[1] in (3, 4):
         if not (array.min(initial=0) >= 0 and array.max(initial=0) <= 1):

@@ -9,15 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from splinecam.plot import figures
 from splinecam.plot.arrays import to_numpy
-from splinecam.plot.figures import (
-    flat_axes,
-    new_axes,
-    new_figure,
-    plain_spines,
-    require_matplotlib,
-    written,
-)
+from splinecam.plot.figures import flat_axes, new_axes, require_matplotlib
 from splinecam.plot.palette import CLASSES, GREY, INK, PAPER, class_colors, text_color
 from splinecam.plot.regions import HATCH, VEIL, hatch_rings, plot, plot_band
 from splinecam.questions.boundary import Boundary, LevelSet, decision_boundary
@@ -59,32 +53,25 @@ def plot_curves(
     1
     """
     require_matplotlib()
-    from splinecam.plot.decorations import (
-        clip_to,
-        draw_border,
-        fit_figure,
-        picture_size,
-        scale_of,
-        set_frame,
-    )
+    from splinecam.plot import decorations
 
     domain, own = curves.partition.domain, ax is None
     if ax is None:
         ax = new_axes(domain)
-        set_frame(ax, domain)
-        draw_border(ax, domain)
+        decorations.set_frame(ax, domain)
+        decorations.draw_border(ax, domain)
     flat_axes(ax)
     given = {k for k in _COLORS & style.keys() if style[k] is not None}
     several = isinstance(curves, LevelSet) and len(curves.levels) > 1
     plain = {k: to_numpy(v) for k, v in style.items()}
-    style = {"linewidth": 1.6 * scale_of(max(picture_size(ax))), "zorder": 3.3, **plain}
+    style = {"linewidth": 1.6 * decorations.picture_scale(ax), "zorder": 3.3, **plain}
     if not given and (several if each is None else each):
         _plot_each(curves, ax, colorbar, legend, style)
     else:
         _plot_alike(curves, ax, given, style)
-    clip_to(ax.collections[-1], ax, domain)
+    decorations.clip_to(ax.collections[-1], ax, domain)
     if own:
-        fit_figure(ax, domain)
+        decorations.fit_figure(ax, domain)
     ax.autoscale_view()  # unless the limits are set, as after part.plot()
     return ax
 
@@ -184,7 +171,7 @@ def plot_partition(
     from matplotlib.collections import PolyCollection
     from matplotlib.colors import to_rgba_array
 
-    canvas = new_figure(figsize=figsize).add_subplot() if ax is None else flat_axes(ax)
+    canvas = figures.new_figure(figsize=figsize).add_subplot() if ax is None else flat_axes(ax)
     random = np.random.default_rng(0)
     face: Any = colors
     if colors is None:
@@ -235,15 +222,15 @@ def plot_path(
     """
     require_matplotlib()
     if ax is None:
-        ax = new_figure(figsize=_SIZE, layout="constrained").add_subplot()
+        ax = figures.new_figure(figsize=_SIZE, layout="constrained").add_subplot()
     flat_axes(ax)
-    plain_spines(ax, GREY)
+    figures.plain_spines(ax, GREY)
     count = part.values.shape[1]
     colors = class_colors(max(2, count))
     distance, values = to_numpy(part.t) * part.path.length, to_numpy(part.values)
     for k in _chosen(part, outputs):
         name = part.names[k] if part.names is not None and count > 1 else f"output {k}"
-        own = {"color": colors[k], "linewidth": 1.6, "label": written(name), **style}
+        own = {"color": colors[k], "linewidth": 1.6, "label": figures.written(name), **style}
         ax.plot(distance, values[:, k], **own)
     ax.set_xlim(0.0, part.path.length)
     ax.margins(y=0.1)
@@ -331,10 +318,10 @@ def plot_preimage(
     canvas = plot(found.partition, ax=ax, **{"band": False, **options})
     entries: list[tuple[str, Any]] = []
     if hatch:
-        offsets, rings = found.rings()
-        hatch_rings(canvas, to_numpy(offsets), to_numpy(rings), hatch, color)
+        rings = found.rings()
+        hatch_rings(canvas, rings, hatch, color)
         plot_band(found.band, ax=canvas, hatch=_DOTS, color=color)
-        if len(rings):
+        if len(rings[1]):
             entries.append((words[0], Patch(facecolor=VEIL, edgecolor=color, hatch=hatch)))
         if len(found.band.rings()[1]):
             entries.append(("undecided", Patch(facecolor="none", edgecolor=color, hatch=_DOTS)))
@@ -344,7 +331,7 @@ def plot_preimage(
     style: dict[str, Any] = {"color": color, "markeredgecolor": PAPER, "zorder": 3.4, "ls": ""}
     canvas.plot(*places.T, marker="o", markersize=5, **style)
     if witness is not None:
-        # Light with a dark rim, so that it shows on every class and on the hatching.
+        # Light with a dark rim, it shows on every class and on the hatching.
         star = {**style, "marker": "*", "color": PAPER, "markeredgecolor": color}
         canvas.plot(*witness.place, markersize=18, markeredgewidth=1.4, **star)
         entries.append((words[1], Line2D([], [], markersize=10, **star)))
@@ -397,15 +384,13 @@ def plot_difference(  # noqa: PLR0913 - the options of a picture, each given by 
     domain = diff.delta.domain
     with torch.no_grad():
         coloring = _coloring(diff, output, cmap, picture.limits_pair(limits))
-        content = picture.Content(
-            diff.delta, coloring, picture.Classes(None, None), False, level, None
-        )
+        classes = picture.Classes(None, None)
+        content = picture.Content(diff.delta, coloring, classes, False, level, None)
         canvas = new_axes(domain) if ax is None else flat_axes(ax)
         image = picture.draw_cells(canvas, content, axes)
         picture.draw_edges(canvas, content, edges, None)
         if hatch:
-            offsets, rings = diff.decisions(level=level).rings()
-            hatch_rings(canvas, to_numpy(offsets), to_numpy(rings), hatch, INK)
+            hatch_rings(canvas, diff.decisions(level=level).rings(), hatch, INK)
         if boundary:
             for part, color in zip((diff.a, diff.b), _BOUNDARIES, strict=True):
                 _draw_rimmed(canvas, decision_boundary(part, level=level), color, 1.4)
@@ -422,7 +407,7 @@ def plot_difference(  # noqa: PLR0913 - the options of a picture, each given by 
 def _coloring(
     diff: Difference, output: int | str | None, cmap: Any, limits: tuple[float, float] | None
 ) -> Coloring:
-    """The modulus of the difference, which is affine on each cell, and its scale."""
+    """The modulus of the difference on cells where it is affine, and its scale."""
     from matplotlib.colors import Normalize
 
     from splinecam.plot.colors import Coloring, ColorOptions, output_name

@@ -132,10 +132,7 @@ def _missing(ax: Axes, slot: Bbox) -> tuple[float, float, float]:
     If the figure has no other axes, the margins around the slot are used first.
     """
     page, pad = ax.figure.bbox, _FREE * _point(ax)
-    others = [
-        other.get_position(original=True).transformed(other.figure.transSubfigure)
-        for other in figure_of(ax).axes
-    ]
+    others = [_slot(other) for other in figure_of(ax).axes]
     edge = max((other.x1 for other in others if other.x1 <= slot.x0), default=page.x0)
     free = [slot.x0 - edge, page.x1 - slot.x1, slot.y0 - page.y0]
     if any(other.bounds != slot.bounds for other in others):
@@ -152,9 +149,14 @@ def overhang(ax: Axes) -> tuple[float, float, float]:
     return _ticks(ax, False), right, ax.bbox.y0 - _end(ax, items, True)
 
 
+def _slot(ax: Axes) -> Any:
+    """The place of axes in their figure, in pixels, before anything changes it."""
+    return ax.get_position(original=True).transformed(ax.figure.transSubfigure)
+
+
 def picture_size(ax: Axes) -> tuple[float, float]:
     """Width and height of axes without anything beside them, in points."""
-    slot = ax.get_position(original=True).transformed(ax.figure.transSubfigure)
+    slot = _slot(ax)
     wide, high, aspect = slot.width / _point(ax), slot.height / _point(ax), ax.get_aspect()
     if aspect == "auto":
         return wide, high
@@ -170,7 +172,7 @@ def _beside(ax: Axes) -> list[Any]:
 
 
 def _end(ax: Axes, items: list[Any], below: bool) -> float:
-    """The end of what is beside or below axes, in pixels."""
+    """The end of the items beside or below axes, in pixels."""
     end = float(ax.bbox.y0) - _ticks(ax, True) if below else float(ax.bbox.x1)
     for item in items:
         if item.place.below == below:
@@ -326,6 +328,11 @@ _PARTIAL_WIDTH = 0.6  # of the frame of a view that shows a part of the domain
 _SIDES = ("left", "right", "top", "bottom")
 
 
+def picture_scale(ax: Axes) -> float:
+    """The scale of points and bars on axes."""
+    return scale_of(max(picture_size(ax)))
+
+
 def set_frame(ax: Axes, domain: Domain, style: AxesStyle = "scale") -> None:
     """Set limits around a domain and equal scales; add a scale bar, ticks, or neither."""
     if style not in get_args(AxesStyle):
@@ -370,7 +377,7 @@ def _set_ticks(ax: Axes, domain: Domain) -> None:
 
 
 def axis_names(domain: Domain) -> tuple[str, str]:
-    """The names of the plane's coordinates: those of the inputs where they are the same."""
+    """The names of the plane's coordinates, which may be inputs."""
     if is_input_plane(domain):
         return "x₁", "x₂"
     features = sliced_features(domain)
@@ -406,16 +413,9 @@ class DomainBorder(Polygon):
 
 def draw_border(ax: Axes, domain: Domain) -> None:
     """Draw the outline of the domain."""
-    outline = DomainBorder(
-        to_numpy(domain.corners),
-        closed=True,
-        fill=False,
-        edgecolor=ink_on(background(ax)),
-        linewidth=BORDER_WIDTH * scale_of(max(picture_size(ax))),
-        joinstyle="miter",
-        zorder=3.5,
-    )
-    ax.add_artist(outline)
+    ink, width = ink_on(background(ax)), BORDER_WIDTH * picture_scale(ax)
+    style: Any = {"edgecolor": ink, "linewidth": width, "joinstyle": "miter", "zorder": 3.5}
+    ax.add_artist(DomainBorder(to_numpy(domain.corners), closed=True, fill=False, **style))
 
 
 def clip_to(artist: Artist, ax: Axes, domain: Domain) -> None:
@@ -532,7 +532,7 @@ def add_legend(
 
 
 def fit_figure(ax: Axes, domain: Domain) -> None:
-    """Make a new figure as high as the picture and what is beside it need."""
+    """Make a new figure as high as the picture with its bars and legends."""
     figure = figure_of(ax)
     left, right, below = (size / figure.dpi for size in overhang(ax))
     width = figure.get_figwidth()

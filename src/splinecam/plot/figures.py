@@ -156,7 +156,7 @@ def panel_columns(columns: int | None, panels: int, default: int) -> int:
 
 
 def plain_spines(ax: Axes, color: str) -> None:
-    """Draw the left and the lower axis only, in one colour, below what is drawn on the axes."""
+    """Draw only the left and the lower axis, in one colour, below everything else."""
     ax.tick_params(labelsize=8, color=color, which="both")
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)

@@ -12,16 +12,9 @@ import numpy as np
 
 from splinecam._util.tolerances import EPS
 from splinecam.errors import SplineCamError
+from splinecam.plot import figures
 from splinecam.plot.arrays import Floats, to_numpy, weighted_quantiles
-from splinecam.plot.figures import (
-    flat_axes,
-    given_axes,
-    new_figure,
-    plain_spines,
-    require_matplotlib,
-    shown_once,
-    written,
-)
+from splinecam.plot.figures import given_axes, new_figure, require_matplotlib, written
 from splinecam.plot.palette import CLASSES, GREY, INK, background, ink_on, rgb, text_color
 from splinecam.questions.comparison import by_name
 from splinecam.questions.measures import table_columns
@@ -93,7 +86,7 @@ def plot_histograms(
         for k, (name, rows, weight) in enumerate(zip(several, tables, weights, strict=True)):
             _draw(ax, name, before + k, bars, rows[column], weight)
         _describe(ax, bars, by_area=by_area, shares=shares)
-    return cast("Figure", shown_once(panels[0].get_figure()))
+    return cast("Figure", figures.shown_once(panels[0].get_figure()))
 
 
 def _read(part: PartitionData, names: list[str]) -> dict[str, Floats]:
@@ -151,7 +144,7 @@ class _Bins:
         return cls(column, edges, -math.inf, False, whole)
 
     def count(self, values: Floats, weight: Floats) -> tuple[Floats, float]:
-        """The weight in each bin, (B,), and outside of all."""
+        """The weight in each bin, (B,), and outside of all bins."""
         inside = np.isfinite(values) & (values > self.floor)
         heights = np.histogram(values[inside], self.edges, weights=weight[inside])[0]
         return heights, float(weight[~inside].sum())
@@ -164,7 +157,7 @@ def _median(values: Floats, weight: Floats) -> float:
 
 
 def _panels(axes: Axes | Sequence[Axes] | None, count: int) -> list[Axes]:
-    """The given axes, or those of a new figure."""
+    """The given axes, or the axes of a new figure."""
     if axes is not None:
         return given_axes(axes, count)
     across = count if count <= 3 else math.ceil(math.sqrt(count))
@@ -175,7 +168,7 @@ def _panels(axes: Axes | Sequence[Axes] | None, count: int) -> list[Axes]:
 
 
 def _draw(ax: Axes, name: str, k: int, bars: _Bins, values: Floats, weight: Floats) -> None:
-    """Draw the bars and the median of one partition, and a note of what has no bar."""
+    """Draw the bars and the median of one partition, and a note of numbers without a bar."""
     lighter = 0.0 if ink_on(background(ax)) == INK else _LIGHTER
     color: Any = 1 - (1 - lighter) * (1 - rgb(CLASSES[k % len(CLASSES)]))
     dash = _DASHES[k % len(_DASHES)]
@@ -205,7 +198,7 @@ def _describe(ax: Axes, bars: _Bins, *, by_area: bool, shares: bool) -> None:
     counted = "area" if by_area else "regions"
     ax.set_xlabel(_LABELS.get(bars.column, bars.column.replace("_", " ")), fontsize=9)
     ax.set_ylabel(written(f"{counted} (%)" if shares else counted), fontsize=9)
-    plain_spines(ax, GREY)
+    figures.plain_spines(ax, GREY)
     named = len(ax.get_legend_handles_labels()[0])
     ax.margins(x=0.02, y=0.05 + 0.06 * named)  # the legend needs room
     ax.autoscale()
@@ -382,7 +375,7 @@ def _checked(ax: Any, x: Any, values: Any) -> tuple[Axes, Floats, dict[str, Floa
         groups[str(name)] = array
     if ax is None:
         ax = new_figure(figsize=_SIZE, layout="constrained").add_subplot()
-    return flat_axes(ax), at, groups
+    return figures.flat_axes(ax), at, groups
 
 
 def _label(name: str, numbers: Floats) -> str:
@@ -419,7 +412,7 @@ def style_chart(ax: Axes, at: Floats) -> None:
 
 def _draw_grid(ax: Axes) -> None:
     ax.grid(axis="y", color=GREY, alpha=0.18, linewidth=0.6)
-    plain_spines(ax, GREY)
+    figures.plain_spines(ax, GREY)
 
 
 def is_wide(values: Floats) -> bool:

@@ -10,14 +10,9 @@ import numpy as np
 import torch
 
 from splinecam.errors import SplineCamError
+from splinecam.plot import figures
 from splinecam.plot.arrays import Floats, to_numpy
-from splinecam.plot.figures import (
-    new_figure,
-    panel_columns,
-    require_matplotlib,
-    shown_once,
-    written,
-)
+from splinecam.plot.figures import require_matplotlib, written
 from splinecam.plot.palette import text_color
 from splinecam.questions.boundary import Boundary, LevelSet
 from splinecam.questions.curves import Curves, sample_segments
@@ -64,7 +59,7 @@ def image_grid(
     if len(names) != count:
         raise ValueError(f"{len(names)} titles for {count} images")
     # By default there are a few more images in a row than there are rows.
-    across = panel_columns(columns, count, max(math.ceil(math.sqrt(count)), min(count, 5)))
+    across = figures.panel_columns(columns, count, max(math.ceil(math.sqrt(count)), min(count, 5)))
     down = math.ceil(count / across)
     font = font_that_fits(names, size, _FONT, _SMALLEST)
     head = _LINE * font / 72 if any(names) else 0.0
@@ -73,7 +68,7 @@ def image_grid(
     total = across * step[0] - _GAP + 2 * _MARGIN, down * step[1] - _GAP + 2 * _MARGIN
     alone = ax is None
     if ax is None:
-        ax = new_figure(figsize=total).add_axes((0, 0, 1, 1))
+        ax = figures.new_figure(figsize=total).add_axes((0, 0, 1, 1))
     ax.set_axis_off()  # its coordinates are inches, from the top
     scale, ink = _scaled(pixels, limits), text_color(ax.figure)
     for k in range(count):
@@ -84,7 +79,7 @@ def image_grid(
         place = left + size / 2, top - 0.25 * head
         ax.text(*place, written(names[k]), size=font, color=ink, ha="center")
     ax.set(xlim=(0, total[0]), ylim=(total[1], 0), aspect="auto" if alone else "equal")
-    return cast("Figure | SubFigure", shown_once(ax.figure))
+    return cast("Figure | SubFigure", figures.shown_once(ax.figure))
 
 
 def plot_samples(

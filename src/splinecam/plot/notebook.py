@@ -27,7 +27,7 @@ from splinecam.geometry.subdivision import Mesh, polygon_mesh
 from splinecam.plot.arrays import Bools, Floats, Ints, Pixels, Singles, to_numpy
 from splinecam.plot.figures import is_input_plane
 from splinecam.plot.palette import CLASSES, INK, PAPER, class_colors, paler, rgb
-from splinecam.plot.rasters import Cells, PointGrid
+from splinecam.plot.rasters import Cells, PointGrid, counted
 from splinecam.plot.regions import default_color
 from splinecam.questions.boundary import Boundary, LevelSet
 from splinecam.questions.class_regions import ClassRegions
@@ -129,11 +129,11 @@ def partition_picture(
         winner, light = _class_colors(values, level)
         seen = np.unique(winner[coarse >= 0]).tolist()
         if step == _FINE:
-            lines = _borders(np.where(owner >= 0, _spread(winner, step, owner.shape), -1))
+            lines = _borders(np.where(owner >= 0, _repeated(winner, step, owner.shape), -1))
             ink = np.maximum(ink, _faded(lines, _BOUNDARY))
     else:
         light = _output_colors(values[..., 0], coarse >= 0, level)
-    light = _spread(light, step, owner.shape)
+    light = _repeated(light, step, owner.shape)
     light += ink[..., None] * (rgb(INK) - light)
     return _reduced(light, owner >= 0, fine), seen
 
@@ -160,12 +160,12 @@ def curves_picture(curves: Curves) -> Pixels:
 
 def _grid(mesh: Mesh, fine: int) -> PointGrid:
     """The points of a mesh's picture, with so many per pixel and axis."""
-    low, high = mesh.uv.amin(0).tolist(), mesh.uv.amax(0).tolist()
-    extent = np.subtract(high, low)
+    low = to_numpy(mesh.uv.amin(0))
+    extent = to_numpy(mesh.uv.amax(0)) - low
     pixels = np.maximum(1, np.round(_SIDE * extent / extent.max())).astype(int)
     columns, rows = (fine * pixels).tolist()
     step = extent / (columns, rows)
-    return PointGrid(low[0] + step[0] / 2, low[1] + step[1] / 2, step[0], step[1], columns, rows)
+    return PointGrid(*(low + step / 2), *step, columns, rows)
 
 
 def _owners(mesh: Mesh, grid: PointGrid) -> Ints:
@@ -273,7 +273,7 @@ def _faded(lines: Bools, share: float) -> Singles:
     return lines * np.float32(share)
 
 
-def _spread(values: Any, step: int, shape: tuple[int, ...]) -> Any:
+def _repeated(values: Any, step: int, shape: tuple[int, ...]) -> Any:
     """Values of a coarse grid, copied to all points of a finer one."""
     return values.repeat(step, 0).repeat(step, 1)[: shape[0], : shape[1]].copy()
 
@@ -285,8 +285,7 @@ def _points_along(ends: Floats, grid: PointGrid) -> Iterator[tuple[Ints, Ints, I
     for some in np.array_split(np.arange(len(ends)), 1 + int(reach.sum()) // (1 << 22)):
         count = np.ceil(reach[some]).astype(np.int64) + 1
         segment = np.repeat(some, count)
-        t = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-        t = t / np.maximum(1, np.repeat(count - 1, count))
+        t = counted(np.zeros_like(count), count) / np.maximum(1, np.repeat(count - 1, count))
         point = place[segment, 0] + t[:, None] * (place[segment, 1] - place[segment, 0])
         column, row = np.round(point).astype(np.int64).T
         column, row = np.clip(column, 0, grid.columns - 1), np.clip(row, 0, grid.rows - 1)

@@ -62,7 +62,7 @@ def ink_on(paper: Any) -> str:
 
 
 def background(artist: Any) -> Any:
-    """The colour behind what is drawn on axes or a figure; white if there is none."""
+    """The colour of the paper of axes or a figure; white if there is none."""
     from matplotlib.colors import to_rgba
 
     patch = artist.patch

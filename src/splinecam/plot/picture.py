@@ -24,14 +24,7 @@ from splinecam.plot import decorations
 from splinecam.plot.arrays import Bools, Floats, Ints, to_numpy
 from splinecam.plot.artists import CellImage, PlaneImage, SegmentLines, ink_over, line_width
 from splinecam.plot.colors import MAX_ENTRIES, Coloring, ColorOptions, class_names, color_regions
-from splinecam.plot.decorations import (
-    AxesStyle,
-    SideLegend,
-    add_legend,
-    is_flat,
-    picture_size,
-    scale_of,
-)
+from splinecam.plot.decorations import AxesStyle, SideLegend, add_legend, is_flat
 from splinecam.plot.palette import BOUNDARY, BOUNDARY_ON_DARK, INK, PAPER, class_colors
 from splinecam.questions.boundary import Boundary, boundary_of, decision_boundary, winners_of
 from splinecam.questions.partition_data import PartitionData, class_number
@@ -192,7 +185,7 @@ def draw_points(ax: Axes, samples: Samples) -> None:
     """Draw discs with a white rim in the colours of their classes, hollow if off the plane."""
     colors = samples.colors()
     many = len(samples.uv) > 200
-    scale = scale_of(max(picture_size(ax)))
+    scale = decorations.picture_scale(ax)
     size = (12.0 if many else 26.0) * scale**2
     white = np.tile(to_rgb(PAPER), (len(colors), 1))
     for off, face, edge in ((False, colors, white), (True, white, colors)):
@@ -215,7 +208,7 @@ def draw_thumbnails(ax: Axes, samples: Samples, images: Any) -> None:
     h, w = pictures.shape[1:3]
     size = _SIZE * float((high - low).max()) * np.array([w, h]) / max(h, w)
     corners = _places(samples.uv[:_MOST], size, low, high)
-    colors, scale = samples.colors(), scale_of(max(picture_size(ax)))
+    colors, scale = samples.colors(), decorations.picture_scale(ax)
     for k, sample in enumerate(samples.kept[:_MOST]):
         (x, y), (w, h) = corners[k], size
         ends = np.stack([samples.uv[k], corners[k] + size / 2], 1)
@@ -317,7 +310,7 @@ def limits_pair(limits: Any) -> tuple[float, float] | None:
 
 
 def _shown_classes(part: PartitionData, legend: Any, classes: Classes) -> Any:
-    """The classes in the legend: None for those that occur, "all", or their numbers."""
+    """The classes in the legend: "all", their numbers, or None for all classes that occur."""
     if isinstance(legend, bool | np.bool_) or legend is None:
         return None
     if isinstance(legend, str):
@@ -368,7 +361,7 @@ def draw_edges(ax: Axes, content: Content, edges: Any, width: float | None) -> N
 
 
 def edge_ink(ax: Axes, edges: Any) -> str:
-    """The given colour of edges, or one that is seen on the cells."""
+    """The given colour of edges, or the ink that is seen on the cells."""
     if isinstance(edges, str):
         if not is_color_like(edges):
             raise TypeError(f"edges is {edges!r}, which is no colour; {_EDGES}")

@@ -77,7 +77,7 @@ class Cells:
         uv, ends = to_numpy(mesh.uv), to_numpy(mesh.edges)
         beside = to_numpy(mesh.halfedge_face().view(-1, 2))
         if grid is not None:
-            row = _first_at(uv[:, 1], grid.low, grid.rise, grid.rows)[ends]
+            row = first_at(uv[:, 1], grid.low, grid.rise, grid.rows)[ends]
             met = row[:, 0] != row[:, 1]
             ends, beside = ends[met], beside[met]
         a, b = uv[ends].transpose(1, 0, 2)
@@ -101,13 +101,13 @@ class Cells:
 
         The outside is -1. A band has a multiple of ``together`` rows.
         """
-        bottom = _first_at(self.y, grid.low, grid.rise, grid.rows)
-        top = _first_at(self.top, grid.low, grid.rise, grid.rows)
+        bottom = first_at(self.y, grid.low, grid.rise, grid.rows)
+        top = first_at(self.top, grid.low, grid.rise, grid.rows)
         met = np.flatnonzero(top > bottom)
         bottom, top = bottom[met], top[met]
         begun, ended = (np.bincount(each, minlength=grid.rows + 1) for each in (bottom, top))
         load = np.cumsum((begun - ended)[: grid.rows]) + grid.columns
-        for first, last in _blocks(load, together):
+        for first, last in blocks(load, _BLOCK, together):
             here = np.flatnonzero((bottom < last) & (top > first))
             start, stop = np.maximum(bottom[here], first), np.minimum(top[here], last)
             yield first, last, self._owners(grid, first, last, met[here], start, stop - start)
@@ -116,14 +116,11 @@ class Cells:
         self, grid: PointGrid, first: int, last: int, edge: Ints, start: Ints, count: Ints
     ) -> Ints:
         """The cells in rows from first to last, given the edges that cross ``count`` rows each."""
-        total = int(count.sum())
-        before = np.cumsum(count) - count
-        row = np.arange(total) + np.repeat(start - before, count)
-        edge = np.repeat(edge, count)
+        row, edge = counted(start, count), np.repeat(edge, count)
         t = (grid.low + grid.rise * row - self.y[edge]) / self.climb[edge]
         # Edges that are nearly level would run off by rounding.
         x = self.x[edge] + self.run[edge] * np.clip(t, 0, 1, out=t)
-        column = _first_at(x, grid.left, grid.step, grid.columns)
+        column = first_at(x, grid.left, grid.step, grid.columns)
         wide = grid.columns + 1
         changes = np.zeros((last - first) * wide, np.int64)
         np.add.at(changes, (row - first) * wide + column, self.change[edge])
@@ -143,17 +140,23 @@ class Cells:
         return owner
 
 
-def _first_at(value: Floats, start: float, step: float, count: int) -> Ints:
+def first_at(value: Floats, start: float, step: float, count: int) -> Ints:
     """Index of the first of ``start + i * step`` that is at or beyond each value, 0 to count."""
     return np.ceil(np.clip((value - start) / step, 0, count)).astype(np.int64)
 
 
-def _blocks(load: Ints, together: int) -> Iterator[tuple[int, int]]:
-    """Ranges of rows, in multiples of ``together``, of a bounded load each."""
+def counted(start: Ints, count: Ints) -> Ints:
+    """Ranges of ``count`` whole numbers from each start, one after the other."""
+    before = np.cumsum(count) - count
+    return np.asarray(np.arange(int(count.sum())) + np.repeat(start - before, count))
+
+
+def blocks(load: Any, most: int, together: int = 1) -> Iterator[tuple[int, int]]:
+    """Ranges of rows, in multiples of ``together``, with a load of at most ``most`` each."""
     total = np.concatenate([[0], np.cumsum(load)])
     first, rows = 0, len(load)
     while first < rows:
-        last = int(np.searchsorted(total, total[first] + _BLOCK, side="right")) - 1
+        last = int(np.searchsorted(total, total[first] + most, side="right")) - 1
         last = max(first + together, first + (last - first) // together * together)
         last = min(last, rows)
         yield first, last

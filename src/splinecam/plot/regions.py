@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from splinecam.plot.arrays import Floats, Ints
     from splinecam.plot.decorations import AxesStyle
 
 HATCH = "//////"
@@ -39,15 +38,13 @@ VEIL = (1.0, 1.0, 1.0, 0.35)  # lies on the colours below the hatching
 
 
 def hatch_rings(
-    ax: Axes, offsets: Ints, points: Floats, hatch: str | None, color: Any, *, veil: Any = VEIL
+    ax: Axes, rings: tuple[Tensor, Tensor], hatch: str | None, color: Any, *, veil: Any = VEIL
 ) -> None:
-    """Hatch the areas within closed rings, all as one path; offsets: where each ring begins.
-
-    veil: the colour below the hatching, which is translucent.
-    """
+    """Hatch the areas in closed rings (offsets, points) on a veil, a translucent colour."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
+    offsets, points = map(to_numpy, rings)
     if len(points) == 0:
         return
     codes = np.full(len(points), Path.LINETO, np.uint8)
@@ -57,13 +54,13 @@ def hatch_rings(
     ax.add_patch(PathPatch(Path(points, codes), hatch=hatch, **style))
 
 
-_HATCH, _STRENGTH = "////", 0.3  # of the veil, which shows also where a band is narrow
+_HATCH, _STRENGTH = "////", 0.3  # the veil shows also where a band is narrow
 
 
 def plot_band(
     band: Band, *, ax: Axes | None = None, hatch: str | None = _HATCH, color: Any = None
 ) -> Axes:
-    """Hatch a band, by default on a new figure that shows it in the frame of the domain.
+    """Hatch a band, by default on a new figure in the frame of the domain.
 
     band: what to hatch. ax: where to draw, such as the axes of ``part.plot``. hatch: the hatching
     in the words of matplotlib, or None for a veil alone. color: of the hatching, by default dark,
@@ -85,10 +82,8 @@ def plot_band(
     canvas = new_axes(domain) if ax is None else flat_axes(ax)
     if ax is None:
         set_frame(canvas, domain)
-    offsets, rings = band.rings()
     ink = ink_over(canvas) if color is None else color
-    veil = to_rgba(ink, _STRENGTH)
-    hatch_rings(canvas, to_numpy(offsets), to_numpy(rings), hatch, ink, veil=veil)
+    hatch_rings(canvas, band.rings(), hatch, ink, veil=to_rgba(ink, _STRENGTH))
     if ax is None:
         draw_border(canvas, domain)
         fit_figure(canvas, domain)
@@ -128,27 +123,26 @@ def plot(  # noqa: PLR0913 - the options of a picture, each given by its name
     default the class if there are several outputs or a final sigmoid was left out, else the output.
     output: the output that ``"slope"`` and ``"output"`` mean. cmap, limits: the colour map, and the
     numbers at its ends, by default those below which 1 % and 99 % of the area lie; slopes and areas
-    are on a logarithmic scale. Of classes the second limit is the lead that has half of its colour,
-    of vertices the largest number with a colour of its own. For pictures with equal limits that
-    share a colour bar, switch off theirs, and call ``figure.colorbar(ax.images[0], ax=axes)``.
-    colorbar: or ``"min"``, ``"max"``, ``"both"``, ``"neither"``, the ends that are pointed.
-    legend: the classes that occur, ``"all"`` of them, so that a series of pictures has one legend,
-    a list of some, or False.
+    are on a logarithmic scale. For classes the second limit is the lead at which a class has half
+    of its colour, for vertices the largest number with a colour of its own. If pictures with equal
+    limits share a colour bar, switch off theirs, and call ``figure.colorbar(ax.images[0],
+    ax=axes)``. colorbar: True, False, or the pointed ends: ``"min"``, ``"max"``, ``"both"``,
+    ``"neither"``. legend: True for the classes that occur, ``"all"`` for one legend in a series of
+    pictures, a list of classes, or False.
 
-    edges: False, the name of a colour for all of them, or the numbers of those to draw, such as
+    edges: False, the name of a colour for all edges, or the numbers of some, such as
     ``part.merged().edges``. linewidth: of edges, in points. boundary: by default drawn on classes
-    and where there are several outputs; with one output it is where that equals ``level``. band:
-    hatch where the boundary of a model with smooth functions may lie, wherever it is drawn. points:
-    inputs (N, ...), drawn where they project to, and hollow if they are off the plane; labels:
-    their classes (N,), by number or name, grey if they are none; names of which the partition knows
-    none get colours of their own. images: thumbnails (N, h, w) or (N, channels, h, w) beside them,
-    or True if the points are images themselves. names: of the classes, two if there is one output;
-    by default those of the partition. axes: ``"scale"`` for a scale bar, ``"ticks"``, or ``"off"``
-    without axis labels, all in plane units.
+    and where there are several outputs; one output has its boundary where it equals ``level``.
+    band: hatch where the boundary of a model with smooth functions may lie, if it is drawn. points:
+    inputs (N, ...), drawn at their projections, and hollow if they are off the plane; labels: their
+    classes (N,), by number or name. Labels that are no classes are grey; names that the partition
+    does not know get colours of their own. images: thumbnails (N, h, w) or (N, channels, h, w)
+    beside the points, or True if the points are images themselves. names: of the classes, two if
+    there is one output; by default the partition's. axes: ``"scale"`` for a scale bar, ``"ticks"``,
+    or ``"off"`` without axis labels, all in plane units.
 
-    Lines are dark, or light on dark paper. The regions are an image that is computed in the
-    resolution of the picture, also in PDF and SVG and after zooming; lines stay lines, unless there
-    are very many.
+    Lines are dark, or light on dark paper. The regions are an image in the resolution of the
+    picture, also in PDF and SVG and after zooming; lines stay lines, unless there are very many.
 
     >>> import splinecam as sc
     >>> part = sc.partition(torch.nn.Linear(2, 3), sc.Domain.box(-1, 1), progress=False)
@@ -272,7 +266,7 @@ def _units(
         unseen = set(chosen) - set(layers)
         if unseen:
             names = ", ".join(repr(part.layers[k]) for k in sorted(unseen))
-            raise ValueError(f"units are chosen of {names}, which is not among the layers shown")
+            raise ValueError(f"unit has units of {names}, which is not among the layers shown")
         return [chosen.get(k) for k in layers]
     if not isinstance(unit, Sequence) or len(unit) != len(layers):
         shown = ", ".join(repr(part.layers[k]) for k in layers)

@@ -1,4 +1,4 @@
-r"""Facets and lines in space, drawn on matplotlib's axes as an image of what is nearest.
+r"""Facets and lines in space, drawn on matplotlib's axes as an image.
 
 Every polygon covers a span of pixels in each row, from its left to its right chain of sides:
 
@@ -26,6 +26,7 @@ from mpl_toolkits.mplot3d import proj3d
 
 from splinecam.plot.arrays import Floats, Ints, Pixels, Singles
 from splinecam.plot.artists import draw_image, image_scale
+from splinecam.plot.rasters import blocks, counted, first_at
 
 _BLOCK = 1 << 22  # fragments held at a time
 _BITS = 31  # of the number of a polygon; as many are left for its depth
@@ -83,47 +84,23 @@ def _spans(xy: Floats, wide: int, high: int) -> Ints:
     """The pixels in polygons (I, k, 2) as spans (4, S): polygon, row, first column, columns."""
     following = np.roll(xy, -1, 1)
     up = following[:, :, 1] > xy[:, :, 1]
-    # Sides begin at their lower end, so that polygons beside each other agree about them.
+    # Sides begin at their lower end: neighbouring polygons agree about them.
     low, top = np.where(up[:, :, None], xy, following), np.where(up[:, :, None], following, xy)
-    start, stop = _first_at(low[:, :, 1], high), _first_at(top[:, :, 1], high)
+    start, stop = first_at(low[:, :, 1], 0.5, 1.0, high), first_at(top[:, :, 1], 0.5, 1.0, high)
     least, most = start.min(1), stop.max(1)
     begin = np.cumsum(most - least) - (most - least)
     ends = np.zeros((2, int((most - least).sum())))
     item, side = np.nonzero(stop > start)
     size = (stop - start)[item, side]
-    which, row = np.repeat(np.arange(len(item)), size), _counted(start[item, side], size)
+    which, row = np.repeat(np.arange(len(item)), size), counted(start[item, side], size)
     item, side = item[which], side[which]
     (x, y), (x1, y1) = low[item, side].T, top[item, side].T
     x = x + np.clip((row + 0.5 - y) / (y1 - y), 0, 1) * (x1 - x)
     ends[up[item, side].astype(np.int64), begin[item] + row - least[item]] = x
-    columns = np.sort(_first_at(ends, wide), 0)
-    item, row = np.repeat(np.arange(len(xy)), most - least), _counted(least, most - least)
+    columns = np.sort(first_at(ends, 0.5, 1.0, wide), 0)
+    item, row = np.repeat(np.arange(len(xy)), most - least), counted(least, most - least)
     spans = np.stack([item, row, columns[0], columns[1] - columns[0]])
     return spans[:, spans[3] > 0]
-
-
-def _bands(row: Ints, count: Ints, high: int) -> Iterator[tuple[int, int, Ints]]:
-    """Bands of rows in which spans have a bounded number of pixels: first, last, spans."""
-    order = np.argsort(row, kind="stable")
-    total = np.concatenate([[0], np.cumsum(np.bincount(row, count, minlength=high))])
-    starts = np.searchsorted(row[order], np.arange(high + 1))
-    first = 0
-    while first < high:
-        last = int(np.searchsorted(total, total[first] + _BLOCK, side="right")) - 1
-        last = min(max(last, first + 1), high)
-        yield first, last, order[starts[first] : starts[last]]
-        first = last
-
-
-def _counted(start: Ints, count: Ints) -> Ints:
-    """Ranges of ``count`` whole numbers from each start, one after the other."""
-    before = np.cumsum(count) - count
-    return np.asarray(np.arange(int(count.sum())) + np.repeat(start - before, count))
-
-
-def _first_at(value: Floats, count: int) -> Ints:
-    """The first pixel whose centre is at or beyond each value, 0 to count."""
-    return np.ceil(np.clip(value - 0.5, 0, count)).astype(np.int64)
 
 
 def _fragments(
@@ -144,9 +121,12 @@ def _fragments(
     least, most = both.min(initial=0), both.max(initial=0)
     scale = ((1 << _BITS) - 1) / ((most - least) or 1.0)
     start, step = (near - least) * scale, (far - near) * scale / np.maximum(count - 1, 1)
-    for first, last, some in _bands(row, count, high):
+    order = np.argsort(row, kind="stable")
+    starts = np.searchsorted(row[order], np.arange(high + 1))
+    for first, last in blocks(np.bincount(row, count, minlength=high), _BLOCK):
+        some = order[starts[first] : starts[last]]
         size = count[some]
-        along = _counted(np.zeros_like(size), size)
+        along = counted(np.zeros_like(size), size)
         depth = np.repeat(start[some], size) + along * np.repeat(step[some], size)
         place = along + np.repeat((row[some] - first) * wide + column[some], size)
         yield first, last, place, (depth.astype(np.int64) << _BITS) | np.repeat(item[some], size)
@@ -249,7 +229,6 @@ class Scene(PolyCollection):
         return np.stack([x, y, depth], 1).reshape(points.shape)
 
     def draw(self, renderer: Any) -> None:
-        """Draw the image."""
         if not self.get_visible():
             return
         scale = image_scale(renderer)

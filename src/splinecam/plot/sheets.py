@@ -31,7 +31,7 @@ _GREY, _FAINT = "#9aa1aa", 0.16  # of axes, and the opacity of the grid
 _NUMBERS, _LABELS = 1.75, 4.0  # distances from the axes, in sizes of letters
 # Inches: of a figure, of a colour bar beside it, around it, between titles.
 _WIDTH, _HIGHEST, _BESIDE, _MARGIN, _GAP = 6.0, 6.5, 0.9, 0.1, 0.08
-_FLAT = 0.02  # of the largest extent, around what has none in some direction
+_FLAT = 0.02  # share of the largest extent that is added around flat directions
 _ROUNDS, _EXACT = 6, 0.5  # of fitting, until nothing is off by so many pixels
 
 
@@ -176,7 +176,7 @@ def label_axes(
     size = float(np.clip(_SMALL * wide / _WIDE, _TINY, _SMALL))
     colors = [tick_colors(ax.figure, axis)[1] for axis in "xyx"]
     ink = text_color(ax.figure, "axes.labelcolor")
-    ax.patch.set_visible(False)  # a square that labels overhang, before what is below the axes
+    ax.patch.set_visible(False)  # it would hide what is below the axes
     for axis, label, color in zip((ax.xaxis, ax.yaxis, ax.zaxis), names, colors, strict=True):
         axis.set_label_text(written(label), fontsize=size + 1, color=ink)
         axis.set_tick_params(labelsize=size, labelcolor=color, color=_GREY)
@@ -347,7 +347,7 @@ class Sheet:
         return np.asarray(to_numpy(self.mesh.areas_and_centroids()[0]))
 
     def edges(self, alpha: float) -> Strokes:
-        """The cells' edges except those of the boundary, thinner and paler for later layers."""
+        """The cells' edges except on the boundary, thinner and paler for later layers."""
         shown = np.flatnonzero(self.layer >= -1)
         ends, layer = to_numpy(self.mesh.edges)[shown], np.maximum(self.layer[shown], 0)
         late = layer / max(len(self.part.layers) - 1, 1)

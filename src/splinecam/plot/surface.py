@@ -167,13 +167,9 @@ def plot_surface(  # noqa: PLR0913 - the options of a picture, each given by its
             f"plane=True is for models with one output, at its level; this one has "
             f"{part.values.shape[1]}."
         )
-    look = Look(
-        edges=lines,
-        boundary_colors=[boundary_color] if boundary else None,
-        height=tall,
-        plane=level if plane else None,
-        colorbar=colorbar,
-    )
+    inks = [boundary_color] if boundary else None
+    cut = level if plane else None
+    look = Look(lines, inks, height=tall, plane=cut, colorbar=colorbar)
     with torch.no_grad():
         options = ColorOptions(chosen, cmap, limits, level, seed)
         sheet = Sheet.of(part, place, color, options, tall)

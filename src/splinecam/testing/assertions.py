@@ -104,7 +104,7 @@ def _located(faces: Sequence[np.ndarray], cells: Sequence[ExactCell]) -> list[in
 
 
 def _differences(polygon: np.ndarray, cell: ExactCell, slack: float, noise: float) -> list[str]:
-    """List what is wrong with the corners: each true one is there, no other is off the border."""
+    """List missing true corners, and other corners off the true border."""
     corners = np.array(cell.vertices, dtype=float)
     along = np.roll(corners, -1, axis=0) - corners
     square = (along**2).sum(1)  # zero where corners differ by less than floats can
@@ -138,7 +138,7 @@ def _sines(cell: ExactCell) -> np.ndarray:
 def _map_differences(
     weight: np.ndarray, bias: np.ndarray, cell: ExactCell, exact: ExactPartition, atol: float
 ) -> list[str]:
-    """List what is wrong with the affine map of a region: its slopes, its values at the corners."""
+    """List faults of the affine map of a region: of its slopes, and of its values at corners."""
     true = np.array(cell.weight, dtype=float).reshape(-1, 2)
     if weight.shape != true.shape or bias.shape != (len(true),):
         return [f"weight {weight.shape} and bias {bias.shape} for {len(true)} outputs"]

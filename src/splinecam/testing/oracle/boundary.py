@@ -17,24 +17,9 @@ from itertools import combinations, pairwise
 from torch import nn
 
 from splinecam.geometry.domain import Domain
+from splinecam.testing.oracle import steps
 from splinecam.testing.oracle.cells import ExactCell, ExactPartition, exact_partition
-from splinecam.testing.oracle.steps import (
-    Corner,
-    Point,
-    Row,
-    area,
-    at,
-    by,
-    center,
-    corner,
-    difference,
-    divided,
-    maxima,
-    over_common,
-    pairs,
-    point,
-    where_positive,
-)
+from splinecam.testing.oracle.steps import Corner, Point, Row, at, corner, divided, maxima, point
 
 Function = tuple[Fraction, Fraction, Fraction]  # (a, b, c) is a u + b v + c
 OUTSIDE = -1
@@ -129,17 +114,14 @@ def exact_classes(
     return ExactClasses(tuple(areas), tied)
 
 
-# ------------------------------------------------------------------------------ parts of cells
-
-
 def _functions(cell: ExactCell) -> list[Function]:
     return [(*weight, bias) for weight, bias in zip(cell.weight, cell.bias, strict=True)]
 
 
 def _integers(functions: Sequence[Function]) -> list[Row]:
     """Return functions as integers over one denominator, which is left out."""
-    values, _ = over_common([value for function in functions for value in function])
-    return [(a, b, c) for a, b, c in by(3, values)]
+    values, _ = steps.over_common([value for function in functions for value in function])
+    return [(a, b, c) for a, b, c in steps.by(3, values)]
 
 
 def _corners(cell: ExactCell) -> list[Corner]:
@@ -147,13 +129,13 @@ def _corners(cell: ExactCell) -> list[Corner]:
 
 
 def _area(polygon: Sequence[Corner]) -> Fraction:
-    return area([point(p) for p in polygon])
+    return steps.area([point(p) for p in polygon])
 
 
 def _differences(cell: ExactCell, names: Sequence[Pair]) -> _Part:
     """Return the cell with the differences of the outputs of all pairs, higher minus lower."""
     rows = _integers(_functions(cell))
-    return _Part(_corners(cell), [difference(rows[j], rows[i]) for i, j in names])
+    return _Part(_corners(cell), [steps.difference(rows[j], rows[i]) for i, j in names])
 
 
 def _scores(functions: list[Function], level: float = 0.0) -> list[Row]:
@@ -235,14 +217,11 @@ def _sign(parts: Sequence[_Part], index: int, k: int) -> int:
     return (max(values) > 0) - (min(values) < 0)
 
 
-# ------------------------------------------------------------------------------ sides on lines
-
-
 def _borders(polygons: Sequence[list[Corner]]) -> Iterator[tuple[Corner, Corner, int, int]]:
     """Divide all sides at each other's ends; yield start, end, left polygon and right polygon."""
     lines: dict[Row, list[tuple[Corner, Corner, int, bool]]] = defaultdict(list)
     for index, polygon in enumerate(polygons):
-        for p, q in pairs(polygon):
+        for p, q in steps.pairs(polygon):
             line, forward = _line(p, q)
             lines[line].append((*((p, q) if forward else (q, p)), index, forward))
     for line, sides in lines.items():
@@ -296,7 +275,7 @@ def exact_preimage_area(
         ]
         lines = _integers([f for group in rows for f, _ in group])
         for part in divided(_corners(cell), lines):
-            middle = center([point(p) for p in part])
+            middle = steps.center([point(p) for p in part])
             values = [[(_value(f, middle), strict) for f, strict in group] for group in rows]
             if any(all(v < 0 or (v == 0 and not s) for v, s in group) for group in values):
                 total += _area(part)
@@ -384,9 +363,9 @@ def _value(f: Function, p: Point) -> Fraction:
 def _intersection(x: ExactCell, y: ExactCell) -> list[Corner]:
     """Return the common part of two convex cells, empty if it has no area."""
     polygon = _corners(x)
-    sides = [(v - t, s - u, u * t - v * s) for (u, v), (s, t) in pairs(y.vertices)]
+    sides = [(v - t, s - u, u * t - v * s) for (u, v), (s, t) in steps.pairs(y.vertices)]
     for line in _integers(sides):
-        polygon = where_positive(polygon, line) if polygon else []
+        polygon = steps.where_positive(polygon, line) if polygon else []
     return polygon
 
 
@@ -396,7 +375,7 @@ def _moments(polygon: list[Corner], f: Function) -> tuple[Fraction, Fraction, Fr
     for part in divided(polygon, _integers([f])):
         points = [point(p) for p in part]
         for q, r in pairwise(points[1:]):
-            size = area([points[0], q, r])
+            size = steps.area([points[0], q, r])
             values = [_value(f, p) for p in (points[0], q, r)]
             whole = _sum(values)
             signed += size * whole / 3

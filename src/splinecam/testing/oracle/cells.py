@@ -138,8 +138,8 @@ class ExactPiece:
 def exact_pieces(model: nn.Module, a: Tensor, b: Tensor) -> list[ExactPiece]:
     """Return the pieces of a small network on the segment from input a to input b, in order.
 
-    The segment is the first axis of a unit square whose second axis changes nothing, so that the
-    exact cells of that square are strips. The networks are those of ``exact_partition``.
+    The segment is the first axis of a unit square. Nothing changes along its second axis, and the
+    exact cells of the square are strips. Networks are the same as for ``exact_partition``.
 
     >>> import torch
     >>> relu = nn.Sequential(nn.ReLU())

@@ -83,7 +83,7 @@ def point(p: Corner) -> Point:
 
 
 def center(vertices: Sequence[Point]) -> Point:
-    """Return the mean of the vertices, which is a point of the open polygon."""
+    """Return the mean of the vertices, a point of the open polygon."""
     u, v = (sum((p[k] for p in vertices), Fraction(0)) / len(vertices) for k in (0, 1))
     return u, v
 
