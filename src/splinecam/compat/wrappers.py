@@ -224,7 +224,8 @@ class model_wrapper:
         self.input_shape, self.dtype = shape, torch.float64
         self.model = private_copy(model, lambda tensor: widened(tensor, self.device))
         self.program = capture(self.model, shape, device=self.device)
-        layers, live = [], {self.program.input_name: self.T.new_zeros((1, *shape))}
+        layers: list[layer] = []
+        live = {self.program.input_name: self.T.new_zeros((1, *shape))}
         for index, stage in enumerate(self.program.stages):
             if stage.steps or stage.layer is not None:
                 layers.append(layer(self.program, index, live))

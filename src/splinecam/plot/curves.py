@@ -247,13 +247,10 @@ def plot_path(
 
 def _chosen(part: PathPartition, outputs: Sequence[int | str] | None) -> list[int]:
     """The outputs to draw."""
-    count = part.values.shape[1]
     if outputs is not None:
-        return [output_number(each, part.names, count) for each in outputs]
-    if count <= _MOST:
-        return list(range(count))
-    top = np.sort(np.argsort(-to_numpy(part.values).max(0), kind="stable")[:_MOST])
-    return [int(k) for k in top]
+        return [output_number(each, part.names, part.values.shape[1]) for each in outputs]
+    largest = to_numpy(part.values).max(0)
+    return sorted(np.argsort(-largest, kind="stable")[:_MOST].tolist())
 
 
 def _draw_breakpoints(ax: Axes, part: PathPartition) -> None:
@@ -264,9 +261,8 @@ def _draw_breakpoints(ax: Axes, part: PathPartition) -> None:
     ticks = np.zeros((len(at), 2, 2))
     ticks[:, :, 0], ticks[:, 1, 1] = at[:, None], _TICK
     faint = 0.55 * min(1.0, (_MANY / max(1, len(at))) ** 0.5)
-    color = text_color(ax.figure)
-    place = ax.get_xaxis_transform()
-    lines = LineCollection(list(ticks), colors=color, alpha=faint, linewidths=0.7, transform=place)
+    style: Any = {"colors": text_color(ax.figure), "transform": ax.get_xaxis_transform()}
+    lines = LineCollection(list(ticks), alpha=faint, linewidths=0.7, **style)
     ax.add_collection(lines, autolim=False)
 
 

@@ -342,11 +342,10 @@ def _density(values: Floats) -> tuple[Floats, Floats]:
     return levels, density / density.max()
 
 
-def _band(values: Floats, band: Band) -> tuple[Floats, Floats]:
+def _band(values: Floats, band: Band) -> Any:
     """The lower and the upper ends of the bands for values (steps, points)."""
     if band == "points":
-        low, high = np.nanpercentile(values, _MIDDLE, axis=1)
-        return low, high
+        return np.nanpercentile(values, _MIDDLE, axis=1)
     count = np.isfinite(values).sum(1)
     mean = np.nanmean(values, 1)
     squares = np.nansum((values - mean[:, None]) ** 2, 1)

@@ -427,7 +427,14 @@ def draw_boundary(
     part, light = content.part, ink_over(ax) == INK
     if not boundary_shown(content, wanted):
         return
-    curves = _boundary(content) if find is None else find()
+    if find is not None:
+        curves = find()
+    elif content.by_class:  # from the cells of the colours
+        winners = winners_of(part, "argmax", content.level, whole=True)
+        classes = max(2, part.values.shape[1])
+        curves = boundary_of(part, winners, classes, "argmax", content.level)
+    else:
+        curves = decision_boundary(part, level=content.level)
     if not len(curves):
         return
     if color is None:
@@ -441,15 +448,6 @@ def draw_boundary(
         lines = SegmentLines(segments, colors=ink, width_at=width, zorder=zorder)
         ax.add_collection(lines, autolim=False)
         decorations.clip_to(lines, ax, part.domain)
-
-
-def _boundary(content: Content) -> Boundary:
-    """The decision boundary, from the cells of the classes if these are coloured."""
-    part, level = content.part, content.level
-    if not content.by_class:
-        return decision_boundary(part, level=level)
-    winners = winners_of(part, "argmax", level, whole=True)
-    return boundary_of(part, winners, max(2, part.values.shape[1]), "argmax", level)
 
 
 def boundary_shown(content: Content, wanted: bool | None) -> bool:

@@ -95,8 +95,12 @@ class AxesFit:
         if self.own:
             top -= self._heads(renderer, top)
         elif self.before is None and figure.get_layout_engine() is None:
-            gap = _gutter(ax) * figure.bbox.width / 2
-            left, right = left - gap, right + gap
+            place = ax.get_subplotspec()
+            if place is not None:  # the room between columns, or beside a single one
+                _, _, starts, ends = place.get_gridspec().get_grid_positions(figure)
+                gap = starts[1] - ends[0] if len(starts) > 1 else min(starts[0], 1 - ends[0])
+                gap = max(0.0, float(gap)) * figure.bbox.width / 2
+                left, right = left - gap, right + gap
         return Bbox.from_extents(left, low, right - self.beside * figure.dpi, top)
 
     def content(self, renderer: Any = None) -> Bbox:
@@ -143,16 +147,6 @@ class AxesFit:
         above = [text for text in figure.texts if text.get_text() == figure.get_suptitle() != ""]
         lows = [text.get_window_extent(renderer).y0 for text in above]
         return float(high + max([0.0, *(top - low + gap for low in lows)]))
-
-
-def _gutter(ax: Axes3D) -> float:
-    """Room between the columns of a grid, or beside a single one, as a share of the figure."""
-    place = ax.get_subplotspec()
-    if place is None:
-        return 0.0
-    _, _, left, right = place.get_gridspec().get_grid_positions(ax.figure)
-    gap = left[1] - right[0] if len(left) > 1 else min(left[0], 1 - right[0])
-    return max(0.0, float(gap))
 
 
 def label_axes(

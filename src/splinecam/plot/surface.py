@@ -65,14 +65,18 @@ def plot_slices(
     slices = _checked(parts)
     axes_in_space(ax)
     options = ColorOptions(level=level, **colors)
-    inks = _colors(boundary_color, len(slices)) if boundary else None
+    inks = boundary_color if isinstance(boundary_color, list) else [boundary_color] * len(slices)
+    if boundary_color is None:
+        inks = [CLASSES[k % len(CLASSES)] for k in range(len(slices))]
+    if boundary and len(inks) != len(slices):
+        raise ValueError(f"boundary_color has {len(inks)} colours for {len(slices)} partitions")
 
     def embedding(part: PartitionData) -> Place:
         return lambda uv, _: part.domain.embed(uv).flatten(1)
 
     with torch.no_grad():
         sheets = [Sheet.of(part, embedding(part), color, options) for part in slices]
-        look = Look(edges, inks, alpha=alpha, darkest=_DARKEST)
+        look = Look(edges, inks if boundary else None, alpha=alpha, darkest=_DARKEST)
         return draw_sheets(sheets, look, _NAMES, ax, view)
 
 
@@ -90,17 +94,6 @@ def _checked(parts: Iterable[PartitionData]) -> list[PartitionData]:
                 f"domain in {part.domain.dim} inputs: {part.domain!r}."
             )
     return slices
-
-
-def _colors(given: Any, count: int) -> list[Any]:
-    """A colour for each of ``count`` boundaries."""
-    if given is None:
-        return [CLASSES[k % len(CLASSES)] for k in range(count)]
-    if isinstance(given, list):
-        if len(given) != count:
-            raise ValueError(f"boundary_color has {len(given)} colours for {count} partitions")
-        return list(given)
-    return [given] * count
 
 
 def plot_surface(  # noqa: PLR0913 - the options of a picture, each given by its name

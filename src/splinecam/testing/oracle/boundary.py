@@ -72,7 +72,12 @@ def exact_boundary(
     outputs = len(exact.cells[0].bias)
     if kind == "pairwise" and outputs > 1:
         names = list(combinations(range(outputs), 2))
-        return _zero_sets([_differences(cell, names) for cell in exact.cells], names, levels=False)
+        cells = []
+        for cell in exact.cells:
+            rows = _integers(_functions(cell))
+            higher = [steps.difference(rows[j], rows[i]) for i, j in names]
+            cells.append(_Part(_corners(cell), higher))
+        return _zero_sets(cells, names, levels=False)
     parts = _decided(exact, kind, level)
     best = [_winners(part) for part in parts]
     found = []
@@ -130,12 +135,6 @@ def _corners(cell: ExactCell) -> list[Corner]:
 
 def _area(polygon: Sequence[Corner]) -> Fraction:
     return steps.area([point(p) for p in polygon])
-
-
-def _differences(cell: ExactCell, names: Sequence[Pair]) -> _Part:
-    """Return the cell with the differences of the outputs of all pairs, higher minus lower."""
-    rows = _integers(_functions(cell))
-    return _Part(_corners(cell), [steps.difference(rows[j], rows[i]) for i, j in names])
 
 
 def _scores(functions: list[Function], level: float = 0.0) -> list[Row]:

@@ -11,19 +11,8 @@ import numpy as np
 from torch import Tensor, nn
 
 from splinecam.geometry.domain import Domain
-from splinecam.testing.oracle.steps import (
-    Cell,
-    Point,
-    area,
-    by,
-    center,
-    corner,
-    fractions,
-    layer_step,
-    over_common,
-    pairs,
-    point,
-)
+from splinecam.testing.oracle import steps
+from splinecam.testing.oracle.steps import Cell, Point, corner, fractions, over_common, point
 
 
 @dataclass(frozen=True)
@@ -43,17 +32,17 @@ class ExactCell:
 
     @cached_property
     def area(self) -> Fraction:
-        return area(self.vertices)
+        return steps.area(self.vertices)
 
     @cached_property
     def center(self) -> Point:
         """The mean of the vertices: a point of the open cell."""
-        return center(self.vertices)
+        return steps.center(self.vertices)
 
     @property
     def width(self) -> float:
         """Twice the area over the perimeter: the inradius, up to a factor of two."""
-        sides = pairs(self.vertices)
+        sides = steps.pairs(self.vertices)
         perimeter = sum(math.hypot(q[0] - p[0], q[1] - p[1]) for p, q in sides)
         return 2 * float(self.area) / perimeter
 
@@ -107,8 +96,8 @@ def exact_partition(model: nn.Module, domain: Domain) -> ExactPartition:
     dim = len(origin)
     coefficients, den = over_common([*basis, *origin])
     rows = [(coefficients[j], coefficients[dim + j], coefficients[2 * dim + j]) for j in range(dim)]
-    start = Cell([corner(u, v) for u, v in by(2, corners)], rows, den, ())
-    step, _ = layer_step(model, tuple(domain.input_shape))
+    start = Cell([corner(u, v) for u, v in steps.by(2, corners)], rows, den, ())
+    step, _ = steps.layer_step(model, tuple(domain.input_shape))
     cells = []
     for cell in step.apply(start):
         vertices = tuple(map(point, cell.corners))
@@ -151,7 +140,7 @@ def exact_pieces(model: nn.Module, a: Tensor, b: Tensor) -> list[ExactPiece]:
     rows = [(numbers[k], 0, numbers[len(first) + k]) for k in range(len(first))]
     zero, one = Fraction(0), Fraction(1)
     square = [corner(zero, zero), corner(one, zero), corner(one, one), corner(zero, one)]
-    step, _ = layer_step(model, tuple(a.shape))
+    step, _ = steps.layer_step(model, tuple(a.shape))
     pieces = []
     for cell in step.apply(Cell(square, rows, den, ())):
         u = [Fraction(x, w) for x, _, w in cell.corners]
