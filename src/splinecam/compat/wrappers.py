@@ -174,7 +174,7 @@ class layer(nn.Module):
     def _rows(self, units: Tensor) -> Tensor:
         """The weights (N, m) of some units: each is the gradient of one unit at a point."""
         width = self.zeros.shape[1] + int(self.output_shape)
-        found = []
+        found: list[Tensor] = []
         for block in torch.split(units, max(1, backend_of(units.device).numbers // width)):
             with torch.enable_grad():
                 x = self.zeros.repeat(len(block), 1).requires_grad_()

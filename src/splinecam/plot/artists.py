@@ -29,8 +29,8 @@ from splinecam.plot.rasters import CellColors, Cells, PointGrid, light_bytes
 _CHUNK, _CROSSINGS = 10_000, 300
 _MANY = 50_000  # segments that vector output holds as lines; more become an image
 _DPI = 300  # of images in vector output, at least
-_HAIRLINE = 0.2  # width in points that no viewer of vector output makes wider
-_FAINT = 0.01  # width in pixels below which lines are not seen, and not drawn
+_HAIRLINE = 0.2  # width in points that viewers of vector output do not change
+_FAINT = 0.01  # width in pixels below which lines are invisible
 
 
 def image_scale(renderer: Any) -> float:
@@ -99,7 +99,7 @@ class SegmentLines(LineCollection):
             if np.ndim(style[name]) and groups is not None:
                 style[name] = np.asarray(style[name])[group]
         super().__init__([], **style)
-        self.set_in_layout(False)  # to measure so many takes long, and they are in the axes
+        self.set_in_layout(False)  # measuring takes long, and the axes hold them
 
     def set_segments(self, segments: Any) -> None:
         """Make the paths; the segments were given when the lines were made."""
@@ -202,7 +202,7 @@ class PlaneImage(AxesImage):
         self._center, self._scale = to_numpy(frame.center), frame.scale
         low, high = (self._center + self._scale * end for end in (low, high))
         extent = (low[0], high[0], low[1], high[1])
-        # "none" keeps other images from being united with this one in vector output.
+        # "none" keeps this image apart from other images in vector output.
         super().__init__(ax, extent=extent, interpolation="none", origin="lower", **options)
         self._A = np.ma.masked_invalid(numbers)
         self._last: tuple[Any, Any] = (None, None)

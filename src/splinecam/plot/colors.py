@@ -64,7 +64,7 @@ def color_graph(count: int, pairs: Ints, seed: int = 0) -> Ints:
 Limits = tuple[float, float]
 
 MAX_ENTRIES = 24  # of a legend
-_SHARES = (0.01, 0.99)  # of the domain's area that lie below the limits of a colour scale
+_SHARES = (0.01, 0.99)  # of the domain's area below the limits of a colour scale
 
 # The default colour maps, and the part of each on which dark lines are seen.
 _LIGHT = {
@@ -75,7 +75,7 @@ _LIGHT = {
     "RdBu_r": (0.06, 0.94),
 }
 BALANCE = 0.1  # share of the shorter side of the level above which there are two colours
-_SOFT = (0.30, 0.52)  # the shares of the palette's colours that random colours have
+_SOFT = (0.30, 0.52)  # of the palette's colours in random colours
 
 
 @dataclass(frozen=True)

@@ -190,10 +190,10 @@ def plot_partition(
     return canvas
 
 
-_MOST = 12  # outputs that are drawn by default: those with the largest values
+_MOST = 12  # outputs that are drawn by default, with the largest values
 _BAND = 0.03  # height of the band of classes, as a share of the axes
 _TICK = 0.035  # height of the ticks of breakpoints, as a share of the axes
-_MANY = 400  # breakpoints from which on their ticks become fainter
+_MANY = 400  # breakpoints above which ticks are fainter
 _SIZE = 7.0, 3.6  # inches
 
 

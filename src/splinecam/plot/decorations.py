@@ -37,7 +37,7 @@ from splinecam.plot.figures import is_input_plane, sliced_features, written
 from splinecam.plot.palette import INK, PAPER, background, ink_on, text_color, tick_colors
 
 _FREE = 4.0  # points left free at the edge of a figure
-_KEPT = 0.4  # of its slot that axes keep, whatever is beside them
+_KEPT = 0.4  # the share of their slot that axes keep in any case
 
 
 @dataclass(eq=False)
@@ -208,7 +208,7 @@ def _in_figure(ax: Axes, box: Bbox) -> Any:
 
 _LARGEST, _SMALLEST = 8.0, 5.5  # sizes of letters, in points
 _PER_LETTER = 24.0  # longer side of a picture by size of letters
-_FULL, _LEAST = 240.0, 0.45  # longer side below which things get smaller, and down to what
+_FULL, _LEAST = 240.0, 0.45  # longer side below which things get smaller, and the least scale
 PLAIN = (1e-3, 1e5)  # numbers between these are not written as powers of ten
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -321,10 +321,10 @@ AxesStyle = Literal["scale", "ticks", "off"]
 _MARGIN = 0.006  # of the picture's extent, left free for the border line
 _BAR, _THINNEST, _THICKEST = 0.035, 5.0, 12.0  # of a picture's side, and in points, across a bar
 _ROWS = 4  # of a legend below a picture; longer ones are beside it
-_FLAT = 2.5  # width by height from which on colours are explained below a picture
+_FLAT = 2.5  # width by height above which legends are below a picture
 _PADDING = 0.083  # inches that layouts leave free, at both ends together
 BORDER_WIDTH = 0.9
-_PARTIAL_WIDTH = 0.6  # of the frame of a view that shows a part of the domain
+_PARTIAL_WIDTH = 0.6  # of the frame around a part of the domain
 _SIDES = ("left", "right", "top", "bottom")
 
 

@@ -29,7 +29,7 @@ _MOST_WHOLE = 40  # whole numbers that get a bin each
 _DECADES = 2.0  # a range of more than so many decades gets a logarithmic axis
 _LIGHTER = 0.35  # of the way to white, on dark paper
 _PANEL = 3.2, 2.5  # inches
-_PATCHES = 2  # that a histogram is drawn with: area and outline
+_PATCHES = 2  # of one histogram: area and outline
 
 # Labels of columns whose names say too little.
 _LABELS = {

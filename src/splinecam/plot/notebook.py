@@ -314,7 +314,7 @@ _LONG = 32  # characters of a name
 _NEIGHBOURS, _CORNERS = 60, 400  # neighbours of a region and corners of a polygon in a drawing
 _ROOM = 0.35  # around a region, of its longer side
 
-Rows = list[tuple[str, str]]  # of text, or HTML where they are made by ``_swatch``
+Rows = list[tuple[str, str]]  # of text, or of HTML from ``_swatch``
 
 
 def partition_card(part: PartitionData) -> str:

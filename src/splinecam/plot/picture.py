@@ -29,7 +29,7 @@ from splinecam.plot.palette import BOUNDARY, BOUNDARY_ON_DARK, INK, PAPER, class
 from splinecam.questions.boundary import Boundary, boundary_of, decision_boundary, winners_of
 from splinecam.questions.partition_data import PartitionData, class_number
 
-_OFF = 0.01  # of the domain's diameter: samples farther off the plane are drawn hollow
+_OFF = 0.01  # of the domain's diameter; samples farther off the plane are hollow
 _SIZE = 0.15  # of thumbnails, of the picture's longer side
 _MOST = 64  # thumbnails on one picture
 _QUOTED = 8  # names in an error message, at most
@@ -176,7 +176,7 @@ def _inside(domain: Domain, uv: Floats) -> Bools:
     side = np.roll(corners, -1, 0) - corners
     off = uv[:, None] - corners
     cross = side[:, 0] * off[:, :, 1] - side[:, 1] * off[:, :, 0]
-    # Samples on the border are in, also if they are off it by the rounding of single precision.
+    # Samples on the border count, also if single precision has rounded them out.
     slack = np.finfo(np.float32).eps * domain.diameter
     return np.asarray((cross >= -slack * np.linalg.norm(side, axis=1)).all(1))
 
@@ -250,14 +250,14 @@ def _places(uv: Floats, size: Floats, low: Floats, high: Floats) -> Floats:
     gap, margin = 0.12 * size, 0.02 * (high - low)
     corners = np.empty_like(uv)
     sides = np.array([(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j], float)
-    unit = sides / np.linalg.norm(sides, axis=1, keepdims=True)
+    direction = sides / np.linalg.norm(sides, axis=1, keepdims=True)
     for k, point in enumerate(uv):
         wanted = point + sides * (size / 2 + gap) - size / 2
         corner = np.clip(wanted, low + margin, high - margin - size)
         shared = size - np.abs(corner[:, None] - corners[None, :k])
         overlap = np.where((shared > 0).all(2), shared.prod(2), 0).sum(1) / size.prod()
         covered = (np.abs(corner[:, None] + size / 2 - uv) < size / 2 + gap / 3).all(2).sum(1)
-        inward = -(unit @ (point - (low + high) / 2)) / np.linalg.norm(high - low)
+        inward = -(direction @ (point - (low + high) / 2)) / np.linalg.norm(high - low)
         moved = np.abs(corner - wanted).sum(1) / size.sum()
         corners[k] = corner[(4 * overlap + 2 * covered + inward + moved).argmin()]
     return corners

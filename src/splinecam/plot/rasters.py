@@ -28,7 +28,7 @@ from splinecam.geometry.subdivision import Mesh
 from splinecam.plot.arrays import Floats, Ints, Pixels, Singles, to_numpy
 from splinecam.plot.palette import INK, ink_on
 
-_BLOCK = 1 << 19  # crossings and points of the grid held at a time, which fit into a cache
+_BLOCK = 1 << 19  # crossings and points of the grid at a time; they fit into a cache
 _HALF = 32  # bits of a cell's number; its mark is above them, and sums of both wrap exactly
 
 

@@ -187,7 +187,7 @@ _BEFORE, _BEFORE_SHARE = 0.5, 0.08
 _CURVE, _RIM = 1.7, 1.4
 _PAD, _GAP = 0.07, 0.055  # inches around a panel with its title, and between the two
 _FONT, _SMALLEST, _LINE = 8.0, 5.0, 1.25  # of titles: sizes in points, and the height of a line
-_MANY = 100_000  # regions up to which curves of units are computed with the model
+_MANY = 100_000  # regions up to which the model computes the curves of units
 
 
 def plot_layers(
@@ -344,7 +344,7 @@ def _draw_panel(
         style: dict[str, Any] = {"linewidths": most}
         if share is not None and length > 0:
             width = partial(line_width, part.domain.area / length, share, most, 0.0, 0.0)
-            # Round caps of thin lines overlap in pixels of their own, which shows as beads.
+            # Round caps of thin lines would overlap and look like beads.
             style = {"width_at": width, "capstyle": "butt"}
         ax.add_collection(
             SegmentLines(to_numpy(ends), colors=color, zorder=2, **style), autolim=False

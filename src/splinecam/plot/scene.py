@@ -30,9 +30,9 @@ from splinecam.plot.rasters import blocks, counted, first_at
 
 _BLOCK = 1 << 22  # fragments held at a time
 _BITS = 31  # of the number of a polygon; as many are left for its depth
-_CLEAR = 0.004  # what shines through less than this is not seen
+_CLEAR = 0.004  # the share of light below which nothing shines through
 _NONE = np.int64(1) << 62  # the key of no fragment
-_FLAT = 1e-12  # of a plane's direction, below which it is seen from its edge
+_FLAT = 1e-12  # share of a plane's normal below which the plane is seen from its edge
 
 
 @dataclass(frozen=True)
@@ -168,9 +168,9 @@ def render(groups: list[FlatPolygons], wide: int, high: int) -> Singles:
 
 
 _MOST = 1 << 24  # samples of an image; there are 3 x 3 per pixel if these are fewer, else 2 x 2
-_REACH = 2.0  # widths by which a line may be nearer than it is, to be seen on slanted facets
+_REACH = 2.0  # widths by which a line comes nearer, to be seen on slanted facets
 _ABOVE = 0.15  # pixels by which lines are above facets, once more for each rank
-_JOIN = 0.3  # of the width of a line, by which its ends go beyond its points
+_JOIN = 0.3  # share of its width by which a line goes beyond its ends
 _THINNEST, _FULL = 2.0, 0.9  # samples of a ribbon; the share of a colour that counts as all of it
 _WIDE, _FINEST = 380.0, 0.4  # narrower scenes (in points) have thinner lines, down to a share
 
@@ -284,12 +284,12 @@ def _ribbons(
     share = np.minimum(width / whole, 1)
     ink = strokes.color.copy()
     ink[:, 3] *= np.where(share > _FULL, 1, share)
-    unit = extent[2] / max(extent[:2].max(), 1)
+    depth = extent[2] / max(extent[:2].max(), 1)
     above = np.zeros((len(ends), 3))
-    above[:, 2] = unit * _ABOVE * (1 + strokes.rank)
+    above[:, 2] = depth * _ABOVE * (1 + strokes.rank)
     own = _along(ends) - above
     low = own.copy()
-    low[:, 2] -= _REACH * unit * whole
+    low[:, 2] -= _REACH * depth * whole
     beside = planes[strokes.facets, 0] - above[:, None]
     # Overlaps of translucent lines would show.
     join = np.where(strokes.color[:, 3] == 1, _JOIN * width, 0.0)

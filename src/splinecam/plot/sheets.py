@@ -191,7 +191,7 @@ def _pad_labels(fit: AxesFit, size: float) -> None:
     """Set the distances of numbers and labels from the axes, given the size of letters."""
     ax = fit.ax
     fit(ax, None)
-    # Distances are shares of the box, which matplotlib takes for half as wide as the axes.
+    # Distances are shares of the box; matplotlib assumes that it is half as wide as the axes.
     box = np.stack(np.meshgrid([0, 1], [0, 1], [0, 1]), -1).reshape(-1, 3)
     ends = np.array([ax.get_xlim(), ax.get_ylim(), ax.get_zlim()])
     x, y, _ = proj3d.proj_transform(*(ends[:, 0] + box * np.ptp(ends, axis=1)).T, ax.M)
@@ -244,7 +244,7 @@ _PLANE = (0.35, 0.38, 0.42, 0.35)
 _GRAPH_VIEWS = [(33.0, azimuth) for azimuth in (-60.0, 30.0, 120.0, -150.0)]
 _VIEWS = list(product([50.0, 30.0, 15.0], [30.0 * k - 170 for k in range(12)]))
 _SOME_VIEWS = list(product([30.0], [30.0 * k - 170 for k in range(1, 12, 3)]))
-_MANY = 100_000  # corners of facets up to which all of these views are tried
+_MANY = 100_000  # corners of facets up to which all views are tried
 _SEEN = 160  # pixels of the pictures from which the best view is chosen
 
 
@@ -370,7 +370,7 @@ class Sheet:
         shift = (found.local_ends - maps.anchor[inside])[:, :, None]
         values = maps.value[inside] + (maps.weight[inside] * shift).sum(3)
         points = self.place(found.ends.flatten(0, 1), values.flatten(0, 1))
-        # All cells of a region are in one plane, which the largest one shows best.
+        # All cells of a region are in one plane; the largest cell shows it best.
         cell, by_size = np.zeros(len(self.part), np.int64), np.argsort(self.areas)
         cell[self.region[by_size]] = by_size
         ends = to_numpy(points).reshape(-1, 2, 3)

@@ -23,7 +23,7 @@ _NAMES = ("x₁", "x₂", "x₃")
 Place = Callable[[Tensor, Tensor], Tensor]  # (N, 2) in the plane and (N, n_out) outputs to (N, 3)
 
 _MANY = 30_000  # regions up to which the edges of a graph are drawn
-_DARKEST = 0.85  # share of its colour that a plane has when it faces away from the light
+_DARKEST = 0.85  # share of its colour on a plane that faces away from the light
 
 
 def plot_slices(
