@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import combinations, product
+from itertools import combinations
 from typing import Any, Protocol
 
 import numpy as np
@@ -189,38 +189,23 @@ ADAPTIVE_POOLS = (nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool
 
 
 def windows(module: nn.Module, shape: tuple[int, ...]) -> list[list[int]]:
-    """Return the units in every window of a pooling layer, for inputs ``(channels, *sizes)``."""
-    out = module(torch.zeros(1, *shape)).shape[1:]  # torch knows how many windows there are
-    spans = [
-        [_span(module, axis, size, place, places) for place in range(places)]
-        for axis, (size, places) in enumerate(zip(shape[1:], out[1:], strict=True))
-    ]
-    groups = [
-        [int(channel[position]) for position in product(*window)]
-        for channel in _units(shape)
-        for window in product(*spans)
-    ]
+    """Return the units in every window of a pooling layer, for inputs ``(channels, *sizes)``.
+
+    The largest value in a window is 1 if one of its units is 1 and all others are 0.
+    """
+    size = math.prod(shape)
+    inside = module(torch.eye(size).reshape(size, *shape)).flatten(1) > 0
+    groups = [window.nonzero()[:, 0].tolist() for window in inside.T]
     if not all(groups):
         raise CaptureError(f"the exact oracle found a window of {module} in the padding")
     return groups
 
 
-def _span(module: Any, axis: int, size: int, place: int, places: int) -> list[int]:
-    """Return the positions along one axis in the window of one output, without padding."""
-    if isinstance(module, ADAPTIVE_POOLS):
-        return list(range(place * size // places, math.ceil((place + 1) * size / places)))
-    kernel, stride, padding, dilation = (
-        value[axis] if isinstance(value, tuple) else value
-        for value in (module.kernel_size, module.stride, module.padding, module.dilation)
-    )
-    positions = [place * stride - padding + step * dilation for step in range(kernel)]
-    return [position for position in positions if 0 <= position < size]
-
-
 def along(shape: tuple[int, ...], dim: int) -> list[list[int]]:
     """Return the groups of units that differ in one dimension only; the batch is dimension 0."""
     axis = dim - 1 if dim > 0 else dim
-    groups: list[list[int]] = _units(shape).movedim(axis, -1).reshape(-1, shape[axis]).tolist()
+    units = torch.arange(math.prod(shape)).reshape(shape)
+    groups: list[list[int]] = units.movedim(axis, -1).reshape(-1, shape[axis]).tolist()
     return groups
 
 
@@ -228,11 +213,6 @@ def halves(shape: tuple[int, ...]) -> list[list[int]]:
     """Return each unit of the first half with its partner in the second."""
     half = math.prod(shape) // 2
     return [[unit, unit + half] for unit in range(half)]
-
-
-def _units(shape: tuple[int, ...]) -> Tensor:
-    """Number the units of a shape in their flat order."""
-    return torch.arange(math.prod(shape)).reshape(shape)
 
 
 Bound = tuple[np.ndarray, np.ndarray]  # per unit: of |value| over the domain, of |slope|
