@@ -255,7 +255,8 @@ class PlaneImage(AxesImage):
         """The grid of a view in the mesh's coordinates."""
         low = (np.array([view.xmin, view.ymin]) - self._center) / self._scale
         step = np.array([abs(view.width) / columns, abs(view.height) / rows]) / self._scale
-        return PointGrid(*(low + step / 2), *step, columns, rows)
+        (left, bottom), (run, rise) = low + step / 2, step
+        return PointGrid(left, bottom, run, rise, columns, rows)
 
     @staticmethod
     def _turned(image: Pixels, view: BboxBase) -> Pixels:

@@ -165,7 +165,8 @@ def _grid(mesh: Mesh, fine: int) -> PointGrid:
     pixels = np.maximum(1, np.round(_SIDE * extent / extent.max())).astype(int)
     columns, rows = (fine * pixels).tolist()
     step = extent / (columns, rows)
-    return PointGrid(*(low + step / 2), *step, columns, rows)
+    (left, bottom), (run, rise) = low + step / 2, step
+    return PointGrid(left, bottom, run, rise, columns, rows)
 
 
 def _owners(mesh: Mesh, grid: PointGrid) -> Ints:

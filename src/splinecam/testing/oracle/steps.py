@@ -188,31 +188,18 @@ MAX_POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
 ADAPTIVE_POOLS = (nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d)
 
 
-def windows(module: nn.Module, shape: tuple[int, ...]) -> list[list[int]]:
-    """Return the units in every window of a pooling layer, for inputs ``(channels, *sizes)``.
+def windows(module: nn.Module, shape: tuple[int, ...], sign: int = 1) -> list[list[int]]:
+    """Return the units of which each output is the largest, or with the sign -1 the smallest.
 
-    The largest value in a window is 1 if one of its units is 1 and all others are 0.
+    The largest of some units is 1 if one of them is 1 and all others are 0.
     """
     size = math.prod(shape)
-    inside = module(torch.eye(size).reshape(size, *shape)).flatten(1) > 0
+    one_each = torch.eye(size).reshape(size, *shape)
+    inside = sign * module(sign * one_each).reshape(size, -1) > 0
     groups = [window.nonzero()[:, 0].tolist() for window in inside.T]
     if not all(groups):
         raise CaptureError(f"the exact oracle found a window of {module} in the padding")
     return groups
-
-
-def along(shape: tuple[int, ...], dim: int) -> list[list[int]]:
-    """Return the groups of units that differ in one dimension only; the batch is dimension 0."""
-    axis = dim - 1 if dim > 0 else dim
-    units = torch.arange(math.prod(shape)).reshape(shape)
-    groups: list[list[int]] = units.movedim(axis, -1).reshape(-1, shape[axis]).tolist()
-    return groups
-
-
-def halves(shape: tuple[int, ...]) -> list[list[int]]:
-    """Return each unit of the first half with its partner in the second."""
-    half = math.prod(shape) // 2
-    return [[unit, unit + half] for unit in range(half)]
 
 
 Bound = tuple[np.ndarray, np.ndarray]  # per unit: of |value| over the domain, of |slope|
@@ -465,11 +452,8 @@ def _grouped(module: nn.Module, shape: Shape) -> LayerStep:
     """Return the step of a module that compares the units of groups with each other."""
     if isinstance(module, SortedGroups):
         return Sorted(by(module.size, range(math.prod(shape))))
-    if isinstance(module, Maximum | Minimum):
-        return Largest(halves(shape), smallest=isinstance(module, Minimum))
-    if isinstance(module, Max):
-        return Largest(along(shape, module.dim), smallest=isinstance(module, Min))
-    return Largest(windows(module, shape))
+    smallest = isinstance(module, Min | Minimum)
+    return Largest(windows(module, shape, -1 if smallest else 1), smallest)
 
 
 def _splines(module: nn.Module, shape: Shape) -> list[Spline]:
