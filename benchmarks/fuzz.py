@@ -29,7 +29,7 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.testing import assert_same_cells, exact_partition
-from splinecam.testing.oracle import exact_pieces
+from splinecam.testing.oracle.cells import exact_pieces
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 

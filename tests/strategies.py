@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from splinecam.geometry.domain import Domain
-from splinecam.testing import Abs, GroupSort, Max, Maximum, Min, Minimum, Residual
+from splinecam.testing import Abs, Max, Maximum, Min, Minimum, Residual, SortedGroups
 
 
 def in_profile(count: int) -> int:
@@ -60,8 +60,8 @@ MAXIMA: dict[str, tuple[int, Callable[[int], nn.Module]]] = {
     "max": (1, lambda n: Max(1, keepdim=True)),
     "maximum": (2, lambda n: Maximum()),
     "minimum": (2, lambda n: Minimum()),
-    "sort2": (2, lambda n: GroupSort(2)),
-    "sort3": (3, lambda n: GroupSort(3)),
+    "sort2": (2, lambda n: SortedGroups(2)),
+    "sort3": (3, lambda n: SortedGroups(3)),
     "pool": (2, lambda n: _pooled(n, nn.MaxPool1d(2))),
     "pool overlapping": (3, lambda n: _pooled(n, nn.MaxPool1d(3, 1))),
     "pool padded": (2, lambda n: _pooled(n, nn.MaxPool1d(3, 2, 1))),

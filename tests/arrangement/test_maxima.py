@@ -15,10 +15,10 @@ from splinecam.geometry.domain import Domain
 from splinecam.geometry.subdivision import Mesh
 from splinecam.testing import (
     Abs,
-    GroupSort,
     Max,
     Maximum,
     Min,
+    SortedGroups,
     assert_same_cells,
     assert_valid,
     exact_partition,
@@ -126,7 +126,7 @@ def test_a_tiny_cell_strictly_inside(gap: float) -> None:
     assert_exact(largest(*rows, (0.1, 0.2, gap)), regions=5)
 
 
-@pytest.mark.parametrize("last", [Max(1, keepdim=True), GroupSort(3)], ids=["max", "sort"])
+@pytest.mark.parametrize("last", [Max(1, keepdim=True), SortedGroups(3)], ids=["max", "sort"])
 def test_thin_cells_have_exact_slopes(last: nn.Module) -> None:
     # The second is the largest in a strip 1e-10 wide, where values at corners tell no slopes.
     model = nn.Sequential(planes((0, 0, 0), (1, 0.5, 0), (2, 1, -(2.0**-33))), last)
@@ -325,16 +325,18 @@ def test_maxima_of_maxima(depth: int) -> None:
 
 
 def test_sorted_groups() -> None:
-    assert_exact(nn.Sequential(planes((1, 0, 0), (0, 1, 0), (-1, -1, 0)), GroupSort(3)), regions=6)
+    assert_exact(
+        nn.Sequential(planes((1, 0, 0), (0, 1, 0), (-1, -1, 0)), SortedGroups(3)), regions=6
+    )
     equal = planes((1, 0, 0), (1, 0, 0), (0, 1, 0), (0, 1, 0))
-    assert_exact(nn.Sequential(equal, GroupSort(4)), regions=2)
-    assert_exact(nn.Sequential(equal, GroupSort(2)), regions=1)
+    assert_exact(nn.Sequential(equal, SortedGroups(4)), regions=2)
+    assert_exact(nn.Sequential(equal, SortedGroups(2)), regions=1)
 
 
 @pytest.mark.parametrize("size", [2, 3, 6])
 def test_sorted_groups_in_two_layers(size: int) -> None:
     first, second = (dense(normal(6, n, seed=n), normal(6, seed=9) / 2) for n in (2, 6))
-    model = nn.Sequential(first, GroupSort(size), second, GroupSort(2), dense(normal(2, 6)))
+    model = nn.Sequential(first, SortedGroups(size), second, SortedGroups(2), dense(normal(2, 6)))
     assert len(assert_exact(model)) > 10
 
 
@@ -353,7 +355,7 @@ def mixed(scale: float = 1.0) -> nn.Sequential:
         nn.MaxPool1d(3, 1, 1),
         nn.Flatten(),
         dense(normal(4, 6, seed=2), biases[2]),
-        GroupSort(2),
+        SortedGroups(2),
         Maximum(),
     )
 

@@ -21,7 +21,7 @@ from rational import Point, distance, exact, outputs, root, square_from_segment,
 from splinecam._util.tolerances import EPS, SAFETY, UV_ERROR
 from splinecam.geometry.point_location import Locator
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
-from splinecam.plot.rasters import Cells, Grid
+from splinecam.plot.rasters import Cells, PointGrid
 from splinecam.questions.curves import Curves
 from strategies import Net, dense, domains, examples, nets
 
@@ -184,7 +184,7 @@ def check_density(part: sc.Partition, uv: Tensor, radius: float) -> None:
         assert least <= count <= most
 
 
-def check_raster(part: sc.Partition, grid: Grid) -> None:
+def check_raster(part: sc.Partition, grid: PointGrid) -> None:
     """Each point of a grid has a cell that holds it within rounding, or is outside."""
     owner = np.concatenate([rows for _, _, rows in Cells.of(part.mesh).bands(grid)]).ravel()
     x, y = (axis.ravel() for axis in np.meshgrid(grid.x(), grid.y(0, grid.rows)))
@@ -227,9 +227,9 @@ def check_all(part: sc.Partition, seed: int) -> None:
     check_density(part, few, 10.0 ** -(seed % 5))
     low, high = part.mesh.uv.amin(0).tolist(), part.mesh.uv.amax(0).tolist()
     step = [(b - a) / 12 for a, b in zip(low, high, strict=True)]
-    check_raster(part, Grid(*low, *step, 13, 13))
+    check_raster(part, PointGrid(*low, *step, 13, 13))
     crowd = part.mesh.uv.median(0).values.tolist()
-    check_raster(part, Grid(crowd[0] - 6e-7, crowd[1] - 6e-7, 1e-7, 1e-7, 13, 13))
+    check_raster(part, PointGrid(crowd[0] - 6e-7, crowd[1] - 6e-7, 1e-7, 1e-7, 13, 13))
     check_classes(part, few)
 
 
@@ -321,7 +321,7 @@ def test_the_raster_where_cells_are_thinner_than_rounding() -> None:
     mesh = thin_fan(1e-14)
     rings = [exact(mesh.uv[triangle]) for triangle in mesh.corner_vertices().view(-1, 3)]
     for height in (1e-3 * 1.17**i for i in range(30)):
-        grid = Grid(0.1 + 0.8 * height - 10 * 2.0**-54, 0.7 - height, 2.0**-54, 1.0, 20, 1)
+        grid = PointGrid(0.1 + 0.8 * height - 10 * 2.0**-54, 0.7 - height, 2.0**-54, 1.0, 20, 1)
         (_, _, owner) = next(iter(Cells.of(mesh).bands(grid)))
         y = np.full(20, grid.low)
         points = exact(torch.from_numpy(np.stack([grid.x(), y], 1)))

@@ -20,7 +20,7 @@ from splinecam.engine.step import Computation, TooLarge, Waiting
 from splinecam.geometry.domain import Frame
 from splinecam.network.capture import capture
 from splinecam.partitions.partition import Partition, assemble
-from splinecam.testing import GroupSort, Max, assert_same_cells, assert_valid, exact_partition
+from splinecam.testing import Max, SortedGroups, assert_same_cells, assert_valid, exact_partition
 from strategies import Net, domains, examples, maxima_nets, nets
 
 SMALL = 1_000_000  # bytes, for 1000 regions
@@ -80,7 +80,7 @@ NETWORKS = {
     "maxima of five": lambda: sequential(
         nn.Linear(2, 200), nn.Unflatten(1, (40, 5)), Max(2), nn.Linear(40, 8), nn.ReLU()
     ),
-    "sorted": lambda: sequential(nn.Linear(2, 240), GroupSort(2), nn.Linear(240, 5), nn.ReLU()),
+    "sorted": lambda: sequential(nn.Linear(2, 240), SortedGroups(2), nn.Linear(240, 5), nn.ReLU()),
     "all through one point": lambda: sequential(
         nn.Linear(2, 900, bias=False), nn.ReLU(), nn.Linear(900, 1)
     ),

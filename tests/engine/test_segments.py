@@ -18,7 +18,7 @@ from splinecam.engine.along_segments import run_segments
 from splinecam.kernels.kernel import Kernel, available
 from splinecam.network.capture import capture
 from splinecam.testing import Abs, Residual
-from splinecam.testing.oracle import exact_pieces
+from splinecam.testing.oracle.cells import exact_pieces
 from strategies import ImageNet, Net, dense, examples, image_nets, maxima_nets, mlp, nets
 
 CLOSE = 1e-11  # of positions from 0 to 1 that may count as one

@@ -179,7 +179,7 @@ def test_the_picture_has_the_classes_of_its_points(part: sc.Partition) -> None:
     place = torch.rand(500, 2, dtype=torch.float64)
     row = ((1 - place[:, 1]) * side).long().clamp(0, side - 1).numpy()
     column = (place[:, 0] * side).long().clamp(0, side - 1).numpy()
-    colors = pictures.class_palette(3)
+    colors = pictures.class_colors(3)
     found = image[row, column, :3]
     # The hue of a paler or darker colour is that of its distance from grey.
     off = found - found.mean(1, keepdims=True)

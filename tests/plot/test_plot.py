@@ -58,15 +58,15 @@ def halves(at: float = 0.1) -> sc.Partition:
 
 
 def image_of(ax: Axes) -> Any:
-    from splinecam.plot.cell_images import CellImage
+    from splinecam.plot.artists import CellImage
 
     return next(image for image in ax.images if isinstance(image, CellImage))
 
 
 def lines_of(ax: Axes) -> list[Any]:
-    from splinecam.plot.lines import Lines
+    from splinecam.plot.artists import SegmentLines
 
-    return [c for c in ax.collections if isinstance(c, Lines)]
+    return [c for c in ax.collections if isinstance(c, SegmentLines)]
 
 
 def legends_of(ax: Axes) -> list[Any]:

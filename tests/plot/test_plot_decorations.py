@@ -17,9 +17,8 @@ from matplotlib.text import Text
 from torch import nn
 
 import splinecam as sc
-from splinecam.plot.cell_images import CellImage
+from splinecam.plot.artists import CellImage, SegmentLines
 from splinecam.plot.decorations import ScaleBar, SideLegend
-from splinecam.plot.lines import Lines
 from splinecam.plot.palette import INK, ink_on
 
 pytestmark = pytest.mark.few(1)
@@ -399,7 +398,7 @@ def test_merged_pieces() -> None:
     assert (colors[a[inner]] != colors[b[inner]]).any(1).all()  # and others beside it
 
     def drawn(ax: Any) -> int:
-        return sum(len(c.get_segments()) for c in ax.collections if isinstance(c, Lines))
+        return sum(len(c.get_segments()) for c in ax.collections if isinstance(c, SegmentLines))
 
     assert drawn(ax) == int(inner.sum())
     assert drawn(part.plot(color="merged", boundary=False, edges=True)) > drawn(ax)

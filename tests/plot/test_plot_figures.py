@@ -16,9 +16,9 @@ from torch import nn
 
 import splinecam as sc
 from drawing import cut_up, network, pixels, scene_of
-from splinecam.plot import histograms, layers
+from splinecam.plot import histograms, regions
 from splinecam.plot import images as images_module
-from splinecam.plot.lines import Lines
+from splinecam.plot.artists import SegmentLines
 from splinecam.questions.measures import regions_by_layer
 
 pytestmark = pytest.mark.few(1)
@@ -38,7 +38,7 @@ def single() -> sc.Partition:
 
 
 def drawn_lines(ax: Any) -> list[np.ndarray]:
-    return [np.asarray(c.get_segments()) for c in ax.collections if isinstance(c, Lines)]
+    return [np.asarray(c.get_segments()) for c in ax.collections if isinstance(c, SegmentLines)]
 
 
 def test_regions_after_each_layer_are_those_of_the_truncated_network() -> None:
@@ -97,7 +97,7 @@ def test_chosen_layers_and_units() -> None:
 def test_large_partitions_show_the_lines_that_units_drew(monkeypatch: pytest.MonkeyPatch) -> None:
     part = cut_up(network(1, depth=2))
     exact = drawn_lines(part.plot.layers(unit=[1, 1]).axes[1])[3]
-    monkeypatch.setattr(layers, "_MANY", 0)
+    monkeypatch.setattr(regions, "_MANY", 0)
     own = drawn_lines(part.plot.layers(unit=[1, 1]).axes[1])[3]
 
     def length(ends: np.ndarray) -> float:
@@ -420,7 +420,7 @@ def test_dark_backgrounds(part: sc.Partition, pictures: sc.Partition) -> None:
         colors = [brightness(text.get_color()) for text in texts if text.get_visible()]
         assert min(colors) > 0.6, name
     first, second = made["layers"].axes[:2]
-    earlier, latest, *_ = (each for each in second.collections if isinstance(each, Lines))
+    earlier, latest, *_ = (each for each in second.collections if isinstance(each, SegmentLines))
     for lines in (latest, first.collections[1]):
         assert brightness(lines.get_color()[0]) > 0.8
     assert 0.2 < brightness(earlier.get_color()[0]) < 0.6

@@ -11,7 +11,7 @@ import splinecam as sc
 from splinecam.plot import rasters as cell_image
 from splinecam.plot import rasters as raster
 from splinecam.plot.colors import color_graph
-from splinecam.plot.rasters import Cells, Grid
+from splinecam.plot.rasters import Cells, PointGrid
 
 TRIANGLE = [[0.0, 0.0], [3.113, 0.537], [1.071, 2.039]]
 
@@ -29,7 +29,7 @@ def network(width: int = 16, *, bias: bool = True) -> nn.Sequential:
 
 def owners(part: sc.Partition, n: int) -> tuple[np.ndarray, torch.Tensor]:
     """The cells on a grid a little wider than the domain, and the grid's plane coordinates."""
-    grid = Grid(-1.1, -1.1, 2.2 / (n - 1), 2.2 / (n - 1), n, n)
+    grid = PointGrid(-1.1, -1.1, 2.2 / (n - 1), 2.2 / (n - 1), n, n)
     found = np.concatenate([owner for _, _, owner in Cells.of(part.mesh).bands(grid)])
     x, y = np.meshgrid(grid.x(), grid.y(0, n))
     return found, part._frame.to_plane(torch.from_numpy(np.stack([x.ravel(), y.ravel()], 1)))
@@ -78,7 +78,7 @@ def test_narrow_bands_give_the_same_cells(monkeypatch: pytest.MonkeyPatch) -> No
     part = sc.partition(network(), sc.Domain.box(-2, 2), progress=False)
     whole, _ = owners(part, 120)
     monkeypatch.setattr(raster, "_BLOCK", 700)
-    grid = Grid(-1.1, -1.1, 2.2 / 119, 2.2 / 119, 120, 120)
+    grid = PointGrid(-1.1, -1.1, 2.2 / 119, 2.2 / 119, 120, 120)
     bands = list(Cells.of(part.mesh).bands(grid, 3))
     assert len(bands) > 20
     assert all((last - first) % 3 == 0 for first, last, _ in bands)
@@ -87,7 +87,7 @@ def test_narrow_bands_give_the_same_cells(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_view_of_a_part() -> None:
     part = sc.partition(network(), sc.Domain.box(-2, 2), progress=False)
-    grid = Grid(0.1, 0.2, 1e-5, 1e-5, 30, 20)
+    grid = PointGrid(0.1, 0.2, 1e-5, 1e-5, 30, 20)
     found = next(iter(Cells.of(part.mesh).bands(grid)))[2]
     x, y = np.meshgrid(grid.x(), grid.y(0, 20))
     uv = part._frame.to_plane(torch.from_numpy(np.stack([x.ravel(), y.ravel()], 1)))

@@ -11,9 +11,9 @@ from torch import nn
 
 import splinecam as sc
 from drawing import cut_up, network, pixels, scene_of, written
-from splinecam.plot import depth_buffer
+from splinecam.plot import scene as depth_buffer
 from splinecam.plot.colors import ColorOptions, color_regions
-from splinecam.plot.depth_buffer import Polygons, nearest, render
+from splinecam.plot.scene import FlatPolygons, nearest, render
 from splinecam.plot.sheets import padded_corners
 
 pytestmark = pytest.mark.few(1)
@@ -61,7 +61,7 @@ def test_the_nearest_of_intersecting_polygons_is_found(
     monkeypatch.setattr(depth_buffer, "_BLOCK", block)
     corners = triangles(60)
     found = nearest(
-        [Polygons.in_space(each, np.zeros((30, 4))) for each in np.split(corners, 2)], 40
+        [FlatPolygons.in_space(each, np.zeros((30, 4))) for each in np.split(corners, 2)], 40
     )
     row, column = np.mgrid[:40, :40]
     depth, margin = cast(corners, np.stack([column.ravel(), row.ravel()], 1) + 0.5)
@@ -79,7 +79,7 @@ def test_translucent_polygons_are_blended_from_front_to_back() -> None:
     near, far = square.copy(), square.copy()
     near[:, 2], far[:, 2] = [0, 8, 8, 0], [8, 0, 0, 8]  # they cross in the middle
     red, blue = [1.0, 0, 0, 0.5], [0.0, 0, 1, 1.0]
-    image = render([Polygons.in_space(np.stack([near, far]), np.array([red, blue]))], 10, 9)
+    image = render([FlatPolygons.in_space(np.stack([near, far]), np.array([red, blue]))], 10, 9)
     assert np.allclose(image[4, 1], [0.5, 0, 0.5, 1])
     assert np.allclose(image[4, 6], [0, 0, 1, 1])
     assert not image[:, 8:].any()
@@ -91,7 +91,7 @@ def test_neighbours_leave_no_pixel_between_them_and_cover_none_twice() -> None:
     corners = part.vertices.numpy()[padded_corners(part.mesh)]
     flat = np.concatenate([7 * corners + 23, np.zeros((*corners.shape[:2], 1))], 2)
     color = np.tile([1.0, 1, 1, 0.5], (len(flat), 1))
-    opacity = render([Polygons.in_space(flat, color)], 50, 50)[..., 3]
+    opacity = render([FlatPolygons.in_space(flat, color)], 50, 50)[..., 3]
     inside = slice(3, 43)
     assert np.allclose(opacity[inside, inside], 0.5)
 
@@ -141,7 +141,7 @@ def test_the_facet_that_is_seen_is_in_front(part: sc.Partition) -> None:
     place = ax.transData.transform(np.stack([x, y], 1))
     corners = np.concatenate([place, depth[:, None]], 1)[scene.corners]
     side = int(max(shown.shape[:2]))
-    seen = nearest([Polygons.in_space(corners, scene.face)], side)
+    seen = nearest([FlatPolygons.in_space(corners, scene.face)], side)
     inner = (seen[1:-1, 1:-1] >= 0) & np.all(
         [seen[1:-1, 1:-1] == np.roll(seen, s, a)[1:-1, 1:-1] for s in (1, -1) for a in (0, 1)], 0
     )

@@ -1,8 +1,8 @@
-"""The names of the code that was released with the paper, as thin functions over this library.
+"""The names of the paper's released code, as thin functions over this library.
 
-``import splinecam.compat as splinecam`` runs a script that was written for it, as do ``splinecam``
-itself and ``import splinecam as sc``, whose ``utils``, ``wrappers``, ``graph``, ``compute`` and
-``models`` are those of this package. Everything is computed in float64.
+``import splinecam.compat as splinecam`` runs a script for that code, and so do ``import splinecam``
+and ``import splinecam as sc``: their ``utils``, ``wrappers``, ``graph``, ``compute`` and ``models``
+are the modules of this package. Everything is computed in float64.
 
 utils     planes, squares, and the sizes and shapes of polygons
 wrappers  ``model_wrapper``, which shows a network layer by layer

@@ -1,14 +1,13 @@
 """VGG11 and VGG16 for small images: batch-norm, average pooling, and a stride in the first layer.
 
-They are computed by ``splinecam`` as they are; so are torchvision's own, with max-pooling.
+``splinecam`` takes them as they are, and torchvision's own, with max-pooling, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 _VGG11 = ((64,), (128,), (256, 256), (512, 512), (512, 512))
 _VGG16 = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
@@ -20,7 +19,7 @@ def vgg11_bn(
     """VGG11 for images of 64 x 64 pixels, with one linear layer at its end.
 
     weights: torchvision's, as an enum of weights or a dict of tensors, for the convolutions and
-    normalisations; None leaves random ones. bias: whether convolutions have biases.
+    normalisations; None leaves them random. bias: whether convolutions have biases.
 
     >>> model = vgg11_bn()
     >>> sum(parameter.numel() for parameter in model.parameters())
@@ -38,9 +37,8 @@ def vgg16_bn(
     >>> sum(parameter.numel() for parameter in model.parameters())
     16921224
     """
-    widths = (512, 2048, 512, n_class)
-    head = [nn.Linear(widths[0], widths[1]), nn.ReLU(), nn.Linear(widths[1], widths[2])]
-    return _vgg(_VGG16, [*head, nn.ReLU(), nn.Linear(512, n_class)], input_res, weights, bias)
+    head = [nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 512), nn.ReLU()]
+    return _vgg(_VGG16, [*head, nn.Linear(512, n_class)], input_res, weights, bias)
 
 
 def _vgg(
@@ -62,13 +60,9 @@ def _vgg(
             channels = width
         body.append(nn.AvgPool2d(2))
     model = nn.Sequential(*body, nn.Flatten(), *head)
-    if weights is not None:
-        _load(model, getattr(weights, "get_state_dict", lambda: weights)())
+    if weights is not None:  # of torchvision's ``features``; linear layers have other sizes
+        given = getattr(weights, "get_state_dict", lambda: weights)()
+        named = {name.removeprefix("features."): value for name, value in given.items()}
+        own = model.state_dict()
+        model.load_state_dict({name: named.get(name, value) for name, value in own.items()})
     return model
-
-
-def _load(model: nn.Sequential, weights: Mapping[str, Tensor]) -> None:
-    """Put torchvision's weights of ``features`` in place; linear layers have other sizes."""
-    own = model.state_dict()
-    named = {name.removeprefix("features."): value for name, value in weights.items()}
-    model.load_state_dict({name: named.get(name, value) for name, value in own.items()})

@@ -17,14 +17,12 @@ from splinecam._util.arrays import following, lengths, offsets_of, owners_of
 from splinecam._util.tolerances import DEGENERATE, PLANAR
 from splinecam.errors import DomainError
 
-# -- planes and squares -----------------------------------------------------------------------
-
 
 def get_proj_mat(domain: Tensor | Sequence[Tensor]) -> Tensor:
     """The matrix (D, 3) of the plane of a polygon: two orthonormal columns, and the origin.
 
     ``T[:, :2] @ uv + T[:, 2]`` is the input at plane coordinates uv. The first column points along
-    the first side of the polygon. The origin is the mean of the vertices as they are given.
+    the first side of the polygon. The origin is the mean of the given vertices.
 
     domain: (k, ...) the vertices in input space, closed or open.
 
@@ -61,8 +59,8 @@ def get_square_slice_from_one_anchor(
 ) -> Tensor:
     """The closed square (5, D) around one input (1, D), randomly oriented.
 
-    Half of its diagonal is ``pad_dist``, so that its area is ``2 * pad_dist**2``. Without a seed,
-    the orientation comes from torch's own generator.
+    Half of its diagonal is ``pad_dist``, and its area ``2 * pad_dist**2``. Without a seed, the
+    orientation comes from torch's own generator.
     """
     (center,) = _anchors(anchors, 1)
     return _square(center, _random(2, center, seed), pad_dist)
@@ -102,7 +100,7 @@ def split_domain_by_edge(domain: Tensor) -> list[Tensor]:
 def get_nneigh_points(dataset: Any, target_classes: Sequence[int]) -> Tensor:
     """Three inputs (3, D) near a boundary: one of the first class, and two near it of the second.
 
-    The first one is the sample of its class that has the nearest neighbour in the other class.
+    The first one is the sample of its class with the nearest neighbour in the other class.
 
     dataset: has ``data`` (N, height, width, channels) or (N, height, width), and ``targets`` (N,),
     as in torchvision. Channels come first in the result.
@@ -153,11 +151,8 @@ def _opened(polygon: Tensor) -> Tensor:
     return polygon[:-1] if polygon[0].equal(polygon[-1]) else polygon
 
 
-# -- affine maps ------------------------------------------------------------------------------
-
-
 class Maps(Tensor):
-    """Affine maps (F, n, 3) of regions, and which of them each of the next regions lies in."""
+    """Affine maps (F, n, 3) of regions; parents: the region in which each of the next ones lies."""
 
     parents: Tensor | None = None
 
@@ -167,8 +162,8 @@ def get_Abw(q: Tensor, Wb: Tensor, incoming_Abw: Tensor) -> Tensor:
 
     q: (F, n) the slopes of the layer's units, from ``get_activation_pattern``. Wb: (n, m + 1) its
     weights and biases. incoming_Abw: the maps before the layer, (F, m, 3) as ``Abw[out_idx]``, or
-    (m, 3) for all regions. It may also be what ``get_Abw`` returned for the layer before, and
-    ``to_next_layer_partition`` was given since: it knows how its regions were divided.
+    (m, 3) for all regions; or the result of ``get_Abw`` for the layer before, if
+    ``to_next_layer_partition`` was given it since and told it how its regions were divided.
     """
     before = incoming_Abw if incoming_Abw.dim() == 3 else incoming_Abw[None]
     made = Wb[:, :-1] @ before.as_subclass(Tensor).to(Wb)
@@ -184,14 +179,11 @@ def get_Abw(q: Tensor, Wb: Tensor, incoming_Abw: Tensor) -> Tensor:
     return (q.to(made)[:, :, None] * made).as_subclass(Maps)
 
 
-# -- polygons ---------------------------------------------------------------------------------
-
-
-class Polygons(NamedTuple):
-    """The vertices (H, 2) of polygons, one after the other, and the number of each, (F,).
+class PolygonList(NamedTuple):
+    """The vertices (H, 2) of polygons, one after the other, and their number in each, (F,).
 
     >>> triangle = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    >>> Polygons.of([triangle, torch.cat([triangle, triangle[:1]])]).areas().tolist()
+    >>> PolygonList.of([triangle, torch.cat([triangle, triangle[:1]])]).areas().tolist()
     [0.5, 0.5]
     """
 
@@ -199,7 +191,7 @@ class Polygons(NamedTuple):
     counts: Tensor
 
     @classmethod
-    def of(cls, polygons: Tensor | Sequence[Tensor]) -> Polygons:
+    def of(cls, polygons: Tensor | Sequence[Tensor]) -> PolygonList:
         """One polygon (k, 2), or several; a vertex that closes a polygon counts once."""
         each = [polygons] if isinstance(polygons, Tensor) else list(polygons)
         vertices = torch.cat(each).double()
@@ -219,7 +211,8 @@ class Polygons(NamedTuple):
         """The area of each polygon, (F,)."""
         after = following(offsets_of(self.counts), len(self.vertices))
         # Relative to the middle of its polygon, a vertex loses no digits.
-        x, y = (self.vertices - self.means()[self._owner]).unbind(1)
+        owner = owners_of(self.counts, len(self.vertices))
+        x, y = (self.vertices - self.means()[owner]).unbind(1)
         return self._sums(x * y[after] - y * x[after]).abs() / 2
 
     def eccentricities(self, eps: float = 0.0) -> Tensor:
@@ -234,13 +227,9 @@ class Polygons(NamedTuple):
             found[chosen] = distance.amax(1) / (distance.amin(1) + eps)
         return found
 
-    @property
-    def _owner(self) -> Tensor:
-        return owners_of(self.counts, len(self.vertices))
-
     def _sums(self, values: Tensor) -> Tensor:
         zeros = values.new_zeros((len(self.counts), *values.shape[1:]))
-        return zeros.index_add_(0, self._owner, values)
+        return zeros.index_add_(0, owners_of(self.counts, len(self.vertices)), values)
 
 
 def get_region_means(
@@ -249,8 +238,8 @@ def get_region_means(
     dtype: torch.dtype = torch.float64,
     device: str | torch.device | None = None,
 ) -> Tensor:
-    """The mean of the vertices of each region, (F, 2), which lies inside of the region."""
-    return Polygons.of(regions).means().to(device, dtype)
+    """The mean of the vertices of each region, (F, 2), a point inside the region."""
+    return PolygonList.of(regions).means().to(device, dtype)
 
 
 def region_area_2d(poly: Tensor) -> Tensor:
@@ -260,20 +249,20 @@ def region_area_2d(poly: Tensor) -> Tensor:
     >>> float(region_area_2d(square)), float(region_area_2d(torch.cat([square, square[:1]])))
     (1.0, 1.0)
     """
-    return Polygons.of(poly).areas()[0]
+    return PolygonList.of(poly).areas()[0]
 
 
 def region_eccentricity_2d(poly: Tensor, eps: float = 0.0) -> Tensor:
     """The largest distance between two vertices of a polygon, over the smallest one plus eps."""
-    return Polygons.of(poly).eccentricities(eps)[0]
+    return PolygonList.of(poly).eccentricities(eps)[0]
 
 
 def centrality(polys: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of the distances of all vertices from their mean.
 
-    A vertex counts once for every polygon that it belongs to.
+    A vertex counts once for each of its polygons.
     """
-    vertices = Polygons.of(polys).vertices
+    vertices = PolygonList.of(polys).vertices
     distance = lengths(vertices - vertices.mean(0))
     return distance.mean(), _std(distance)
 
@@ -289,7 +278,7 @@ def get_region_statistics(polys: Sequence[Tensor]) -> tuple[list[str], Tensor]:
     >>> dict(zip(names, values.tolist()))["avg_verts"]
     4.0
     """
-    polygons = Polygons.of(polys)
+    polygons = PolygonList.of(polys)
     area, eccentricity = polygons.areas(), polygons.eccentricities()
     total, count = polygons.counts.sum().double(), len(polygons.counts)
     middle, spread = centrality(polys)

@@ -1,8 +1,8 @@
 """A network as a chain of layers: an affine map of the values before, and slopes of its units.
 
-The layers are those of the captured network, whatever modules it is made of: the adapter from the
-plane to the input space, then each non-linearity with all that is affine before it, and last what
-follows the last non-linearity. Values between layers are flat, (B, n).
+The layers are those of the captured network, whatever its modules are. First comes the adapter from
+the plane to the input space, then each non-linearity with the affine operations before it, and last
+the rest after all non-linearities. Values between layers are flat, (B, n).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class layer(nn.Module):
 
         After ``to_decision_boundary`` a row is the difference of two classes.
 
-        row_idx: the units that are wanted, by default all; of a wide layer, some take less memory.
+        row_idx: the wanted units, by default all; some units of a wide layer take less memory.
         """
         bias = self._before(self.zeros)[0]
         units = torch.arange(len(bias), device=bias.device)
@@ -126,7 +126,7 @@ class layer(nn.Module):
     def to_decision_boundary(self, between_class: Sequence[int] | None = None) -> bool:
         """Ask ``get_partitions_with_db`` for the boundary between two classes, by default of all.
 
-        This is for the last layer, whose units are the classes.
+        Only the last layer has classes, its units.
         """
         if self.stage.layer is not None:
             raise ValueError("only the last layer of a network, NN.layers[-1], has classes")
@@ -154,8 +154,8 @@ class layer(nn.Module):
             if not bool(found.apply(torch.zeros_like(argument)).any()):
                 return found
         raise SplineCamError(
-            f"The layer {found.name if found else ''!r} is not a ReLU or leaky ReLU, so that it has"
-            " no slopes and weights of the form q * (W @ x + b). get_partitions_with_db and"
+            f"The layer {found.name if found else ''!r} is not a ReLU or leaky ReLU, so it has no"
+            " slopes and weights of the form q * (W @ x + b). get_partitions_with_db and"
             " splinecam.partition work for it, and part.weight has the maps of the regions."
         )
 
@@ -164,26 +164,22 @@ class layer(nn.Module):
             return torch.tensor([self.between_class])
         return torch.tensor(list(combinations(range(classes), 2))).reshape(-1, 2)
 
-    def _split(self, x: Tensor) -> dict[str, Tensor]:
-        sizes = [prod(shape) for shape in self.shapes.values()]
-        parts = torch.split(x.to(self.zeros), sizes, 1)
-        named = zip(self.shapes.items(), parts, strict=True)
-        return {name: part.reshape(len(x), *shape) for (name, shape), part in named}
-
     def _advance(self, x: Tensor) -> dict[str, Tensor]:
-        return self.program.advance(self.index, self._split(x))
+        """The values before the non-linearity, from flat values (B, m) before the layer."""
+        parts = torch.split(x.to(self.zeros), list(map(prod, self.shapes.values())), 1)
+        named = zip(self.shapes.items(), parts, strict=True)
+        live = {name: part.reshape(len(x), *shape) for (name, shape), part in named}
+        return self.program.advance(self.index, live)
 
     def _rows(self, units: Tensor) -> Tensor:
         """The weights (N, m) of some units: each is the gradient of one unit at a point."""
         width = self.zeros.shape[1] + int(self.output_shape)
-        blocks = torch.split(units, max(1, backend_of(units.device).numbers // width))
-        return torch.cat([self._gradients(block) for block in blocks])
-
-    def _gradients(self, units: Tensor) -> Tensor:
-        with torch.enable_grad():
-            x = self.zeros.repeat(len(units), 1).requires_grad_()
-            (found,) = torch.autograd.grad(self._before(x).gather(1, units[:, None]).sum(), x)
-        return found
+        found: list[Tensor] = []
+        for block in torch.split(units, max(1, backend_of(units.device).numbers // width)):
+            with torch.enable_grad():
+                x = self.zeros.repeat(len(block), 1).requires_grad_()
+                found += torch.autograd.grad(self._before(x).gather(1, block[:, None]).sum(), x)
+        return torch.cat(found)
 
     def _before(self, x: Tensor) -> Tensor:
         made = self._advance(x)
@@ -193,10 +189,10 @@ class layer(nn.Module):
 class model_wrapper:
     """A network on a plane of its input space, as a chain of ``layers``.
 
-    model: any module that ``splinecam.partition`` takes, in eval mode; it is not changed, and what
-    changes in it later is not seen. input_shape: of one input, by default flat. T: (D, 3) the
-    plane, from ``get_proj_mat``; by default the input space itself, if that has two dimensions.
-    device: by default a GPU if there is one. dtype: everything is computed in float64 anyway.
+    model: any module that ``splinecam.partition`` takes, in eval mode; it is copied, and later
+    changes have no effect. input_shape: of one input, by default flat. T: (D, 3) the plane, from
+    ``get_proj_mat``; by default the input space itself, if that has two dimensions. device: by
+    default a GPU if there is one. dtype: everything is computed in float64 anyway.
 
     >>> net = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1)).eval()
     >>> NN = model_wrapper(net)
@@ -228,7 +224,12 @@ class model_wrapper:
         self.input_shape, self.dtype = shape, torch.float64
         self.model = private_copy(model, lambda tensor: widened(tensor, self.device))
         self.program = capture(self.model, shape, device=self.device)
-        layers = self._layers()
+        layers: list[layer] = []
+        live = {self.program.input_name: self.T.new_zeros((1, *shape))}
+        for index, stage in enumerate(self.program.stages):
+            if stage.steps or stage.layer is not None:
+                layers.append(layer(self.program, index, live))
+            live = self.program._apply_layer(index, self.program.advance(index, live))
         self.layers: Any = nn.Sequential(adapter(self.T), *layers)
         # The columns of T need not be orthonormal: they are basis @ triangle.
         self._basis, self._triangle = torch.linalg.qr(self.T[:, :2])
@@ -236,20 +237,11 @@ class model_wrapper:
         if is_classifier:
             layers[-1].to_decision_boundary()
 
-    def _layers(self) -> list[layer]:
-        x = torch.zeros((1, *self.input_shape), dtype=torch.float64, device=self.device)
-        live, found = {self.program.input_name: x}, []
-        for index, stage in enumerate(self.program.stages):
-            if stage.steps or stage.layer is not None:
-                found.append(layer(self.program, index, live))
-            live = self.program._apply_layer(index, self.program.advance(index, live))
-        return found
-
     @torch.no_grad()
     def verify(self, seed: int = 0, eps: float = 1e-5) -> bool:
         """Whether the layers, and their slopes and weights, give what the model computes.
 
-        They are compared at random points of the plane, and wide layers in some of their units.
+        They are compared at random points of the plane, and only in some units of wide layers.
         """
         generator = torch.Generator().manual_seed(seed)
         uv = torch.randn(16, 2, dtype=torch.float64, generator=generator).to(self.device)
@@ -268,15 +260,14 @@ class model_wrapper:
 
     def partition(self, polygon: Tensor | Domain, layers: int | None = None) -> Partition:
         """The partition of a polygon (k, 2) of the plane by the first layers, or by all."""
-        domain = polygon if isinstance(polygon, Domain) else self._domain(polygon)
+        domain = polygon
+        if not isinstance(domain, Domain):
+            corners = (domain.to(self.T) @ self._triangle.T).cpu()
+            domain = Domain(self.T[:, 2].cpu(), self._basis.T.cpu(), corners, self.input_shape)
         model = self.model
         if layers is not None:
             model = FirstLayers(model, min(layers, len(self.program.layers)))
         return partition(model, domain, device=self.device, progress=False)
-
-    def _domain(self, polygon: Tensor) -> Domain:
-        corners = polygon.to(self.T) @ self._triangle.T
-        return Domain(self.T[:, 2].cpu(), self._basis.T.cpu(), corners.cpu(), self.input_shape)
 
     def to_plane(self, points: Tensor) -> Tensor:
         """Coordinates (..., 2) with respect to T of points of a partition."""
@@ -294,11 +285,8 @@ class model_wrapper:
         return torch.cat([weight, part.bias[:, :, None]], 2).as_subclass(Maps)
 
 
-# -- regions, layer by layer ----------------------------------------------------------------------
-
-
 class Cycles(list[Tensor]):
-    """Regions as open polygons (k, 2), and the partitions of which these are all regions."""
+    """All regions of some partitions as open polygons (k, 2), and the partitions."""
 
     def __init__(self, NN: model_wrapper, parts: Sequence[Partition]) -> None:
         super().__init__(polygon for part in parts for polygon in NN.polygons(part))
@@ -313,17 +301,21 @@ def to_next_layer_partition(
     dtype: torch.dtype = torch.float64,
     device: str | torch.device | None = None,
 ) -> tuple[Cycles, Tensor]:
-    """The regions after one more layer, and which of the given polygons each of them lies in, (F,).
+    """The regions after one more layer, and the given polygon in which each of them lies, (F,).
 
-    All polygons are divided along the units of the layer at which the network is not differentiable
-    there, and of the layers before it. A layer without a non-linearity divides nothing.
+    The units of this layer and of the layers before it divide the polygons where the network is not
+    differentiable. A layer without a non-linearity divides nothing.
 
-    cycles: convex polygons (k, 2) of the plane, or one; the result for the layer before continues
-    at once, as long as it is the same list. Abw: not needed, as the network itself is evaluated;
-    the result of ``get_Abw`` learns how its regions are divided. current_layer: from 1, the index
-    into ``NN.layers``. dtype, device: those of NN are used.
+    cycles: convex polygons (k, 2) of the plane, or one; the unchanged list from the layer before is
+    continued at once. Abw: not needed, as the network itself is evaluated; a result of ``get_Abw``
+    learns how its regions are divided. current_layer: from 1, the index into ``NN.layers``. dtype,
+    device: those of NN are used.
     """
-    if isinstance(cycles, Cycles) and cycles.NN is NN and len(cycles) == _count(cycles.parts):
+    if (
+        isinstance(cycles, Cycles)
+        and cycles.NN is NN
+        and len(cycles) == sum(map(len, cycles.parts))
+    ):
         before = list(cycles.parts)
         parts = [NN.partition(part.domain, current_layer) for part in before]
         inside = [old._locator(new.mesh.means()) for old, new in zip(before, parts, strict=True)]
@@ -351,25 +343,18 @@ def to_next_layer_partition_batched(
     return to_next_layer_partition(cycles, Abw, current_layer, NN)
 
 
-def _count(parts: Sequence[Partition]) -> int:
-    return sum(len(part) for part in parts)
-
-
-# -- regions and decision boundary in one call ----------------------------------------------------
-
-
 def get_partitions_with_db(
     domain: Tensor | Sequence[Tensor], T: Tensor, NN: model_wrapper, **options: int
 ) -> tuple[Cycles, Tensor, Tensor]:
     """The regions of a polygon of the input space, the decision boundary, and maps of the regions.
 
-    Regions are a list of open polygons (k, 2) in the coordinates of T. The boundary is (S, 2, 2),
-    both ends of each of its segments: where two classes tie and no third one is larger, or where a
-    single output is zero; between two classes only after ``to_decision_boundary``. The maps are
-    (F, n, 3), from coordinates of T to the units of the last layer with a non-linearity.
+    Regions are a list of open polygons (k, 2) in the coordinates of T. The boundary (S, 2, 2) has
+    both ends of its segments: there two classes tie and no third one is larger, or a single output
+    is zero. After ``to_decision_boundary`` it may be that of two classes only. The maps (F, n, 3)
+    lead from coordinates of T to the units of the last layer with a non-linearity.
 
-    domain: (k, ...) the vertices of a convex polygon. T: as NN was wrapped with. options: sizes of
-    batches and numbers of workers, which are not needed.
+    domain: (k, ...) the vertices of a convex polygon. T: the plane of NN. options: sizes of batches
+    and numbers of workers, which are not needed.
     """
     if not T.detach().to(NN.T).equal(NN.T):
         raise ValueError("T is not the matrix of the plane that NN was wrapped with")

@@ -1,4 +1,4 @@
-"""Pictures of partitions and curves with matplotlib, which is imported only when one is drawn."""
+"""Pictures of partitions and curves; matplotlib is imported when something is drawn."""
 
 from splinecam.plot.curves import (
     plot_curves,
@@ -10,9 +10,8 @@ from splinecam.plot.curves import (
 from splinecam.plot.figures import new_axes, require_matplotlib
 from splinecam.plot.histograms import plot_bands, plot_distributions, plot_histograms
 from splinecam.plot.images import image_grid, plot_samples
-from splinecam.plot.layers import plot_layers
 from splinecam.plot.palette import CLASSES, INK, class_colors
-from splinecam.plot.regions import plot, plot_band
+from splinecam.plot.regions import plot, plot_band, plot_layers
 from splinecam.plot.surface import plot_slices, plot_surface
 
 __all__ = [

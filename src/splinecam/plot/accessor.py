@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from splinecam.plot.histograms import plot_histograms
-from splinecam.plot.layers import plot_layers
-from splinecam.plot.regions import plot
+from splinecam.plot.regions import plot, plot_layers
 from splinecam.plot.surface import plot_surface
 from splinecam.questions.partition_data import PartitionData
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Pictures:
-    """The pictures of a partition: ``part.plot()`` draws its regions, and methods the others."""
+    """The pictures of a partition: ``part.plot()`` draws its regions, methods draw the others."""
 
     def __init__(self, part: PartitionData) -> None:
         self._part = part

@@ -4,41 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
-from matplotlib import colormaps
-from matplotlib.colors import (
-    Colormap,
-    ListedColormap,
-    LogNorm,
-    Normalize,
-    TwoSlopeNorm,
-    is_color_like,
-    to_rgba,
-    to_rgba_array,
-)
+from matplotlib import colormaps, colors
+from matplotlib.colors import Colormap, Normalize
 from torch import Tensor
 
 from splinecam.errors import SplineCamError
 from splinecam.geometry.subdivision import Mesh
 from splinecam.plot.arrays import Floats, Ints, to_numpy, weighted_quantiles
-from splinecam.plot.palette import CLASSES, STRONGEST, class_palette, paler
+from splinecam.plot.palette import CLASSES, STRONGEST, class_colors, paler
 from splinecam.plot.rasters import CellColors
 from splinecam.questions.boundary import output_of
 from splinecam.questions.class_regions import class_regions
 from splinecam.questions.measures import last_layers
 from splinecam.questions.partition_data import PartitionData, names_of
 
-_COLORS = 14  # to choose from at first; more where the neighbours of a node have them all
+_COLORS = 14  # at first; there are more where the neighbours of a node have them all
 
 
 def color_graph(count: int, pairs: Ints, seed: int = 0) -> Ints:
     """Random colours 0, 1, ... of nodes, (count,), such that the two of each pair (N, 2) differ.
 
-    Pairs with -1 are ignored. In each round those nodes choose a colour that come before all of
-    their neighbours without one: nodes with many neighbours first, then in random order.
+    Pairs with -1 are ignored. Nodes with many neighbours choose first, otherwise the order is
+    random. In each round, all nodes choose that precede their neighbours without a colour.
 
     >>> a, b, c = color_graph(3, np.array([[0, 1], [1, 2], [2, 0], [-1, 0]]))
     >>> len({int(a), int(b), int(c)})
@@ -73,7 +64,7 @@ def color_graph(count: int, pairs: Ints, seed: int = 0) -> Ints:
 Limits = tuple[float, float]
 
 MAX_ENTRIES = 24  # of a legend
-_SHARES = (0.01, 0.99)  # of the domain's area that lie below the limits of a colour scale
+_SHARES = (0.01, 0.99)  # of the domain's area below the limits of a colour scale
 
 # The default colour maps, and the part of each on which dark lines are seen.
 _LIGHT = {
@@ -83,17 +74,17 @@ _LIGHT = {
     "viridis": (0.12, 1.0),
     "RdBu_r": (0.06, 0.94),
 }
-BALANCE = 0.1  # two colours are used if the shorter side of the level is more than this share
-_SOFT = (0.30, 0.52)  # the shares of the palette's colours that random colours have
+BALANCE = 0.1  # share of the shorter side of the level above which there are two colours
+_SOFT = (0.30, 0.52)  # of the palette's colours in random colours
 
 
 @dataclass(frozen=True)
 class Coloring:
-    """Cells with their colours, and what the legend or the colour bar says about them.
+    """Cells with their colours, and the content of their legend or colour bar.
 
     legend: names and colours. Numbers have a label, a norm, a colour map and their extremes
-    instead. edges: (N,) the edges between different colours, if only these are to be drawn.
-    scale: the limits of colours that follow numbers without a norm.
+    instead. edges: (N,) the edges between different colours, if only these are drawn. scale: the
+    limits of colours that follow numbers without a norm.
     """
 
     mesh: Mesh
@@ -115,21 +106,18 @@ class Coloring:
 
     @property
     def extend(self) -> str:
-        """Which ends of the colour bar are pointed, in the words of matplotlib."""
+        """The pointed ends of the colour bar, in the words of matplotlib."""
         return "neither" if self.limits is None else beyond(self.extremes, self.limits)
 
     def cell_colors(self) -> Floats:
-        """The colour of each cell, (F, 4); where numbers are affine, that of the mean vertex."""
-        fill = self.fill
-        if fill.colors is not None:
-            return fill.colors
-        assert fill.numbers is not None
-        assert self.norm is not None
-        assert self.cmap is not None
-        numbers = fill.numbers
-        if fill.slopes is not None:
-            numbers = numbers + (fill.slopes * to_numpy(self.mesh.means())).sum(1)
-        return np.asarray(self.cmap(self.norm(numbers)), np.float64)
+        """The colour of each cell, (F, 4); affine numbers count at the mean vertex."""
+        if self.fill.colors is not None:
+            return self.fill.colors
+        numbers: Any = self.fill.numbers
+        if self.fill.slopes is not None:
+            numbers = numbers + (self.fill.slopes * to_numpy(self.mesh.means())).sum(1)
+        scale, cmap = cast(Any, self.norm), cast(Any, self.cmap)
+        return np.asarray(cmap(scale(numbers)), np.float64)
 
 
 def beyond(extremes: Limits, limits: Limits) -> str:
@@ -140,10 +128,9 @@ def beyond(extremes: Limits, limits: Limits) -> str:
 
 @dataclass(frozen=True)
 class ColorOptions:
-    """The options of a picture that colours depend on.
+    """The options that colours depend on.
 
-    shown: the classes in the legend, by default those that occur; ``"all"`` for every class or
-    layer.
+    shown: the classes in the legend, or ``"all"`` classes or layers; by default those that occur.
     """
 
     output: int | None = None
@@ -155,20 +142,20 @@ class ColorOptions:
     shown: Literal["all"] | tuple[int, ...] | None = None
 
     def colormap(self, default: str) -> Colormap:
-        """The given colour map, or else the light part of the default, on which edges are seen."""
+        """The given colour map, or the light part of the default one, on which edges are seen."""
         if isinstance(self.cmap, Colormap):
             return self.cmap
         if self.cmap is None:
-            return ListedColormap(colormaps[default](np.linspace(*_LIGHT[default], 256)), default)
+            some = colormaps[default](np.linspace(*_LIGHT[default], 256))
+            return colors.ListedColormap(some, default)
         try:
             return colormaps[self.cmap]
         except (KeyError, TypeError):
-            raise ValueError(
-                f"cmap is {self.cmap!r}; give the name of a colour map of matplotlib, or one itself"
-            ) from None
+            hint = "give the name of a colour map of matplotlib, or a colour map"
+            raise ValueError(f"cmap is {self.cmap!r}; {hint}") from None
 
     def scale_limits(self, numbers: Floats, areas: Floats) -> Limits:
-        """The given limits, or those between which the numbers lie on 98 % of the area."""
+        """The given limits, or numbers between which 98 % of the area lies."""
         if self.limits is not None:
             return self.limits
         low, high = weighted_quantiles(numbers, _SHARES, areas).tolist()
@@ -183,8 +170,9 @@ def color_regions(part: PartitionData, color: Any, options: ColorOptions) -> Col
         return _given(part, color, options)
     if color in _KINDS:
         return _KINDS[color](part, options)
-    if is_color_like(color):
-        return Coloring(part.mesh, CellColors(colors=np.tile(to_rgba(color), (len(part), 1))))
+    if colors.is_color_like(color):
+        alike = np.tile(colors.to_rgba(color), (len(part), 1))
+        return Coloring(part.mesh, CellColors(colors=alike))
     kinds = ", ".join(f'"{kind}"' for kind in _KINDS)
     raise SplineCamError(
         f"color is {color!r}; choose {kinds}, the name of one colour, or give an array with "
@@ -193,7 +181,7 @@ def color_regions(part: PartitionData, color: Any, options: ColorOptions) -> Col
 
 
 def _by_class(part: PartitionData, options: ColorOptions) -> Coloring:
-    """The winner's colour, paler where it wins by little; regions are cut at the boundary."""
+    """The winner's colour, paler where it leads by little; the boundary divides regions."""
     cells = class_regions(part, level=options.level)
     winner, lead = map(to_numpy, (cells.cell_class, cells.cell_leads))
     known = options.limits is not None and options.shown is not None
@@ -203,44 +191,34 @@ def _by_class(part: PartitionData, options: ColorOptions) -> Coloring:
     else:
         typical = options.limits[1]
     label, legend = class_legend(part, winner, area, options)
-    return Coloring(
-        cells.winners.overlay.mesh,
-        CellColors(colors=_opaque(paler(winner, lead, typical))),
-        label=label,
-        legend=legend,
-        scale=(0.0, typical) if typical > 0 else None,
-    )
+    fill, scale = CellColors(colors=_opaque(paler(winner, lead, typical))), (0.0, typical)
+    mesh = cells.winners.overlay.mesh
+    return Coloring(mesh, fill, label, legend=legend, scale=scale if typical > 0 else None)
 
 
 def class_legend(
     part: PartitionData, winner: Ints, area: Floats, options: ColorOptions
 ) -> tuple[str, tuple[tuple[str, Any], ...]]:
-    """The heading and the entries of a legend of classes: of those that occur, or are chosen.
+    """The heading and the entries of a legend: the chosen classes, or those that occur.
 
     winner, area: (C,) the classes of cells, and their areas.
     """
     names = class_names(part, options.names, options.level)
-    shown = _shown_classes(np.bincount(winner, area, minlength=len(names)), options)
-    palette = class_palette(len(names))
+    areas = np.bincount(winner, area, minlength=len(names))
+    if options.shown == "all":
+        shown = list(range(len(names)))[:MAX_ENTRIES]
+    elif options.shown is not None:
+        shown = sorted(set(options.shown))[:MAX_ENTRIES]
+    else:  # the largest ones
+        there = min(MAX_ENTRIES, int((areas > 0).sum()))
+        shown = sorted(np.argsort(-areas, kind="stable")[:there].tolist())
+    palette = class_colors(len(names))
     heading = "class" if names == [str(k) for k in range(len(names))] else ""
     return heading, tuple((names[k], 1 - STRONGEST * (1 - palette[k])) for k in shown)
 
 
-def _shown_classes(areas: Any, options: ColorOptions) -> list[int]:
-    """The classes in the legend, ascending: the chosen ones, or the largest, by their areas."""
-    if options.shown == "all":
-        return list(range(len(areas)))[:MAX_ENTRIES]
-    if options.shown is not None:
-        return sorted(set(options.shown))[:MAX_ENTRIES]
-    there = min(MAX_ENTRIES, int((areas > 0).sum()))
-    return sorted(np.argsort(-areas, kind="stable")[:there].tolist())
-
-
 def class_names(part: PartitionData, names: Sequence[str] | None, level: float) -> list[str]:
-    """The names of the classes: as given, as the partition has them, or their numbers.
-
-    A single output has two classes.
-    """
+    """The names of the classes, two for a single output: given, the partition's, or numbers."""
     n = int(part.values.shape[1])
     given = part.names if names is None else names_of(names, n)
     if given is not None:
@@ -282,12 +260,12 @@ def _logarithmic(
     if not low < high:
         low, high = low / 2, high * 2
     fill = CellColors(numbers=np.maximum(numbers, np.finfo(np.float64).tiny))
-    norm = LogNorm(low, high)
+    norm = colors.LogNorm(low, high)
     return Coloring(part.mesh, fill, label, norm, options.colormap(cmap), extremes)
 
 
 def _by_output(part: PartitionData, options: ColorOptions) -> Coloring:
-    """The output itself, which is affine in every region."""
+    """The output itself, an affine function in every region."""
     k = output_of(part, options.output)
     maps = part._maps
     slopes, middle = maps.weight[:, k], maps.value[:, k]
@@ -301,9 +279,9 @@ def _by_output(part: PartitionData, options: ColorOptions) -> Coloring:
 def output_scale(
     part: PartitionData, middle: Floats, options: ColorOptions
 ) -> tuple[Normalize, Colormap]:
-    """The scale of an output with the values ``middle`` (F,): of two colours around the level.
+    """The scale of an output with the values ``middle`` (F,): two colours around the level.
 
-    It has one colour where most of the domain is on one side of the level.
+    It has one colour if most of the domain is on one side of the level.
     """
     level = options.level
     low, high = options.scale_limits(middle, to_numpy(part.areas))
@@ -311,7 +289,7 @@ def output_scale(
     if min(below, above) > BALANCE * max(below, above):
         if options.limits is None:
             low, high = level - max(below, above), level + max(below, above)
-        return TwoSlopeNorm(level, low, high), options.colormap("RdBu_r")
+        return colors.TwoSlopeNorm(level, low, high), options.colormap("RdBu_r")
     return _linear(low, high), options.colormap("viridis")
 
 
@@ -320,15 +298,14 @@ def _given(part: PartitionData, color: Any, options: ColorOptions) -> Coloring:
     given = to_numpy(color.detach().double()) if isinstance(color, Tensor) else color
     if isinstance(given, Sequence | np.ndarray) and any(isinstance(c, str) for c in given):
         try:
-            given = to_rgba_array(list(given))
+            given = colors.to_rgba_array(list(given))
         except ValueError as error:
             raise ValueError(f"color: {error}; give names of colours of matplotlib") from None
     try:
         array = np.array(given, np.float64)
     except (TypeError, ValueError):
-        raise TypeError(
-            f"color must be a name or an array of numbers, not {type(color).__name__}"
-        ) from None
+        kind = type(color).__name__
+        raise TypeError(f"color must be a name or an array of numbers, not {kind}") from None
     F = len(part)
     if array.ndim == 2 and array.shape[0] == F and array.shape[1] in (3, 4):
         if not (array.min(initial=0) >= 0 and array.max(initial=0) <= 1):
@@ -386,7 +363,7 @@ def _by_chance(part: PartitionData, options: ColorOptions) -> Coloring:
 
 
 def _by_piece(part: PartitionData, options: ColorOptions) -> Coloring:
-    """Soft random colours of the pieces with one affine map each, with the edges between them."""
+    """Soft random colours of pieces with one affine map each, and the edges between these."""
     pieces = part.merged()
     label, faces = to_numpy(pieces.labels), to_numpy(part._edge_faces)
     colors = _random_colors(len(pieces), np.where(faces >= 0, label[faces], -1), options)
@@ -398,7 +375,7 @@ def _random_colors(count: int, pairs: Ints, options: ColorOptions) -> Floats:
     number = color_graph(count, pairs, options.seed)
     if options.cmap is not None:
         return np.asarray(options.colormap("")(number / max(1, number.max(initial=0))))
-    hues = class_palette(len(CLASSES) - 1)  # without grey
+    hues = class_colors(len(CLASSES) - 1)  # without grey
     soft = np.concatenate([1 - share * (1 - hues) for share in _SOFT])
     return _opaque(soft[number % len(soft)])
 

@@ -9,16 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from splinecam.plot import figures
 from splinecam.plot.arrays import to_numpy
-from splinecam.plot.figures import (
-    flat_axes,
-    new_axes,
-    new_figure,
-    plain_spines,
-    require_matplotlib,
-    written,
-)
-from splinecam.plot.palette import CLASSES, GREY, INK, PAPER, class_palette, text_color
+from splinecam.plot.figures import flat_axes, new_axes, require_matplotlib
+from splinecam.plot.palette import CLASSES, GREY, INK, PAPER, class_colors, text_color
 from splinecam.plot.regions import HATCH, VEIL, hatch_rings, plot, plot_band
 from splinecam.questions.boundary import Boundary, LevelSet, decision_boundary
 from splinecam.questions.curves import Curves
@@ -46,7 +40,7 @@ def plot_curves(
     legend: bool = True,
     **style: Any,
 ) -> Axes:
-    """Draw curves, by default on a new figure that shows them in the frame of the domain.
+    """Draw curves, by default on a new figure in the frame of the domain.
 
     each: a colour for every level, unit or pair of classes, with a colour bar or a legend unless
     these are switched off; by default for several levels, if no colour is given. style: goes to
@@ -59,64 +53,55 @@ def plot_curves(
     1
     """
     require_matplotlib()
-    from splinecam.plot.decorations import (
-        clip_to,
-        draw_border,
-        fit_figure,
-        picture_size,
-        scale_of,
-        set_frame,
-    )
+    from splinecam.plot import decorations
 
     domain, own = curves.partition.domain, ax is None
     if ax is None:
         ax = new_axes(domain)
-        set_frame(ax, domain)
-        draw_border(ax, domain)
+        decorations.set_frame(ax, domain)
+        decorations.draw_border(ax, domain)
     flat_axes(ax)
     given = {k for k in _COLORS & style.keys() if style[k] is not None}
     several = isinstance(curves, LevelSet) and len(curves.levels) > 1
     plain = {k: to_numpy(v) for k, v in style.items()}
-    style = {"linewidth": 1.6 * scale_of(max(picture_size(ax))), "zorder": 3.3, **plain}
+    style = {"linewidth": 1.6 * decorations.picture_scale(ax), "zorder": 3.3, **plain}
     if not given and (several if each is None else each):
         _plot_each(curves, ax, colorbar, legend, style)
     else:
         _plot_alike(curves, ax, given, style)
-    clip_to(ax.collections[-1], ax, domain)
+    decorations.clip_to(ax.collections[-1], ax, domain)
     if own:
-        fit_figure(ax, domain)
+        decorations.fit_figure(ax, domain)
     ax.autoscale_view()  # unless the limits are set, as after part.plot()
     return ax
 
 
 def _plot_alike(curves: Curves, ax: Axes, given: set[str], style: dict[str, Any]) -> None:
-    """Draw the curves in one colour, or with the colours that are given for each segment."""
+    """Draw the curves in one colour, or each segment in its given colour."""
     from matplotlib.collections import LineCollection
     from matplotlib.colors import to_rgba_array
 
-    from splinecam.plot.cell_images import ink_over
-    from splinecam.plot.lines import Lines
+    from splinecam.plot.artists import SegmentLines, ink_over
 
     several = style.get("array") is not None
     several = several or any(len(to_rgba_array(style[k])) > 1 for k in given)
     if not given:
         style["color"] = ink_over(ax)
     segments = to_numpy(curves.ends)
-    lines = LineCollection(segments, **style) if several else Lines(segments, **style)
+    lines = LineCollection(segments, **style) if several else SegmentLines(segments, **style)
     ax.add_collection(lines)
 
 
 def _plot_each(
     curves: Curves, ax: Axes, colorbar: bool, legend: bool, style: dict[str, Any]
 ) -> None:
-    """Draw every label in its colour: of a colour map for levels, otherwise of the palette."""
+    """Draw every label in its colour, from a colour map for levels, otherwise from the palette."""
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 
-    from splinecam.plot.cell_images import ink_over
+    from splinecam.plot.artists import SegmentLines, ink_over
     from splinecam.plot.colors import MAX_ENTRIES
     from splinecam.plot.decorations import add_colorbar, add_legend, is_flat, make_room
-    from splinecam.plot.lines import Lines
 
     below = is_flat(curves.partition.domain)
     label, order = torch.sort(curves.label, stable=True)
@@ -127,7 +112,7 @@ def _plot_each(
         first = 0 if ink_over(ax) == INK else 0.3
         colors = ListedColormap(colormaps["viridis"](np.linspace(first, 1, 256)))
         style = {"cmap": colors, "clim": (min(curves.levels), max(curves.levels)), **style}
-        lines = Lines(segments, array=levels, groups=groups, **style)
+        lines = SegmentLines(segments, array=levels, groups=groups, **style)
         ax.add_collection(lines)
         if colorbar:
             several = curves.partition.values.shape[1] > 1
@@ -137,8 +122,8 @@ def _plot_each(
             if len(curves.levels) <= 12:
                 bar.set_ticks(list(curves.levels))
         return
-    palette = class_palette(len(found))
-    ax.add_collection(Lines(segments, colors=palette, groups=groups, **style))
+    palette = class_colors(len(found))
+    ax.add_collection(SegmentLines(segments, colors=palette, groups=groups, **style))
     if legend and 0 < len(found) <= MAX_ENTRIES:
         names = [_name(curves, k) for k in found.tolist()]
         make_room(ax)
@@ -150,11 +135,9 @@ def _name(curves: Curves, label: int) -> str:
     key = curves.key(label)
     if not isinstance(key, tuple):
         return str(key)
-    first, second = key
     if isinstance(curves, Boundary) and curves.partition.names is not None:
-        first, second = (curves.partition.names[k] for k in key)
-        return f"{first} | {second}"
-    return f"layer {first}, unit {second}" if isinstance(first, str) else f"{first} | {second}"
+        return " | ".join(curves.partition.names[k] for k in key)
+    return ("layer {}, unit {}" if isinstance(key[0], str) else "{} | {}").format(*key)
 
 
 def plot_partition(
@@ -173,11 +156,11 @@ def plot_partition(
     """Draw a list of polygons, as the paper's code does; ``part.plot`` shows a partition better.
 
     cycles: polygons (k, 2), closed or open. ax: the axes to draw on, by default new ones on a
-    figure of ``figsize`` inches. xlims, ylims: the part of the plane that is shown, by default all
-    of it. edgecolor, linewidth: of the edges. alpha: the opacity. colors: one for each polygon, or
-    some from which one is drawn for each; by default random ones. color_range: the least and the
-    largest red, green and blue of random colours. figsize: width and height of a new figure. The
-    same polygons always get the same colours.
+    figure of ``figsize`` inches. xlims, ylims: the visible part of the plane, by default all of it.
+    edgecolor, linewidth: of the edges. alpha: the opacity. colors: one for each polygon, or some to
+    draw from at random; by default random colours. color_range: the least and the largest red,
+    green and blue of these. figsize: width and height of a new figure. The same polygons always get
+    the same colours.
 
     >>> import torch
     >>> ax = plot_partition([torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])])
@@ -188,22 +171,16 @@ def plot_partition(
     from matplotlib.collections import PolyCollection
     from matplotlib.colors import to_rgba_array
 
-    canvas = new_figure(figsize=figsize).add_subplot() if ax is None else flat_axes(ax)
+    canvas = figures.new_figure(figsize=figsize).add_subplot() if ax is None else flat_axes(ax)
     random = np.random.default_rng(0)
     face: Any = colors
     if colors is None:
         face = random.random((len(cycles), 3)).clip(color_range[0], color_range[1])
     elif len(colors) != len(cycles):
         face = [colors[k] for k in random.integers(len(colors), size=len(cycles))]
-    canvas.add_collection(
-        PolyCollection(
-            [np.asarray(polygon.detach().cpu()) for polygon in cycles],
-            facecolors=to_rgba_array(face),
-            edgecolors=edgecolor,
-            linewidths=linewidth,
-            alpha=alpha,
-        )
-    )
+    polygons, face = [np.asarray(to_numpy(polygon)) for polygon in cycles], to_rgba_array(face)
+    style: Any = {"edgecolors": edgecolor, "linewidths": linewidth, "alpha": alpha}
+    canvas.add_collection(PolyCollection(polygons, facecolors=face, **style))
     canvas.autoscale_view()
     canvas.set(xticks=[], yticks=[])
     if xlims is not None:
@@ -213,10 +190,10 @@ def plot_partition(
     return canvas
 
 
-_MOST = 12  # outputs that are drawn by default: those that are largest somewhere come first
+_MOST = 12  # outputs that are drawn by default, with the largest values
 _BAND = 0.03  # height of the band of classes, as a share of the axes
 _TICK = 0.035  # height of the ticks of breakpoints, as a share of the axes
-_MANY = 400  # breakpoints from which on their ticks become fainter
+_MANY = 400  # breakpoints above which ticks are fainter
 _SIZE = 7.0, 3.6  # inches
 
 
@@ -232,8 +209,8 @@ def plot_path(
 ) -> Axes:
     """Draw the outputs along a path, over its length.
 
-    outputs: which ones, by number or name, by default all of up to 12. breakpoints: mark them by
-    ticks at the bottom. classes: a band at the top in the colours of the classes. legend: name the
+    outputs: their numbers or names, by default all of up to 12. breakpoints: mark them by ticks at
+    the bottom. classes: draw a band at the top in the colours of the classes. legend: name the
     outputs, if there are several. style: goes to matplotlib's ``Axes.plot``.
 
     >>> import torch, splinecam as sc
@@ -245,20 +222,15 @@ def plot_path(
     """
     require_matplotlib()
     if ax is None:
-        ax = new_figure(figsize=_SIZE, layout="constrained").add_subplot()
+        ax = figures.new_figure(figsize=_SIZE, layout="constrained").add_subplot()
     flat_axes(ax)
-    plain_spines(ax, GREY)
+    figures.plain_spines(ax, GREY)
     count = part.values.shape[1]
-    colors = class_palette(max(2, count))
+    colors = class_colors(max(2, count))
     distance, values = to_numpy(part.t) * part.path.length, to_numpy(part.values)
     for k in _chosen(part, outputs):
         name = part.names[k] if part.names is not None and count > 1 else f"output {k}"
-        own = {
-            "color": colors[k if count > 1 else 0],
-            "linewidth": 1.6,
-            "label": written(name),
-            **style,
-        }
+        own = {"color": colors[k], "linewidth": 1.6, "label": figures.written(name), **style}
         ax.plot(distance, values[:, k], **own)
     ax.set_xlim(0.0, part.path.length)
     ax.margins(y=0.1)
@@ -275,13 +247,10 @@ def plot_path(
 
 def _chosen(part: PathPartition, outputs: Sequence[int | str] | None) -> list[int]:
     """The outputs to draw."""
-    count = part.values.shape[1]
     if outputs is not None:
-        return [output_number(each, part.names, count) for each in outputs]
-    if count <= _MOST:
-        return list(range(count))
-    top = np.sort(np.argsort(-to_numpy(part.values).max(0), kind="stable")[:_MOST])
-    return [int(k) for k in top]
+        return [output_number(each, part.names, part.values.shape[1]) for each in outputs]
+    largest = to_numpy(part.values).max(0)
+    return sorted(np.argsort(-largest, kind="stable")[:_MOST].tolist())
 
 
 def _draw_breakpoints(ax: Axes, part: PathPartition) -> None:
@@ -292,9 +261,8 @@ def _draw_breakpoints(ax: Axes, part: PathPartition) -> None:
     ticks = np.zeros((len(at), 2, 2))
     ticks[:, :, 0], ticks[:, 1, 1] = at[:, None], _TICK
     faint = 0.55 * min(1.0, (_MANY / max(1, len(at))) ** 0.5)
-    color = text_color(ax.figure)
-    place = ax.get_xaxis_transform()
-    lines = LineCollection(list(ticks), colors=color, alpha=faint, linewidths=0.7, transform=place)
+    style: Any = {"colors": text_color(ax.figure), "transform": ax.get_xaxis_transform()}
+    lines = LineCollection(list(ticks), alpha=faint, linewidths=0.7, **style)
     ax.add_collection(lines, autolim=False)
 
 
@@ -303,16 +271,8 @@ def _draw_classes(ax: Axes, part: PathPartition, colors: Any) -> None:
     found = part.decisions()
     begin = to_numpy(found.begin) * part.path.length
     end = np.append(begin[1:], part.path.length)
-    ax.bar(
-        begin,
-        _BAND,
-        end - begin,
-        1 - _BAND,
-        align="edge",
-        color=colors[to_numpy(found.label)],
-        transform=ax.get_xaxis_transform(),
-        linewidth=0,
-    )
+    style: Any = {"align": "edge", "linewidth": 0, "transform": ax.get_xaxis_transform()}
+    ax.bar(begin, _BAND, end - begin, 1 - _BAND, color=colors[to_numpy(found.label)], **style)
 
 
 _DOTS = "...."
@@ -331,11 +291,11 @@ def plot_preimage(
     """Draw the regions, hatch the part that satisfies the condition, and draw its outline.
 
     Curves and points at which the condition holds without an area are drawn like the outline. If
-    smooth functions of the model were replaced, what is undecided is dotted.
-    found: what ``part.preimage`` returns. hatch: the hatching in the words of matplotlib, or None.
-    color: of the hatching, of the outline and of the witness. witness: an input to mark. words:
-    what the legend calls the hatched part and the witness. options: those of ``part.plot``, in
-    which ``color`` is called ``fill``.
+    smooth functions of the model were replaced, the undecided part is dotted. found: the result of
+    ``part.preimage``. hatch: the hatching in the words of matplotlib, or None. color: of the
+    hatching, of the outline and of the witness. witness: an input to mark. words: names of the
+    hatched part and of the witness in the legend. options: those of ``part.plot``; its ``color`` is
+    called ``fill``.
 
     >>> import splinecam as sc, torch
     >>> part = sc.partition(torch.nn.ReLU(), sc.Domain.box(-1, 1), progress=False)
@@ -354,10 +314,10 @@ def plot_preimage(
     canvas = plot(found.partition, ax=ax, **{"band": False, **options})
     entries: list[tuple[str, Any]] = []
     if hatch:
-        offsets, rings = found.rings()
-        hatch_rings(canvas, to_numpy(offsets), to_numpy(rings), hatch, color)
+        rings = found.rings()
+        hatch_rings(canvas, rings, hatch, color)
         plot_band(found.band, ax=canvas, hatch=_DOTS, color=color)
-        if len(rings):
+        if len(rings[1]):
             entries.append((words[0], Patch(facecolor=VEIL, edgecolor=color, hatch=hatch)))
         if len(found.band.rings()[1]):
             entries.append(("undecided", Patch(facecolor="none", edgecolor=color, hatch=_DOTS)))
@@ -367,7 +327,7 @@ def plot_preimage(
     style: dict[str, Any] = {"color": color, "markeredgecolor": PAPER, "zorder": 3.4, "ls": ""}
     canvas.plot(*places.T, marker="o", markersize=5, **style)
     if witness is not None:
-        # Light with a dark rim, so that it shows on every class and on the hatching.
+        # Light with a dark rim, it shows on every class and on the hatching.
         star = {**style, "marker": "*", "color": PAPER, "markeredgecolor": color}
         canvas.plot(*witness.place, markersize=18, markeredgewidth=1.4, **star)
         entries.append((words[1], Line2D([], [], markersize=10, **star)))
@@ -399,14 +359,13 @@ def plot_difference(  # noqa: PLR0913 - the options of a picture, each given by 
 ) -> Axes:
     """Draw how much two networks differ, both decision boundaries, and where decisions differ.
 
-    The colour of a pixel is the largest difference of an output there, without its sign. diff: what
-    ``splinecam.difference`` returns. output: only this output, by its number or the name of its
+    The colour of a pixel is the largest difference of an output there, without its sign. diff: the
+    result of ``splinecam.difference``. output: only this output, by its number or the name of its
     class. cmap, limits: the colour map, and the numbers at its ends, by default 0 and the largest
     difference. edges: True to draw the edges of the common partition, or as for ``part.plot``.
-    boundary: whether to draw the decision boundaries. hatch: the hatching of the area on which
-    decisions differ, in the words of matplotlib, or None. level: with one output,
-    the number that divides the two classes. labels: what the legend calls the networks. axes,
-    colorbar, legend: as for ``part.plot``.
+    boundary: whether to draw the decision boundaries. hatch: the hatching where decisions differ,
+    in the words of matplotlib, or None. level: with one output, the number between the two classes.
+    labels: names of the networks in the legend. axes, colorbar, legend: as for ``part.plot``.
 
     >>> import splinecam as sc
     >>> a, b = torch.nn.Linear(2, 3), torch.nn.Linear(2, 3)
@@ -417,18 +376,17 @@ def plot_difference(  # noqa: PLR0913 - the options of a picture, each given by 
     require_matplotlib()
     from splinecam.plot import picture
     from splinecam.plot.decorations import add_legend, fit_figure, is_flat
-    from splinecam.plot.points import Classes
 
     domain = diff.delta.domain
     with torch.no_grad():
         coloring = _coloring(diff, output, cmap, picture.limits_pair(limits))
-        content = picture.Content(diff.delta, coloring, Classes(None, None), False, level, None)
+        classes = picture.Classes(None, None)
+        content = picture.Content(diff.delta, coloring, classes, False, level, None)
         canvas = new_axes(domain) if ax is None else flat_axes(ax)
         image = picture.draw_cells(canvas, content, axes)
         picture.draw_edges(canvas, content, edges, None)
         if hatch:
-            offsets, rings = diff.decisions(level=level).rings()
-            hatch_rings(canvas, to_numpy(offsets), to_numpy(rings), hatch, INK)
+            hatch_rings(canvas, diff.decisions(level=level).rings(), hatch, INK)
         if boundary:
             for part, color in zip((diff.a, diff.b), _BOUNDARIES, strict=True):
                 _draw_rimmed(canvas, decision_boundary(part, level=level), color, 1.4)
@@ -445,7 +403,7 @@ def plot_difference(  # noqa: PLR0913 - the options of a picture, each given by 
 def _coloring(
     diff: Difference, output: int | str | None, cmap: Any, limits: tuple[float, float] | None
 ) -> Coloring:
-    """The modulus of the difference, which is affine on each cell, and its scale."""
+    """The modulus of the difference on cells where it is affine, and its scale."""
     from matplotlib.colors import Normalize
 
     from splinecam.plot.colors import Coloring, ColorOptions, output_name
@@ -454,7 +412,6 @@ def _coloring(
     if limits is not None and not limits[0] < limits[1]:
         raise ValueError(f"limits are {limits}; give (low, high) with low < high")
     cells = diff.magnitude(output)
-    slopes = to_numpy(cells.slopes)
     top = float(cells.values.max())
     norm = Normalize(*(limits or (0.0, top or 1.0)))
     label = "largest difference of an output"
@@ -462,16 +419,16 @@ def _coloring(
         name = output_name(diff.a, 0 if output is None else diff.output_index(output))
         label = f"difference of {name}"
     colors = ColorOptions(cmap=cmap).colormap("Blues")
-    fill = CellColors(numbers=to_numpy(cells.origin), slopes=slopes)
+    fill = CellColors(numbers=to_numpy(cells.origin), slopes=to_numpy(cells.slopes))
     return Coloring(cells.mesh, fill, label, norm, colors, (0.0, top))
 
 
 def _draw_rimmed(ax: Axes, curves: Curves, color: Any, width: float) -> None:
     """Draw curves in a colour and a width in points, with a light rim."""
+    from splinecam.plot.artists import SegmentLines
     from splinecam.plot.decorations import clip_to
-    from splinecam.plot.lines import Lines
 
     for ink, wide, zorder in ((PAPER, width + 1.2, 3.1), (color, width, 3.2)):
-        lines = Lines(to_numpy(curves.ends), colors=ink, linewidths=wide, zorder=zorder)
+        lines = SegmentLines(to_numpy(curves.ends), colors=ink, linewidths=wide, zorder=zorder)
         ax.add_collection(lines, autolim=False)
         clip_to(lines, ax, curves.partition.domain)

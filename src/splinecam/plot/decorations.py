@@ -1,8 +1,8 @@
 """What surrounds a picture: scale bars, ticks, borders, and colour bars and legends beside it.
 
-All places are computed when the figure is drawn, so that they are right after zooming and resizing.
-matplotlib's layout engines and ``make_axes_locatable`` cannot do this: the former do not exist in
-every figure, and neither keeps several bars and legends apart on axes with a fixed aspect.
+All places are computed when the figure is drawn, and stay right after zooming and resizing. Not
+every figure has a layout engine of matplotlib, and neither these nor ``make_axes_locatable`` keep
+several bars and legends apart on axes with a fixed aspect.
 """
 
 from __future__ import annotations
@@ -32,20 +32,19 @@ from matplotlib.transforms import Bbox, IdentityTransform
 
 from splinecam.geometry.domain import Domain
 from splinecam.plot.arrays import to_numpy
-from splinecam.plot.cell_images import ink_over
+from splinecam.plot.artists import figure_of, ink_over
 from splinecam.plot.figures import is_input_plane, sliced_features, written
-from splinecam.plot.lines import figure_of
 from splinecam.plot.palette import INK, PAPER, background, ink_on, text_color, tick_colors
 
 _FREE = 4.0  # points left free at the edge of a figure
-_KEPT = 0.4  # of its slot that axes keep, whatever is beside them
+_KEPT = 0.4  # the share of their slot that axes keep in any case
 
 
 @dataclass(eq=False)
 class SidePlace:
     """A place beside or below axes, after the places with a lower rank.
 
-    gap: points of free space before it; thickness: of a colour bar, in points.
+    gap: points of free space before it; thickness: points across a colour bar.
     """
 
     parent: Axes
@@ -72,12 +71,6 @@ class SidePlace:
             place = Bbox.from_extents(box.x0, start - across, box.x1, start)
         return _in_figure(self.parent, place)
 
-    def anchor(self) -> Bbox:
-        """The upper left corner of a legend."""
-        box, start = self.parent.bbox, self.start()
-        x, y = (box.x0, start) if self.below else (start, box.y1)
-        return Bbox.from_bounds(x, y, 0, 0)
-
 
 class SideLegend(Legend):
     """A legend in its place. curves: whether it explains curves rather than regions."""
@@ -88,12 +81,14 @@ class SideLegend(Legend):
 
     def get_bbox_to_anchor(self) -> Any:
         """The upper left corner of the legend."""
-        return self.place.anchor()
+        box, start = self.place.parent.bbox, self.place.start()
+        x, y = (box.x0, start) if self.place.below else (start, box.y1)
+        return Bbox.from_bounds(x, y, 0, 0)
 
 
 @dataclass(eq=False)
 class ShrinkToFit:
-    """Makes axes smaller by what is beside them, in figures without a layout engine."""
+    """Makes room for what is beside axes, in figures without a layout engine."""
 
     axes: Axes
 
@@ -121,8 +116,8 @@ class ShrinkToFit:
 def _moved(ax: Axes, slot: Any, whole: Any) -> Any:
     """The slot of axes, or its right end if they leave too little of it free.
 
-    Layout engines make room for what reaches beyond the slot. That amount is then the same in each
-    of their rounds, however much of the slot is free in the first.
+    Layout engines make room for what reaches beyond the slot. Each of their rounds then finds the
+    same amount, however much of the slot is free in the first.
     """
     ax.apply_aspect(slot)
     free, right = whole.width - ax.bbox.width, overhang(ax)[1]
@@ -132,24 +127,18 @@ def _moved(ax: Axes, slot: Any, whole: Any) -> Any:
 
 
 def _missing(ax: Axes, slot: Bbox) -> tuple[float, float, float]:
-    """The pixels missing at the left, at the right and below for what surrounds the axes.
+    """The pixels missing around the axes: left, right and below.
 
     If the figure has no other axes, the margins around the slot are used first.
     """
-    left, right, below = overhang(ax)
     page, pad = ax.figure.bbox, _FREE * _point(ax)
-    others = [
-        other.get_position(original=True).transformed(other.figure.transSubfigure)
-        for other in figure_of(ax).axes
-    ]
+    others = [_slot(other) for other in figure_of(ax).axes]
     edge = max((other.x1 for other in others if other.x1 <= slot.x0), default=page.x0)
     free = [slot.x0 - edge, page.x1 - slot.x1, slot.y0 - page.y0]
     if any(other.bounds != slot.bounds for other in others):
         free[1:] = pad, pad + _ticks(ax, True)
-    left, right, below = (
-        max(0.0, out - max(0.0, margin - pad))
-        for out, margin in zip((left, right, below), free, strict=True)
-    )
+    both = zip(overhang(ax), free, strict=True)
+    left, right, below = (max(0.0, out - max(0.0, margin - pad)) for out, margin in both)
     return left, right, below
 
 
@@ -160,9 +149,14 @@ def overhang(ax: Axes) -> tuple[float, float, float]:
     return _ticks(ax, False), right, ax.bbox.y0 - _end(ax, items, True)
 
 
+def _slot(ax: Axes) -> Any:
+    """The place of axes in their figure, in pixels, before anything changes it."""
+    return ax.get_position(original=True).transformed(ax.figure.transSubfigure)
+
+
 def picture_size(ax: Axes) -> tuple[float, float]:
     """Width and height of axes without anything beside them, in points."""
-    slot = ax.get_position(original=True).transformed(ax.figure.transSubfigure)
+    slot = _slot(ax)
     wide, high, aspect = slot.width / _point(ax), slot.height / _point(ax), ax.get_aspect()
     if aspect == "auto":
         return wide, high
@@ -178,17 +172,14 @@ def _beside(ax: Axes) -> list[Any]:
 
 
 def _end(ax: Axes, items: list[Any], below: bool) -> float:
-    """The end of what is beside or below axes, in pixels."""
+    """The end of the items beside or below axes, in pixels."""
     end = float(ax.bbox.y0) - _ticks(ax, True) if below else float(ax.bbox.x1)
-    boxes = [_extent(item) for item in items if item.place.below == below]
-    if below:
-        return min([end, *(float(box.y0) for box in boxes)])
-    return max([end, *(float(box.x1) for box in boxes)])
-
-
-def _extent(item: Any) -> Any:
-    ruler = _ruler(figure_of(item.place.parent).dpi)
-    return item.get_window_extent(ruler) if isinstance(item, Legend) else item.get_tightbbox(ruler)
+    for item in items:
+        if item.place.below == below:
+            measure = item.get_window_extent if isinstance(item, Legend) else item.get_tightbbox
+            box = measure(_ruler(figure_of(ax).dpi))
+            end = min(end, float(box.y0)) if below else max(end, float(box.x1))
+    return end
 
 
 def _ticks(ax: Axes, below: bool) -> float:
@@ -217,7 +208,7 @@ def _in_figure(ax: Axes, box: Bbox) -> Any:
 
 _LARGEST, _SMALLEST = 8.0, 5.5  # sizes of letters, in points
 _PER_LETTER = 24.0  # longer side of a picture by size of letters
-_FULL, _LEAST = 240.0, 0.45  # longer side below which things get smaller, and down to what
+_FULL, _LEAST = 240.0, 0.45  # longer side below which things get smaller, and the least scale
 PLAIN = (1e-3, 1e5)  # numbers between these are not written as powers of ten
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -228,12 +219,12 @@ def letters(span: float) -> float:
 
 
 def scale_of(span: float) -> float:
-    """The scale of points and bars on a picture, given its longer side in points; at most 1."""
+    """The scale of points and bars on a picture, at most 1, given its longer side in points."""
     return min(max(span / _FULL, _LEAST), 1.0)
 
 
 def round_number(most: float) -> float:
-    """The largest of 1, 2 and 5 times a power of ten that is not above a number.
+    """The largest 1, 2 or 5 times a power of ten that is not above a number.
 
     >>> round_number(0.3), round_number(7e6)
     (0.2, 5000000.0)
@@ -262,15 +253,9 @@ class ScaleBar(AnchoredOffsetbox):
     share = 0.22  # of the view's width, at most
 
     def __init__(self) -> None:
-        super().__init__(
-            "lower left",
-            pad=0.0,
-            child=DrawingArea(0, 0),
-            prop=FontProperties(size=1.0),  # so that paddings are in points
-            frameon=False,
-        )
-        self.set_zorder(6)
-        self.set_in_layout(False)
+        points = FontProperties(size=1.0)  # paddings are in points
+        super().__init__("lower left", pad=0.0, child=DrawingArea(0, 0), prop=points, frameon=False)
+        self.set(zorder=6, in_layout=False)
 
     @property
     def length(self) -> float:
@@ -284,7 +269,7 @@ class ScaleBar(AnchoredOffsetbox):
             super().draw(renderer)
 
     def place(self, renderer: Any) -> Bbox:
-        """Fit the bar to the view, move it to the corner with the least in it; its box in pixels.
+        """Fit the bar to the view and move it to a free corner; return its box in pixels.
 
         A halo separates the line and the letters from what is below them.
         """
@@ -316,9 +301,6 @@ class ScaleBar(AnchoredOffsetbox):
         scattered = [c for c in ax.collections if isinstance(c, PathCollection)]
         dots = [ax.transData.transform(np.asarray(c.get_offsets())) for c in scattered]
         points = np.concatenate([np.zeros((0, 2)), *dots])
-        if not boxes and not len(points):  # nothing is in the way
-            self.loc = self.codes["lower left"]
-            return Bbox(self.get_window_extent(renderer))
 
         def cost(loc: int) -> tuple[float, int]:
             self.loc = loc
@@ -328,7 +310,8 @@ class ScaleBar(AnchoredOffsetbox):
             return covered, int(here.count_contains(points)) if len(points) else 0
 
         corners = [self.codes[f"{y} {x}"] for y in ("lower", "upper") for x in ("left", "right")]
-        self.loc = min(corners, key=cost)
+        obstructed = len(boxes) + len(points) > 0
+        self.loc = min(corners, key=cost) if obstructed else corners[0]
         found: Bbox = self.get_window_extent(renderer)
         return found
 
@@ -338,11 +321,16 @@ AxesStyle = Literal["scale", "ticks", "off"]
 _MARGIN = 0.006  # of the picture's extent, left free for the border line
 _BAR, _THINNEST, _THICKEST = 0.035, 5.0, 12.0  # of a picture's side, and in points, across a bar
 _ROWS = 4  # of a legend below a picture; longer ones are beside it
-_FLAT = 2.5  # width by height from which on colours are explained below a picture
+_FLAT = 2.5  # width by height above which legends are below a picture
 _PADDING = 0.083  # inches that layouts leave free, at both ends together
 BORDER_WIDTH = 0.9
-_PARTIAL_WIDTH = 0.6  # of the frame of a view that shows a part of the domain
+_PARTIAL_WIDTH = 0.6  # of the frame around a part of the domain
 _SIDES = ("left", "right", "top", "bottom")
+
+
+def picture_scale(ax: Axes) -> float:
+    """The scale of points and bars on axes."""
+    return scale_of(max(picture_size(ax)))
 
 
 def set_frame(ax: Axes, domain: Domain, style: AxesStyle = "scale") -> None:
@@ -389,7 +377,7 @@ def _set_ticks(ax: Axes, domain: Domain) -> None:
 
 
 def axis_names(domain: Domain) -> tuple[str, str]:
-    """The names of the plane's coordinates: those of the inputs where they are the same."""
+    """The names of the plane's coordinates, which may be inputs."""
     if is_input_plane(domain):
         return "x₁", "x₂"
     features = sliced_features(domain)
@@ -406,7 +394,7 @@ def _color_ticks(ax: Axes, axis: Any) -> None:
     axis.get_offset_text().set_color(label)
 
 
-class Border(Polygon):
+class DomainBorder(Polygon):
     """The outline of a domain, and the frame of a view that shows only a part of the domain."""
 
     axes: Any
@@ -423,19 +411,11 @@ class Border(Polygon):
             frame.draw(renderer)
 
 
-def draw_border(ax: Axes, domain: Domain, *, zorder: float = 3.5) -> Polygon:
+def draw_border(ax: Axes, domain: Domain) -> None:
     """Draw the outline of the domain."""
-    outline = Border(
-        to_numpy(domain.corners),
-        closed=True,
-        fill=False,
-        edgecolor=ink_on(background(ax)),
-        linewidth=BORDER_WIDTH * scale_of(max(picture_size(ax))),
-        joinstyle="miter",
-        zorder=zorder,
-    )
-    ax.add_artist(outline)
-    return outline
+    ink, width = ink_on(background(ax)), BORDER_WIDTH * picture_scale(ax)
+    style: Any = {"edgecolor": ink, "linewidth": width, "joinstyle": "miter", "zorder": 3.5}
+    ax.add_artist(DomainBorder(to_numpy(domain.corners), closed=True, fill=False, **style))
 
 
 def clip_to(artist: Artist, ax: Axes, domain: Domain) -> None:
@@ -451,7 +431,7 @@ def _letters(ax: Axes) -> float:
 
 
 def is_flat(domain: Domain) -> bool:
-    """Whether colour bars and legends are better placed below the picture than beside it."""
+    """Whether colour bars and legends fit better below the picture than beside it."""
     return _height_by_width(domain) * _FLAT < 1
 
 
@@ -461,7 +441,7 @@ def _height_by_width(domain: Domain) -> float:
 
 
 def make_room(ax: Axes) -> None:
-    """Let axes shrink by what is beside them in figures that have no layout engine."""
+    """Let axes make room for what is beside them in figures without a layout engine."""
     if ax.get_axes_locator() is None:
         ax.set_axes_locator(ShrinkToFit(ax))
 
@@ -473,7 +453,7 @@ def add_colorbar(
     size, (wide, high) = _letters(ax), picture_size(ax)
     place = SidePlace(ax, below, size, min(max(_BAR * max(wide, high), _THINNEST), _THICKEST))
     beside: Any = ax.inset_axes((1.0, 0.0, 1.0, 1.0))
-    beside.place = place  # by which it is known as a colour bar
+    beside.place = place  # marks it as a colour bar
     beside.set_axes_locator(place)
     style: Any = {"extendfrac": 0.025, "orientation": "horizontal" if below else "vertical"}
     bar = ax.figure.colorbar(mappable, cax=beside, extend=extend, **style)
@@ -493,7 +473,7 @@ def add_colorbar(
 
 
 def _log_ticks(axis: Any, norm: LogNorm, most: float) -> None:
-    """Set ticks at powers of ten, and at 2 and 5 times these if there is room for ``most`` ticks.
+    """Set ticks at powers of ten, and at 2 and 5 times these if at most ``most`` ticks result.
 
     Numbers are written without powers of ten where that is short.
     """
@@ -519,18 +499,19 @@ def add_legend(
 ) -> SideLegend:
     """Add names with their colours beside or below the axes; ``ax.legend()`` remains free.
 
-    entries: names with their colours, or with what stands for them. below: place the legend below
-    unless it is long. curves: the colours are those of lines.
+    entries: names with their colours, or with artists. below: place the legend below unless it is
+    long. curves: the colours are those of lines.
     """
     ink = text_color(ax.figure)
-    handles = [
-        color
-        if isinstance(color, Artist)
-        else Line2D([], [], color=color, linewidth=1.8)
-        if curves
-        else Patch(facecolor=color, edgecolor=ink, linewidth=0.4)
-        for _, color in entries
-    ]
+
+    def handle(color: Any) -> Artist:
+        if isinstance(color, Artist):
+            return color
+        if curves:
+            return Line2D([], [], color=color, linewidth=1.8)
+        return Patch(facecolor=color, edgecolor=ink, linewidth=0.4)
+
+    handles = [handle(color) for _, color in entries]
     names = [written(name) for name, _ in entries]
     size, (wide, high) = _letters(ax), picture_size(ax)
     longest = max(map(len, names), default=0)
@@ -538,23 +519,12 @@ def add_legend(
     below = below and len(names) <= _ROWS * columns
     if not below:
         columns = 1 + (len(names) - 1) // max(4, int(high / (1.6 * size)) - bool(title))
-    legend = SideLegend(
-        SidePlace(ax, below, size),
-        handles,
-        names,
-        curves=curves,
-        title=written(title) or None,
-        ncols=columns,
-        fontsize=size,
-        title_fontsize=size,
-        labelcolor=ink,
-        alignment="left",
-        frameon=False,
-        handlelength=1.4 if curves else 1.0,
-        handleheight=1.0,
-        borderpad=0.0,
-        columnspacing=1.2,
-    )
+    space: Any = {"handleheight": 1.0, "borderpad": 0.0, "columnspacing": 1.2, "ncols": columns}
+    style: Any = {"fontsize": size, "title_fontsize": size, "labelcolor": ink, "frameon": False}
+    style |= {"handlelength": 1.4 if curves else 1.0, "alignment": "left"} | space
+    heading = written(title) or None
+    place = SidePlace(ax, below, size)
+    legend = SideLegend(place, handles, names, curves=curves, title=heading, **style)
     legend.get_title().set_color(ink)
     ax.add_artist(legend)
     legend.set_clip_on(False)
@@ -562,7 +532,7 @@ def add_legend(
 
 
 def fit_figure(ax: Axes, domain: Domain) -> None:
-    """Make a new figure as high as the picture and what is beside it need."""
+    """Make a new figure as high as the picture with its bars and legends."""
     figure = figure_of(ax)
     left, right, below = (size / figure.dpi for size in overhang(ax))
     width = figure.get_figwidth()

@@ -1,11 +1,12 @@
 """Figures and axes to draw on, and texts on them.
 
-A notebook shows the figures of pyplot at the end of each cell, and the value of the last expression
-of the cell. A function that makes a figure with pyplot and returns it would show it twice.
+A notebook shows the figures of pyplot at the end of each cell, and the value of the cell's last
+expression. It would show a figure of pyplot twice if a function returned it as it is.
 """
 
 from __future__ import annotations
 
+import operator
 import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# What many fonts, among them cmr10, lack: mathtext and LaTeX draw it by fonts of their own.
+# Many fonts, among them cmr10, lack these signs; mathtext and LaTeX have fonts of their own.
 _MATH = re.compile(r"‖A‖|x([₀-₉]+)|(?:(\d)×)?10([⁻⁰¹²³⁴-⁹]+)|[≤<>|]")
 _SIGNS = {"‖A‖": r"\|A\|", "≤": r"\leq"}
 _DIGITS = str.maketrans("₀₁₂₃₄₅₆₇₈₉⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789-0123456789")
@@ -28,7 +29,7 @@ _DIGITS = str.maketrans("₀₁₂₃₄₅₆₇₈₉⁻⁰¹²³⁴⁵⁶⁷�
 def written(text: str) -> str:
     r"""Text for matplotlib that looks the same in any font, and with LaTeX (``text.usetex``).
 
-    Signs and indices become formulas, and what LaTeX would interpret is escaped. Text with a
+    Signs and indices become formulas, and LaTeX's special characters are escaped. Text with a
     formula of the user's own stays as it is, if matplotlib can read it.
 
     >>> written("slope ‖A‖"), written("x₁₂"), written("2×10⁻⁶"), written("a_1")
@@ -56,7 +57,7 @@ def written(text: str) -> str:
 
 
 def _has_formula(text: str) -> bool:
-    """Whether a text with dollars is one that matplotlib can draw."""
+    """Whether matplotlib can draw the formula in a text with dollars."""
     from matplotlib.mathtext import MathTextParser
 
     try:
@@ -72,7 +73,7 @@ def require_matplotlib() -> None:
 
 
 def new_figure(**options: Any) -> Figure:
-    """A figure of pyplot, with the options of ``pyplot.figure``, that a notebook shows once."""
+    """A figure of pyplot for the options of ``pyplot.figure``; a notebook shows it once."""
     import matplotlib.pyplot as plt
 
     figure: Figure = shown_once(plt.figure(**options))
@@ -80,12 +81,7 @@ def new_figure(**options: Any) -> Figure:
 
 
 def shown_once(figure: Any) -> Any:
-    """The same figure, which a notebook that shows it as a value does not show again.
-
-    >>> import matplotlib.pyplot as plt
-    >>> figure = shown_once(plt.figure())
-    >>> plt.close(figure)
-    """
+    """The same figure, which a notebook shows as a value and then not again."""
     from matplotlib.figure import Figure
 
     if isinstance(figure, Figure):  # parts of figures do not show themselves
@@ -95,9 +91,9 @@ def shown_once(figure: Any) -> Any:
 
 
 def _display(figure: Figure) -> None:
-    """Close a figure that is about to be shown, so that pyplot does not show it after the cell.
+    """Close a figure that IPython is about to show, so that pyplot does not show it again.
 
-    The error makes IPython show the figure in the formats that the user has chosen.
+    The error makes IPython show the figure in the formats of the user's choice.
     """
     import matplotlib
     import matplotlib.pyplot as plt
@@ -110,7 +106,7 @@ def _display(figure: Figure) -> None:
 def new_axes(domain: Domain | None = None, *, width: float = 6.0) -> Axes:
     """Axes on a new figure, so many inches wide and as high as the domain requires.
 
-    The layout makes room for labels, colour bars and legends, so that none is cut off.
+    The layout makes room for labels, colour bars and legends.
     """
     require_matplotlib()
     aspect = 1.0
@@ -122,7 +118,7 @@ def new_axes(domain: Domain | None = None, *, width: float = 6.0) -> Axes:
 
 
 def flat_axes(ax: Any) -> Axes:
-    """The given axes, if they are two-dimensional; otherwise a ``TypeError`` is raised."""
+    """The given axes if they are two-dimensional; raises a ``TypeError`` otherwise."""
     require_matplotlib()
     from matplotlib.axes import Axes
 
@@ -135,7 +131,7 @@ def flat_axes(ax: Any) -> Axes:
 
 
 def axes_in_space(ax: Any) -> None:
-    """Raise a ``TypeError`` for axes that are not in space; None stands for new ones."""
+    """Raise a ``TypeError`` for flat axes; None stands for new ones."""
     if ax is not None and not hasattr(ax, "view_init"):
         raise TypeError(
             'ax must be axes in space: plt.figure().add_subplot(projection="3d"), not '
@@ -151,8 +147,16 @@ def given_axes(axes: Any, count: int) -> list[Axes]:
     return given
 
 
+def panel_columns(columns: int | None, panels: int, default: int) -> int:
+    """The number of panels in a row: the given number or the default, at most all panels."""
+    wanted = default if columns is None else operator.index(columns)
+    if wanted < 1:
+        raise ValueError(f"columns must be at least 1, not {wanted}")
+    return min(wanted, panels)
+
+
 def plain_spines(ax: Axes, color: str) -> None:
-    """Draw the left and the lower axis only, in one colour, below what is drawn on the axes."""
+    """Draw only the left and the lower axis, in one colour, below everything else."""
     ax.tick_params(labelsize=8, color=color, which="both")
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
@@ -165,7 +169,7 @@ def is_input_plane(domain: Domain) -> bool:
 
 
 def sliced_features(domain: Domain) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """The indices of the two features that are the coordinates in the plane, or None."""
+    """The indices of the two features that the plane's coordinates are, or None."""
     if not bool((domain.basis == 1).any(1).all()):
         return None
     axes = domain.basis.argmax(1)

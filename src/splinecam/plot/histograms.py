@@ -12,16 +12,9 @@ import numpy as np
 
 from splinecam._util.tolerances import EPS
 from splinecam.errors import SplineCamError
+from splinecam.plot import figures
 from splinecam.plot.arrays import Floats, to_numpy, weighted_quantiles
-from splinecam.plot.figures import (
-    flat_axes,
-    given_axes,
-    new_figure,
-    plain_spines,
-    require_matplotlib,
-    shown_once,
-    written,
-)
+from splinecam.plot.figures import given_axes, new_figure, require_matplotlib, written
 from splinecam.plot.palette import CLASSES, GREY, INK, background, ink_on, rgb, text_color
 from splinecam.questions.comparison import by_name
 from splinecam.questions.measures import table_columns
@@ -31,12 +24,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_DASHES = ("-", "--", "-.", ":")  # which differ in grey print, too
+_DASHES = ("-", "--", "-.", ":")  # they differ in grey print, too
 _MOST_WHOLE = 40  # whole numbers that get a bin each
 _DECADES = 2.0  # a range of more than so many decades gets a logarithmic axis
 _LIGHTER = 0.35  # of the way to white, on dark paper
 _PANEL = 3.2, 2.5  # inches
-_PATCHES = 2  # that a histogram is drawn with: area and outline
+_PATCHES = 2  # of one histogram: area and outline
 
 # Labels of columns whose names say too little.
 _LABELS = {
@@ -57,16 +50,16 @@ def plot_histograms(
     axes: Axes | Sequence[Axes] | None = None,
     label: str | None = None,
 ) -> Figure:
-    """Draw a histogram of each of some columns of ``part.table()``, with the median.
+    """Draw histograms of columns of ``part.table()``, with the median.
 
     Several partitions, by name or in a list, are drawn over each other, in shares of their regions;
     so is one with a ``label``, which can be added to the ``axes`` of another.
 
     columns: names of columns. log: whether bins and axis are logarithmic, by default where the
-    numbers span more than two decades; regions with a zero, up to rounding, are then counted in a
-    note. by_area: regions count by their areas. bins: how many; whole numbers have a bin each.
-    axes: where to draw, one per column, by default on a new figure. label: what one partition is
-    called in the legend.
+    numbers span more than two decades; a note then counts the regions with a zero, up to rounding.
+    by_area: count regions by their areas. bins: their number; whole numbers have a bin each. axes:
+    where to draw, one per column, by default on a new figure. label: the name of one partition in
+    the legend.
 
     >>> import torch, splinecam as sc
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 9), torch.nn.ReLU(), torch.nn.Linear(9, 1))
@@ -83,14 +76,17 @@ def plot_histograms(
     panels = _panels(axes, len(names))
     tables = [_read(each, names) for each in several.values()]
     shares = by_area or any(several)
-    weights = [_weights(each, by_area=by_area, shares=shares) for each in several.values()]
+    areas = [to_numpy(each.areas).clip(min=0) for each in several.values()]
+    weights = [each if by_area else np.ones_like(each) for each in areas]
+    if shares:
+        weights = [100 * each / each.sum() for each in weights]
     before = len(panels[0].patches) // _PATCHES
     for ax, column in zip(panels, names, strict=True):
         bars = _Bins.of(column, [rows[column] for rows in tables], log, bins)
         for k, (name, rows, weight) in enumerate(zip(several, tables, weights, strict=True)):
             _draw(ax, name, before + k, bars, rows[column], weight)
         _describe(ax, bars, by_area=by_area, shares=shares)
-    return cast("Figure", shown_once(panels[0].get_figure()))
+    return cast("Figure", figures.shown_once(panels[0].get_figure()))
 
 
 def _read(part: PartitionData, names: list[str]) -> dict[str, Floats]:
@@ -107,16 +103,9 @@ def _read(part: PartitionData, names: list[str]) -> dict[str, Floats]:
     return {name: np.asarray(found[name]) for name in names}
 
 
-def _weights(part: PartitionData, *, by_area: bool, shares: bool) -> Floats:
-    """The weight of each region, (F,): 1, its area, or its share in percent."""
-    areas: Floats = to_numpy(part.areas).clip(min=0)
-    weight = areas if by_area else np.ones_like(areas)
-    return 100 * weight / weight.sum() if shares else weight
-
-
 @dataclass(frozen=True)
 class _Bins:
-    """edges: (B + 1,) of the bins of a column; numbers not above ``floor`` are in none of them."""
+    """The bins of a column, between edges (B + 1,); numbers up to ``floor`` are in no bin."""
 
     column: str
     edges: Floats
@@ -140,7 +129,11 @@ class _Bins:
             log = not whole and len(positive) > 0 and not (values < 0).any()
             log = log and bool(positive.max() > 10**_DECADES * positive.min())
         if log and len(positive):
-            return cls(column, _log_edges(positive, bins), floor, True, whole)
+            low, high = positive.min(), positive.max()
+            ends = (low, high) if high > low else (low / 2, 2 * low)
+            edges = np.geomspace(*ends, (bins if high > low else 1) + 1)
+            edges[[0, -1]] = min(edges[0], low), max(edges[-1], high)  # in spite of rounding
+            return cls(column, edges, floor, True, whole)
         low, high = (values.min(), values.max()) if len(values) else (0.0, 0.0)
         if whole:  # a bin for each number, or for a few
             step = math.ceil((high - low + 1) / _MOST_WHOLE)
@@ -151,28 +144,20 @@ class _Bins:
         return cls(column, edges, -math.inf, False, whole)
 
     def count(self, values: Floats, weight: Floats) -> tuple[Floats, float]:
-        """The weight in each bin, (B,), and outside of all."""
+        """The weight in each bin, (B,), and outside of all bins."""
         inside = np.isfinite(values) & (values > self.floor)
         heights = np.histogram(values[inside], self.edges, weights=weight[inside])[0]
         return heights, float(weight[~inside].sum())
 
 
-def _log_edges(values: Floats, bins: int) -> Floats:
-    low, high = values.min(), values.max()
-    edges = np.geomspace(low, high, bins + 1) if high > low else np.array([low / 2, 2 * low])
-    edges[[0, -1]] = min(edges[0], low), max(edges[-1], high)  # in spite of rounding
-    return edges
-
-
 def _median(values: Floats, weight: Floats) -> float:
     """The number below which half of the weight lies."""
-    if weight.min() == weight.max():
-        return float(np.median(values))
-    return float(weighted_quantiles(values, [0.5], weight)[0])
+    equal = weight.min() == weight.max()
+    return float(weighted_quantiles(values, [0.5], None if equal else weight)[0])
 
 
 def _panels(axes: Axes | Sequence[Axes] | None, count: int) -> list[Axes]:
-    """The given axes, or those of a new figure."""
+    """The given axes, or the axes of a new figure."""
     if axes is not None:
         return given_axes(axes, count)
     across = count if count <= 3 else math.ceil(math.sqrt(count))
@@ -183,22 +168,15 @@ def _panels(axes: Axes | Sequence[Axes] | None, count: int) -> list[Axes]:
 
 
 def _draw(ax: Axes, name: str, k: int, bars: _Bins, values: Floats, weight: Floats) -> None:
-    """Draw the bars and the median of one partition, and a note of what has no bar."""
+    """Draw the bars and the median of one partition, and a note of numbers without a bar."""
     lighter = 0.0 if ink_on(background(ax)) == INK else _LIGHTER
     color: Any = 1 - (1 - lighter) * (1 - rgb(CLASSES[k % len(CLASSES)]))
     dash = _DASHES[k % len(_DASHES)]
     heights, aside = bars.count(values, weight)
     middle, ordered = _median(values, weight), bars.column != "class"
     ax.stairs(heights, bars.edges, fill=True, color=color, alpha=0.12 if name else 0.35)
-    text = (f"{name}: {middle:.3g}" if ordered else name) if name else None
-    ax.stairs(
-        heights,
-        bars.edges,
-        color=color,
-        linewidth=1.3,
-        linestyle=dash,
-        label=text and written(text),
-    )
+    label = written(f"{name}: {middle:.3g}" if ordered else name) if name else None
+    ax.stairs(heights, bars.edges, color=color, linewidth=1.3, linestyle=dash, label=label)
     if ordered and middle > bars.floor:
         ax.axvline(middle, color=color, linewidth=0.9, linestyle=(0, (4, 2)), alpha=0.9)
     if ordered and not name:
@@ -220,7 +198,7 @@ def _describe(ax: Axes, bars: _Bins, *, by_area: bool, shares: bool) -> None:
     counted = "area" if by_area else "regions"
     ax.set_xlabel(_LABELS.get(bars.column, bars.column.replace("_", " ")), fontsize=9)
     ax.set_ylabel(written(f"{counted} (%)" if shares else counted), fontsize=9)
-    plain_spines(ax, GREY)
+    figures.plain_spines(ax, GREY)
     named = len(ax.get_legend_handles_labels()[0])
     ax.margins(x=0.02, y=0.05 + 0.06 * named)  # the legend needs room
     ax.autoscale()
@@ -235,12 +213,7 @@ Band = Literal["mean", "points"]
 
 _CONFIDENCE = 1.96  # standard errors
 _MIDDLE = (10, 90)  # percentiles
-_LINE_STYLES = (
-    "-",
-    (0, (5, 1.5)),
-    (0, (1.5, 1.2)),
-    (0, (6, 1.5, 1.5, 1.5)),
-)  # differ in grey print
+_LINE_STYLES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
 _SIZE = (5.6, 3.2)  # inches
 _UNEVEN = 8.0  # the largest gap between steps, by the median one, for a logarithmic axis
 _SPREAD = 20.0  # the largest number, by the least, for a logarithmic axis
@@ -259,13 +232,12 @@ def plot_bands(
 ) -> Axes:
     """Draw the means of groups of points over the steps of a training, each with a band.
 
-    x: the abscissae (steps,). values: numbers (steps, points) for each group, by its name; or an
-    array for a single group. A missing number is nan. Single numbers (steps,) have no band.
-    band: ``"mean"`` for a 95 % confidence interval of the mean (1.96 standard errors), or
-    ``"points"`` for the middle 80 % of the points. log: whether the axis of values is logarithmic,
-    by default where the means span more than a decade or so. xlabel, ylabel: names of the axes.
-
-    The abscissa is logarithmic where the steps are spaced so.
+    x: the abscissae (steps,), on a logarithmic axis if they are spaced so. values: numbers (steps,
+    points) for each group, by its name, or an array for a single group. A missing number is nan.
+    Single numbers (steps,) have no band. band: ``"mean"`` for a 95 % confidence interval of the
+    mean (1.96 standard errors), or ``"points"`` for the middle 80 % of the points. log: whether the
+    axis of values is logarithmic, by default where the means span more than a decade or so. xlabel,
+    ylabel: names of the axes.
 
     >>> import numpy as np
     >>> regions = {"train": np.random.rand(20, 25), "test": np.random.rand(20, 25)}
@@ -276,8 +248,7 @@ def plot_bands(
     require_matplotlib()
     if band not in get_args(Band):
         raise ValueError(f'band is {band!r}; choose "mean" or "points"')
-    at, groups = _checked(x, values)
-    canvas = _new_axes() if ax is None else flat_axes(ax)
+    canvas, at, groups = _checked(ax, x, values)
     means = []
     for k, (name, numbers) in enumerate(groups.items()):
         there = np.flatnonzero(np.isfinite(numbers).any(1))
@@ -286,12 +257,8 @@ def plot_bands(
         if numbers.shape[1] > 1:
             low, high = _band(some, band)
             canvas.fill_between(at[there], low, high, color=color, alpha=0.18, linewidth=0)
-        style: Any = {
-            "linestyle": _LINE_STYLES[k % len(_LINE_STYLES)],
-            "color": color,
-            "linewidth": 1.8,
-        }
-        canvas.plot(at[there], means[-1], label=_label(name, numbers), **style)
+        dash, label = _LINE_STYLES[k % len(_LINE_STYLES)], _label(name, numbers)
+        canvas.plot(at[there], means[-1], linestyle=dash, color=color, linewidth=1.8, label=label)
     if is_wide(np.concatenate(means)) if log is None else log:
         canvas.set_yscale("log")
     _finish(canvas, groups, xlabel, ylabel)
@@ -308,14 +275,14 @@ def plot_distributions(
     xlabel: str = "epoch",
     ylabel: str = "",
 ) -> Axes:
-    """Draw the distribution of numbers at each step of a training, as a column of its density.
+    """Draw the density of numbers at each step of a training, as a column.
 
-    Columns stand side by side, as wide as the density at each height, all with the same largest
-    width. A line shows the middle half of the numbers, and a point the median.
+    A column is as wide as the density at each height; all have the same largest width. A line shows
+    the middle half of the numbers, and a point the median.
 
-    x: what stands below the columns, (steps,). values: numbers (steps, points), or a mapping of
-    such by the names of groups, which stand side by side; a missing number is nan. log: whether the
-    axis of values is logarithmic, and densities are those of logarithms, by default where the
+    x: the numbers (steps,) below the columns. values: numbers (steps, points), or a mapping of such
+    arrays by the names of groups, whose columns stand side by side; a missing number is nan. log:
+    whether the axis of values is logarithmic, with densities of logarithms, by default where the
     numbers span more than a decade or so. xlabel, ylabel: names of the axes.
 
     >>> import numpy as np
@@ -324,11 +291,9 @@ def plot_distributions(
     ['1', '10', '100']
     """
     require_matplotlib()
-    at, groups = _checked(x, values)
-    canvas = _new_axes() if ax is None else flat_axes(ax)
-    logarithmic = (
-        is_wide(np.concatenate([v.ravel() for v in groups.values()])) if log is None else log
-    )
+    canvas, at, groups = _checked(ax, x, values)
+    every = np.concatenate([numbers.ravel() for numbers in groups.values()])
+    logarithmic = is_wide(every) if log is None else log
     wide = _SLOT / len(groups)
     for k, (name, numbers) in enumerate(groups.items()):
         color, label = CLASSES[k % len(CLASSES)], _label(name, numbers)
@@ -367,21 +332,20 @@ def _draw_column(
 def _density(values: Floats) -> tuple[Floats, Floats]:
     """Levels between the extremes of values (N,), and a smooth density there, at most 1."""
     low, high = values.min(), values.max()
-    spread = min(values.std(), np.subtract(*np.percentile(values, [75, 25])) / 1.34) or values.std()
     if not high > low:
         reach = _NARROWEST * (abs(low) or 1.0)
         return np.array([low - reach, low, low + reach]), np.array([0.0, 1.0, 0.0])
+    spread = min(values.std(), np.subtract(*np.percentile(values, [75, 25])) / 1.34) or values.std()
     width = max(0.9 * spread * len(values) ** -0.2, _NARROWEST * (high - low))
     levels = np.linspace(low, high, _LEVELS)
     density = np.exp(-(((levels[:, None] - values) / width) ** 2) / 2).sum(1)
     return levels, density / density.max()
 
 
-def _band(values: Floats, band: Band) -> tuple[Floats, Floats]:
+def _band(values: Floats, band: Band) -> Any:
     """The lower and the upper ends of the bands for values (steps, points)."""
     if band == "points":
-        low, high = np.nanpercentile(values, _MIDDLE, axis=1)
-        return low, high
+        return np.nanpercentile(values, _MIDDLE, axis=1)
     count = np.isfinite(values).sum(1)
     mean = np.nanmean(values, 1)
     squares = np.nansum((values - mean[:, None]) ** 2, 1)
@@ -389,8 +353,8 @@ def _band(values: Floats, band: Band) -> tuple[Floats, Floats]:
     return mean - _CONFIDENCE * error, mean + _CONFIDENCE * error
 
 
-def _checked(x: Any, values: Any) -> tuple[Floats, dict[str, Floats]]:
-    """The abscissae, and the numbers (steps, points) of each group; errors if they do not fit."""
+def _checked(ax: Any, x: Any, values: Any) -> tuple[Axes, Floats, dict[str, Floats]]:
+    """The axes, the abscissae, and the numbers (steps, points) of each group, if they fit."""
     at = np.asarray(to_numpy(x) if not isinstance(x, range) else list(x), np.float64)
     given = values if isinstance(values, Mapping) else {"": values}
     if not given or not len(at):
@@ -408,7 +372,9 @@ def _checked(x: Any, values: Any) -> tuple[Floats, dict[str, Floats]]:
         if not np.isfinite(array).any():
             raise ValueError(f"there is nothing to draw: the values of {name!r} have no number")
         groups[str(name)] = array
-    return at, groups
+    if ax is None:
+        ax = new_figure(figsize=_SIZE, layout="constrained").add_subplot()
+    return figures.flat_axes(ax), at, groups
 
 
 def _label(name: str, numbers: Floats) -> str:
@@ -417,12 +383,8 @@ def _label(name: str, numbers: Floats) -> str:
     return written(f"{name} ({np.isfinite(last).sum()})" if numbers.shape[1] > 1 else name)
 
 
-def _new_axes() -> Axes:
-    return new_figure(figsize=_SIZE, layout="constrained").add_subplot()
-
-
 def _finish(ax: Axes, groups: Mapping[str, Any], xlabel: str, ylabel: str) -> None:
-    """Add the names of the axes, and a legend above them if the groups have names."""
+    """Name the axes, and add a legend above them if the groups have names."""
     ax.set_xlabel(written(xlabel), fontsize=9)
     ax.set_ylabel(written(ylabel), fontsize=9)
     if any(groups):
@@ -449,7 +411,7 @@ def style_chart(ax: Axes, at: Floats) -> None:
 
 def _draw_grid(ax: Axes) -> None:
     ax.grid(axis="y", color=GREY, alpha=0.18, linewidth=0.6)
-    plain_spines(ax, GREY)
+    figures.plain_spines(ax, GREY)
 
 
 def is_wide(values: Floats) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,8 +10,9 @@ import numpy as np
 import torch
 
 from splinecam.errors import SplineCamError
+from splinecam.plot import figures
 from splinecam.plot.arrays import Floats, to_numpy
-from splinecam.plot.figures import new_figure, require_matplotlib, shown_once, written
+from splinecam.plot.figures import require_matplotlib, written
 from splinecam.plot.palette import text_color
 from splinecam.questions.boundary import Boundary, LevelSet
 from splinecam.questions.curves import Curves, sample_segments
@@ -55,8 +55,11 @@ def image_grid(
     require_matplotlib()
     pixels = _pixels(images, shape)
     count, high, wide = pixels.shape[:3]
-    names = _names(titles, count)
-    across = _columns(columns, count)
+    names = [""] * count if titles is None else [str(title) for title in titles]
+    if len(names) != count:
+        raise ValueError(f"{len(names)} titles for {count} images")
+    # By default there are a few more images in a row than there are rows.
+    across = figures.panel_columns(columns, count, max(math.ceil(math.sqrt(count)), min(count, 5)))
     down = math.ceil(count / across)
     font = font_that_fits(names, size, _FONT, _SMALLEST)
     head = _LINE * font / 72 if any(names) else 0.0
@@ -65,7 +68,7 @@ def image_grid(
     total = across * step[0] - _GAP + 2 * _MARGIN, down * step[1] - _GAP + 2 * _MARGIN
     alone = ax is None
     if ax is None:
-        ax = new_figure(figsize=total).add_axes((0, 0, 1, 1))
+        ax = figures.new_figure(figsize=total).add_axes((0, 0, 1, 1))
     ax.set_axis_off()  # its coordinates are inches, from the top
     scale, ink = _scaled(pixels, limits), text_color(ax.figure)
     for k in range(count):
@@ -73,11 +76,10 @@ def image_grid(
         top = _MARGIN + k // across * step[1] + head
         box = (left, left + size, top + tall, top)
         ax.imshow(scale[k], cmap=cmap, vmin=0, vmax=1, extent=box, aspect="auto")
-        ax.text(
-            left + size / 2, top - 0.25 * head, written(names[k]), size=font, color=ink, ha="center"
-        )
+        place = left + size / 2, top - 0.25 * head
+        ax.text(*place, written(names[k]), size=font, color=ink, ha="center")
     ax.set(xlim=(0, total[0]), ylim=(total[1], 0), aspect="auto" if alone else "equal")
-    return cast("Figure | SubFigure", shown_once(ax.figure))
+    return cast("Figure | SubFigure", figures.shown_once(ax.figure))
 
 
 def plot_samples(
@@ -90,17 +92,16 @@ def plot_samples(
     names: Sequence[str] | None = None,
     **style: Any,
 ) -> Figure | SubFigure:
-    """Show random inputs that lie on the curves, as images, ordered by the curve they lie on.
+    """Show random inputs on the curves as images, ordered by curve.
 
-    n: how many. shape: of one image, where the model's inputs are flat. titles: above each image,
-    of a decision boundary the two classes that tie there, of level sets the level, of units the
-    layer and the unit. names: of the classes, by default those of the partition. style: goes to
-    ``image_grid``: ax, columns, limits, cmap, size.
+    n: their number. shape: of one image, where the model's inputs are flat. titles: whether each
+    image has its two classes, its level, or its layer and unit above it. names: of the classes, by
+    default those of the partition. style: goes to ``image_grid``: ax, columns, limits, cmap, size.
 
-    As inputs far from the samples that span a plane have far too dark and bright pixels, which
-    would make all others grey, ``limits`` are by default 0 and 1 where the domain's origin (a
-    sample, for ``Domain.through`` and ``around``) and most pixels are between them, and else the
-    first and the last percentile of all pixels.
+    Inputs far from the samples of a plane have far too dark and bright pixels, which would make all
+    others grey. By default, ``limits`` are therefore 0 and 1 if the domain's origin (a sample, for
+    ``Domain.through`` and ``around``) and most pixels are between them, and otherwise the first and
+    the last percentile of all pixels.
 
     >>> import splinecam as sc
     >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3))
@@ -157,7 +158,7 @@ def _pixels(images: Any, shape: Sequence[int] | None) -> Any:
 
 
 def _image_shape(shape: tuple[int, ...], *, flat: bool) -> int | None:
-    """The axis of the channels in the shape of one image, if any; an error if it is no image."""
+    """The axis of the channels in the shape of one image, if any; raises if it is no image."""
     if len(shape) == 2 and all(shape):
         return None
     if len(shape) == 3 and all(shape):
@@ -169,24 +170,6 @@ def _image_shape(shape: tuple[int, ...], *, flat: bool) -> int | None:
         f"Inputs of shape {tuple(shape)} are not images: these are (H, W), (1 or 3, H, W) or "
         f"(H, W, 1 or 3). {hint}".strip()
     )
-
-
-def _names(titles: Sequence[str] | None, count: int) -> list[str]:
-    if titles is None:
-        return [""] * count
-    if len(titles) != count:
-        raise ValueError(f"{len(titles)} titles for {count} images")
-    return [str(title) for title in titles]
-
-
-def _columns(columns: int | None, count: int) -> int:
-    """The number of images in a row, by default a few more than there are rows."""
-    if columns is None:
-        return min(count, max(math.ceil(math.sqrt(count)), min(count, 5)))
-    wanted = operator.index(columns)
-    if wanted < 1:
-        raise ValueError(f"columns must be at least 1, not {wanted}")
-    return min(wanted, count)
 
 
 def _scaled(pixels: Any, limits: tuple[float, float] | None) -> Floats:
@@ -207,7 +190,7 @@ def _usual_limits(pixels: Any) -> tuple[float, float]:
 
 def sample_limits(pixels: Floats, sample: Floats) -> tuple[float, float]:
     """Numbers for black and white that do not depend on a few images far from the sample."""
-    margin = 0.5 / 255  # beyond black and white, and not seen
+    margin = 0.5 / 255  # invisible
     usual = (pixels >= -margin) & (pixels <= 1 + margin)
     if sample.min() >= 0 and sample.max() <= 1 and usual.mean() > 2 / 3:
         return 0.0, 1.0
@@ -216,7 +199,7 @@ def sample_limits(pixels: Floats, sample: Floats) -> tuple[float, float]:
 
 
 def font_that_fits(lines: Sequence[str], width: float, most: float, least: float) -> float:
-    """The font size, in points, with which the longest of the lines has a width in inches."""
+    """The font size, in points, at which the longest line fits a width in inches."""
     from matplotlib.textpath import TextPath
 
     longest = max(lines, key=len)

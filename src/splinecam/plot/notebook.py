@@ -1,9 +1,8 @@
-"""How partitions, regions, curves and domains show themselves in notebooks; needs no matplotlib.
+"""How partitions, regions, curves and domains show themselves in notebooks, without matplotlib.
 
-Python and numpy have no PNG writer, and matplotlib, which has one, need not be installed.
-
-The cell at each point of a grid is found as for ``part.plot``. The outputs at the point follow from
-those at the corners of the cell, so that nothing is computed for cells without a point.
+The PNG writer is our own, as Python and numpy have none. The cell at each point of a grid is found
+as for ``part.plot``. The outputs at the point follow from the outputs at the corners of the cell:
+nothing is computed for cells without a point.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from splinecam.geometry.domain import Domain
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
 from splinecam.plot.arrays import Bools, Floats, Ints, Pixels, Singles, to_numpy
 from splinecam.plot.figures import is_input_plane
-from splinecam.plot.palette import CLASSES, INK, PAPER, class_palette, paler, rgb
-from splinecam.plot.rasters import Cells, Grid
+from splinecam.plot.palette import CLASSES, INK, PAPER, class_colors, paler, rgb
+from splinecam.plot.rasters import Cells, PointGrid, counted
 from splinecam.plot.regions import default_color
 from splinecam.questions.boundary import Boundary, LevelSet
 from splinecam.questions.class_regions import ClassRegions
@@ -62,29 +61,25 @@ def png(pixels: Pixels) -> bytes:
     high, wide = index.shape
     rows = np.zeros((high, wide + 1), np.uint8)  # each row begins with its filter: none
     rows[:, 1:] = index
-    header = struct.pack(">IIBBBBB", wide, high, 8, 3, 0, 0, 0)
-    return b"".join(
-        [
-            b"\x89PNG\r\n\x1a\n",
-            _chunk(b"IHDR", header),
-            _chunk(b"PLTE", palette[:, :3].tobytes()),
-            _chunk(b"tRNS", palette[:, 3].tobytes()),
-            _chunk(b"IDAT", zlib.compress(rows.tobytes(), 9)),
-            _chunk(b"IEND", b""),
-        ]
-    )
-
-
-def _chunk(kind: bytes, content: bytes) -> bytes:
-    check = zlib.crc32(kind + content)
-    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", check)
+    chunks = {
+        b"IHDR": struct.pack(">IIBBBBB", wide, high, 8, 3, 0, 0, 0),
+        b"PLTE": palette[:, :3].tobytes(),
+        b"tRNS": palette[:, 3].tobytes(),
+        b"IDAT": zlib.compress(rows.tobytes(), 9),
+        b"IEND": b"",
+    }
+    file = b"\x89PNG\r\n\x1a\n"
+    for kind, content in chunks.items():
+        check = struct.pack(">I", zlib.crc32(kind + content))
+        file += struct.pack(">I", len(content)) + kind + content + check
+    return file
 
 
 def _indexed(pixels: Pixels) -> tuple[Pixels, Pixels]:
     """Up to 256 colours (n, 4), and the number of each pixel's colour (h, w).
 
-    The most frequent colour of each part of the colour space is among them, so that rare hues are
-    not lost; the others are the most frequent ones.
+    The most frequent colour of each part of the colour space comes first, so that no rare hue is
+    lost, and then the most frequent colours.
     """
     flat = pixels.reshape(-1, 4).astype(np.int64)
     r, g, b, a = flat.T
@@ -113,13 +108,13 @@ _NUMBERS = 2_000_000  # outputs computed for a picture, at most; more are on a c
 _LINE, _BOUNDARY = 0.6, 0.9  # opacity of lines where there are few
 _CROWDED = 0.2  # share of the picture above which lines are fainter
 _GREY, _BORDER = "#7d838b", 0.9  # of the border, which is seen on light and dark pages
-_BALANCE = 0.1  # two colours are used if the shorter side of the level is more than this share
+_BALANCE = 0.1  # share of the shorter side of the level above which there are two colours
 
 
 def partition_picture(
     part: PartitionData, *, edges: bool = True, level: float = 0.0
 ) -> tuple[Pixels, list[int]]:
-    """The regions, coloured by class or by their single output, and the classes that are seen."""
+    """The regions in the colours of classes or of their single output, and the classes seen."""
     with torch.no_grad():
         fine = _FINE if len(part) < _MANY else 1
         grid = _grid(part.mesh, fine)
@@ -134,11 +129,11 @@ def partition_picture(
         winner, light = _class_colors(values, level)
         seen = np.unique(winner[coarse >= 0]).tolist()
         if step == _FINE:
-            lines = _borders(np.where(owner >= 0, _spread(winner, step, owner.shape), -1))
+            lines = _borders(np.where(owner >= 0, _repeated(winner, step, owner.shape), -1))
             ink = np.maximum(ink, _faded(lines, _BOUNDARY))
     else:
         light = _output_colors(values[..., 0], coarse >= 0, level)
-    light = _spread(light, step, owner.shape)
+    light = _repeated(light, step, owner.shape)
     light += ink[..., None] * (rgb(INK) - light)
     return _reduced(light, owner >= 0, fine), seen
 
@@ -163,17 +158,18 @@ def curves_picture(curves: Curves) -> Pixels:
     return _reduced(light, inside, _FINE)
 
 
-def _grid(mesh: Mesh, fine: int) -> Grid:
+def _grid(mesh: Mesh, fine: int) -> PointGrid:
     """The points of a mesh's picture, with so many per pixel and axis."""
-    low, high = mesh.uv.amin(0).tolist(), mesh.uv.amax(0).tolist()
-    extent = np.subtract(high, low)
+    low = to_numpy(mesh.uv.amin(0))
+    extent = to_numpy(mesh.uv.amax(0)) - low
     pixels = np.maximum(1, np.round(_SIDE * extent / extent.max())).astype(int)
     columns, rows = (fine * pixels).tolist()
     step = extent / (columns, rows)
-    return Grid(low[0] + step[0] / 2, low[1] + step[1] / 2, step[0], step[1], columns, rows)
+    (left, bottom), (run, rise) = low + step / 2, step
+    return PointGrid(left, bottom, run, rise, columns, rows)
 
 
-def _owners(mesh: Mesh, grid: Grid) -> Ints:
+def _owners(mesh: Mesh, grid: PointGrid) -> Ints:
     """The cell of each point, (rows, columns) from below, -1 outside."""
     return np.concatenate([owner for _, _, owner in Cells.of(mesh, grid).bands(grid)])
 
@@ -193,8 +189,8 @@ def _values(part: PartitionData, owner: Ints, x: Floats, y: Floats) -> Floats:
 def _fitted(part: PartitionData, regions: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Affine functions through the outputs at the corners of some regions (R,).
 
-    The mean of the corners (R, 2), the outputs there (R, n), and their slopes (R, 2, n); of a
-    region that is too thin for a slope, that along it.
+    Returns the means of corners (R, 2), the outputs there (R, n), and their slopes (R, 2, n). A
+    region that is too thin has only a slope along it.
     """
     mesh = part.mesh
     entries, count = take_rows(mesh.offsets, regions)
@@ -217,7 +213,7 @@ def _fitted(part: PartitionData, regions: torch.Tensor) -> tuple[torch.Tensor, .
 
 
 def _class_colors(values: Floats, level: float) -> tuple[Ints, Floats]:
-    """The largest output at each point, and its colour, paler where it leads by little."""
+    """The largest output at each point, and its colour, paler where the lead is small."""
     if values.shape[-1] == 1:
         lead = values[..., 0] - level
         winner, lead = (lead > 0).astype(np.int64), np.abs(lead)
@@ -229,7 +225,7 @@ def _class_colors(values: Floats, level: float) -> tuple[Ints, Floats]:
 
 
 def _output_colors(values: Floats, inside: Bools, level: float) -> Floats:
-    """Two colours on both sides of the level, or one where it is on one side."""
+    """Two colours for the sides of the level, or one if nearly all values are on one side."""
     low, high = np.quantile(values[inside], (0.01, 0.99)) if inside.any() else (0.0, 1.0)
     below, above = level - low, high - level
     if min(below, above) > _BALANCE * max(below, above):
@@ -249,12 +245,12 @@ def _curve_colors(curves: Curves) -> tuple[Ints, Floats]:
         shades = rgb(CLASSES[0]) + share * (rgb(CLASSES[4]) - rgb(CLASSES[0]))
         return curves.label.cpu().numpy(), shades
     if isinstance(curves, NeuronCurves):
-        return curves.layer.cpu().numpy(), class_palette(len(curves.partition.layers))
+        return curves.layer.cpu().numpy(), class_colors(len(curves.partition.layers))
     return np.zeros(len(curves), np.int64), rgb(INK)[None]
 
 
 def _borders(kind: Ints) -> Bools:
-    """The points next to another kind; what is outside, -1, has no border."""
+    """The points next to another kind; the outside, -1, has no border."""
     found = np.zeros(kind.shape, bool)
     for kinds, marks in ((kind, found), (kind.T, found.T)):
         differ = (kinds[1:] != kinds[:-1]) & (kinds[1:] >= 0) & (kinds[:-1] >= 0)
@@ -278,20 +274,19 @@ def _faded(lines: Bools, share: float) -> Singles:
     return lines * np.float32(share)
 
 
-def _spread(values: Any, step: int, shape: tuple[int, ...]) -> Any:
-    """Values of a coarse grid for all points of a finer one, in an array of its own."""
+def _repeated(values: Any, step: int, shape: tuple[int, ...]) -> Any:
+    """Values of a coarse grid, copied to all points of a finer one."""
     return values.repeat(step, 0).repeat(step, 1)[: shape[0], : shape[1]].copy()
 
 
-def _points_along(ends: Floats, grid: Grid) -> Iterator[tuple[Ints, Ints, Ints]]:
+def _points_along(ends: Floats, grid: PointGrid) -> Iterator[tuple[Ints, Ints, Ints]]:
     """Columns, rows and segments of points along segments (S, 2, 2), a few at a time."""
     place = (ends - (grid.left, grid.low)) / (grid.step, grid.rise)
     reach = np.abs(place[:, 1] - place[:, 0]).max(1)
     for some in np.array_split(np.arange(len(ends)), 1 + int(reach.sum()) // (1 << 22)):
         count = np.ceil(reach[some]).astype(np.int64) + 1
         segment = np.repeat(some, count)
-        t = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-        t = t / np.maximum(1, np.repeat(count - 1, count))
+        t = counted(np.zeros_like(count), count) / np.maximum(1, np.repeat(count - 1, count))
         point = place[segment, 0] + t[:, None] * (place[segment, 1] - place[segment, 0])
         column, row = np.round(point).astype(np.int64).T
         column, row = np.clip(column, 0, grid.columns - 1), np.clip(row, 0, grid.rows - 1)
@@ -315,13 +310,12 @@ def _reduced(light: Floats, inside: Bools, fine: int) -> Pixels:
 
 
 _WIDE = 220  # pixels: the longer side of a picture
-_FEW = 8  # classes, pairs of classes and outputs that are listed
+_FEW = 8  # classes, pairs of classes and outputs in a list
 _LONG = 32  # characters of a name
-_NEIGHBOURS = 60  # of a region that are drawn
-_CORNERS = 400  # of a polygon that are drawn
+_NEIGHBOURS, _CORNERS = 60, 400  # neighbours of a region and corners of a polygon in a drawing
 _ROOM = 0.35  # around a region, of its longer side
 
-Rows = list[tuple[str, str]]  # of text, or HTML where they are made by ``_swatch``
+Rows = list[tuple[str, str]]  # of text, or of HTML from ``_swatch``
 
 
 def partition_card(part: PartitionData) -> str:
@@ -394,7 +388,7 @@ def class_regions_card(found: ClassRegions) -> str:
     share = areas / areas.sum()
     order = np.argsort(-share, kind="stable")
     order = order[share[order] > 0]
-    colors = class_palette(found.n_classes)
+    colors = class_colors(found.n_classes)
     some = order[:_FEW].tolist()
     rows = [(_swatch(colors[k], _name(part, k)), f"{100 * share[k]:.3g} %") for k in some]
     if part.smoothing is not None:
@@ -422,7 +416,7 @@ def domain_card(domain: Domain) -> str:
         ("plane", "plane coordinates are the inputs" if inputs else "x = origin + uv @ basis"),
     ]
     style = f"fill:{CLASSES[0]};fill-opacity:.15;stroke:currentColor"
-    outline = _polygon(to_numpy(domain.corners), style)
+    outline = to_numpy(domain.corners), style
     return _card("Domain", _svg([outline], low, high), _table(rows))
 
 
@@ -446,7 +440,7 @@ def _name(part: PartitionData, k: int) -> str:
 
 
 def _pairs(boundary: Boundary) -> Rows:
-    """The pairs of classes with the longest common boundaries, and these lengths."""
+    """The pairs of classes with the longest common boundaries, and their lengths."""
     pairs = sorted(boundary.pairs().items(), key=lambda item: -item[1])
     rows = [
         (" | ".join(_name(boundary.partition, k) for k in pair), f"{size:.4g}")
@@ -457,7 +451,7 @@ def _pairs(boundary: Boundary) -> Rows:
 
 
 def _card(title: str, image: str, *bodies: str) -> str:
-    """A picture at the left, a title and the rest at the right, or below on narrow pages."""
+    """A picture at the left, and a title and the rest at the right, or below on narrow pages."""
     return (
         '<div style="display:flex;flex-wrap:wrap;gap:16px;align-items:flex-start;margin:4px 0">'
         f'{image}<div style="flex:1 1 240px;min-width:0">'
@@ -467,7 +461,7 @@ def _card(title: str, image: str, *bodies: str) -> str:
 
 
 def _table(rows: Rows, *, escaped: bool = False) -> str:
-    """A table of labels and values. Its styles are inline, as notebooks have their own."""
+    """A table of labels and values, with inline styles, as notebooks have styles of their own."""
     cell = "border:none;background:none;padding:1px 14px 1px 0;text-align:left;vertical-align:top"
     body = "".join(
         '<tr style="background:none">'
@@ -481,8 +475,8 @@ def _table(rows: Rows, *, escaped: bool = False) -> str:
 
 
 def _legend(part: PartitionData, classes: list[int]) -> str:
-    """A legend of the classes that are seen."""
-    colors = class_palette(max(classes, default=0) + 1)
+    """A legend of the classes in the picture."""
+    colors = class_colors(max(classes, default=0) + 1)
     shown = [_swatch(colors[k], _name(part, k)) for k in classes[:_FEW]]
     if len(classes) > _FEW:
         shown.append(f"and {len(classes) - _FEW:,} more")
@@ -511,13 +505,9 @@ def _region_svg(region: Region, neighbours: tuple[int, ...]) -> str:
     room = _ROOM * (float((high - low).max()) or 1.0)
     shown = [replace(region, index=k) for k in neighbours[:_NEIGHBOURS]]
     style = "fill:none;stroke:currentColor;stroke-opacity:.45"
-    others = [_polygon(to_numpy(each.vertices), style) for each in shown]
+    others = [(to_numpy(each.vertices), style) for each in shown]
     style = f"fill:{CLASSES[0]};fill-opacity:.45;stroke:currentColor;stroke-width:1.5"
-    return _svg([*others, _polygon(corners, style)], low - room, high + room)
-
-
-def _polygon(corners: Any, style: str) -> tuple[Any, str]:
-    return corners[:: 1 + (len(corners) - 1) // _CORNERS], style
+    return _svg([*others, (corners, style)], low - room, high + room)
 
 
 def _svg(polygons: list[tuple[Any, str]], low: Any, high: Any) -> str:
@@ -527,7 +517,8 @@ def _svg(polygons: list[tuple[Any, str]], low: Any, high: Any) -> str:
     wide, tall = np.maximum((high - low) * scale, 1.0)
     drawn = []
     for corners, style in polygons:
-        x, y = ((np.asarray(corners) - low) * scale).clip(-1e4, 1e4).T
+        some = np.asarray(corners)[:: 1 + (len(corners) - 1) // _CORNERS]
+        x, y = ((some - low) * scale).clip(-1e4, 1e4).T
         points = " ".join(f"{a:.5g},{tall - b:.5g}" for a, b in zip(x, y, strict=True))
         drawn.append(f'<polygon points="{points}" style="stroke-linejoin:round;{style}"/>')
     return (

@@ -1,4 +1,4 @@
-"""The colours of all pictures, which can be told apart with every kind of colour vision."""
+"""The colours of all pictures, which people with any kind of colour vision can tell apart."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from splinecam.plot.figures import require_matplotlib
-
 if TYPE_CHECKING:  # so that the reference names the types by these short names
     from splinecam.plot.arrays import Floats, Ints
 
-
-# Okabe and Ito's palette, which can be told apart with every kind of colour vision.
+# The palette of Okabe and Ito.
 CLASSES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#666666")
-# Hues for the ninth class and those after it, which differ from the first eight in lightness.
+# Hues for the ninth class and later ones, which differ from the first eight in lightness.
 _MORE = ("#332288", "#882255", "#8C8A2D", "#4B2E05")
 INK = "#16202c"  # lines and letters on light paper
 _INK_ON_DARK = "#e6e9ee"
@@ -25,8 +22,8 @@ BOUNDARY_ON_DARK = _INK_ON_DARK
 HIGHLIGHT = CLASSES[1]  # the curve of a unit in ``plot_layers``
 
 _DARK = 0.4  # brightness below which paper is dark
-_DARKER, _LIGHTER = 0.6, 0.55  # of the colours after the twelfth: the share that is kept
-_PALEST, STRONGEST = 0.12, 0.80  # the share of its colour that a class has, by its lead
+_DARKER, _LIGHTER = 0.6, 0.55  # the shares that colours after the twelfth keep
+_PALEST, STRONGEST = 0.12, 0.80  # the least and the largest share of a class's colour, by its lead
 
 
 def class_colors(n: int) -> Floats:
@@ -35,12 +32,6 @@ def class_colors(n: int) -> Floats:
     >>> class_colors(10).shape
     (10, 3)
     """
-    require_matplotlib()
-    return class_palette(n)
-
-
-def class_palette(n: int) -> Floats:
-    """The colours of ``class_colors``, (n, 3), also where matplotlib is not installed."""
     plain = np.array([rgb(color) for color in (*CLASSES, *_MORE)])
     every = np.concatenate([plain, _DARKER * plain, 1 - _LIGHTER * (1 - plain)])
     return np.asarray(every[np.arange(n) % len(every)])
@@ -52,18 +43,15 @@ def rgb(color: str) -> Floats:
 
 
 def paler(winner: Ints, lead: Floats, typical: float) -> Floats:
-    """The colours of winning classes (...), (..., 3), paler where they lead by little.
-
-    typical: the lead at which a class has half of its colour.
-    """
+    """The colours (..., 3) of winning classes (...); with a ``typical`` lead they have half."""
     strength = lead / (lead + typical) if typical > 0 else np.ones_like(lead)
     share = (_PALEST + (STRONGEST - _PALEST) * strength)[..., None]
-    palette = class_palette(int(winner.max(initial=0)) + 1)
+    palette = class_colors(int(winner.max(initial=0)) + 1)
     return np.asarray(1 - share * (1 - palette[winner]))
 
 
 def ink_on(paper: Any) -> str:
-    """The colour of lines and letters that are seen on a background.
+    """The colour of lines and letters on a background, dark or light.
 
     >>> ink_on("white") == INK, ink_on("black") == INK
     (True, False)
@@ -74,7 +62,7 @@ def ink_on(paper: Any) -> str:
 
 
 def background(artist: Any) -> Any:
-    """The colour of axes or a figure behind what is drawn on them; white if there is none."""
+    """The colour of the paper of axes or a figure; white if there is none."""
     from matplotlib.colors import to_rgba
 
     patch = artist.patch
@@ -86,7 +74,7 @@ def background(artist: Any) -> Any:
 
 
 def text_color(figure: Any, setting: str = "text.color") -> Any:
-    """The colour of letters on a figure: matplotlib's setting, or if that is black, our ink."""
+    """The colour of letters on a figure: matplotlib's setting, or our ink instead of black."""
     from matplotlib import rcParams
     from matplotlib.colors import same_color
 

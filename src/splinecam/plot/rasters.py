@@ -4,13 +4,13 @@ A row of the grid crosses a chain of cells, from the outside to the outside:
 
         outside | A | B \ C | outside
 
-Each edge that the row crosses adds the number of the cell on its right and subtracts that on its
-left. The running sum along the row is therefore the number of the cell, in whatever order edges
-that are close together come. Nothing is sorted, and rounding moves a border only by rounding.
+Each edge that the row crosses adds the number of the cell on its right, and subtracts the number of
+the cell on its left. The running sum along the row is therefore the number of the cell, whatever
+the order of close edges is. Nothing is sorted, and borders move by rounding only.
 
 Where a cell is thinner than rounding, a point of the grid may lie on the wrong sides of both of its
-edges, and the sum may be the number of any cell. The upper half of the same sum, of random marks of
-the cells, does not fit such a number; these few points are located one by one.
+edges, and the sum may be the number of any cell. The upper half of the sum has random marks of the
+cells, which do not fit such a number; these few points are located one by one.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from splinecam.geometry.subdivision import Mesh
 from splinecam.plot.arrays import Floats, Ints, Pixels, Singles, to_numpy
 from splinecam.plot.palette import INK, ink_on
 
-_BLOCK = 1 << 19  # crossings and points of the grid held at a time, which fit into a cache
+_BLOCK = 1 << 19  # crossings and points of the grid at a time; they fit into a cache
 _HALF = 32  # bits of a cell's number; its mark is above them, and sums of both wrap exactly
 
 
 @dataclass(frozen=True)
-class Grid:
+class PointGrid:
     """Points (left + i * step, low + j * rise) of ``columns`` times ``rows``, steps positive."""
 
     left: float
@@ -56,10 +56,10 @@ class Grid:
 class Cells:
     """The E edges of a subdivision that rows of a grid may cross.
 
-    x, y: (E,) the lower end; top: (E,) ordinate of the upper end; run, climb: (E,) vector from the
-    lower to the upper end. key: (F + 1,) of the outside and of the F cells: 0, 1, 2, ..., with a
-    random mark in the upper half of the bits; change: (E,) key of the cell on the right minus that
-    of the cell on the left.
+    x, y: (E,) the lower end; top: (E,) the ordinate of the upper end; run, climb: (E,) the vector
+    from the lower to the upper end. key: (F + 1,) the numbers 0, 1, 2, ... of the outside and of
+    the F cells, with a random mark in the upper half of the bits; change: (E,) the key on the right
+    minus the key on the left.
     """
 
     mesh: Mesh
@@ -72,12 +72,12 @@ class Cells:
     change: Ints
 
     @classmethod
-    def of(cls, mesh: Mesh, grid: Grid | None = None) -> Cells:
-        """The edges of a mesh without horizontal ones; with a grid, those that cross its rows."""
+    def of(cls, mesh: Mesh, grid: PointGrid | None = None) -> Cells:
+        """The edges of a mesh except horizontal ones; with a grid, only edges across its rows."""
         uv, ends = to_numpy(mesh.uv), to_numpy(mesh.edges)
         beside = to_numpy(mesh.halfedge_face().view(-1, 2))
         if grid is not None:
-            row = _first_at(uv[:, 1], grid.low, grid.rise, grid.rows)[ends]
+            row = first_at(uv[:, 1], grid.low, grid.rise, grid.rows)[ends]
             met = row[:, 0] != row[:, 1]
             ends, beside = ends[met], beside[met]
         a, b = uv[ends].transpose(1, 0, 2)
@@ -92,45 +92,35 @@ class Cells:
         run, climb = np.ascontiguousarray((high - low).T)
         return cls(mesh, x, y, top, run, climb, key, key[right + 1] - key[left + 1])
 
-    @property
-    def count(self) -> int:
-        """Number of cells."""
-        return self.mesh.num_faces
-
     @cached_property
     def _locator(self) -> Locator:
         return Locator(self.mesh)
 
-    def bands(self, grid: Grid, together: int = 1) -> Iterator[tuple[int, int, Ints]]:
+    def bands(self, grid: PointGrid, together: int = 1) -> Iterator[tuple[int, int, Ints]]:
         """The cells of a grid's points in bands of rows: first row, last row, (last - first, n).
 
         The outside is -1. A band has a multiple of ``together`` rows.
         """
-        bottom = _first_at(self.y, grid.low, grid.rise, grid.rows)
-        top = _first_at(self.top, grid.low, grid.rise, grid.rows)
+        bottom = first_at(self.y, grid.low, grid.rise, grid.rows)
+        top = first_at(self.top, grid.low, grid.rise, grid.rows)
         met = np.flatnonzero(top > bottom)
         bottom, top = bottom[met], top[met]
-        ends = np.bincount(bottom, minlength=grid.rows + 1) - np.bincount(
-            top, minlength=grid.rows + 1
-        )
-        load = np.cumsum(ends[: grid.rows]) + grid.columns
-        for first, last in _blocks(load, together):
+        begun, ended = (np.bincount(each, minlength=grid.rows + 1) for each in (bottom, top))
+        load = np.cumsum((begun - ended)[: grid.rows]) + grid.columns
+        for first, last in blocks(load, _BLOCK, together):
             here = np.flatnonzero((bottom < last) & (top > first))
             start, stop = np.maximum(bottom[here], first), np.minimum(top[here], last)
             yield first, last, self._owners(grid, first, last, met[here], start, stop - start)
 
     def _owners(
-        self, grid: Grid, first: int, last: int, edge: Ints, start: Ints, count: Ints
+        self, grid: PointGrid, first: int, last: int, edge: Ints, start: Ints, count: Ints
     ) -> Ints:
         """The cells in rows from first to last, given the edges that cross ``count`` rows each."""
-        total = int(count.sum())
-        before = np.cumsum(count) - count
-        row = np.arange(total) + np.repeat(start - before, count)
-        edge = np.repeat(edge, count)
+        row, edge = counted(start, count), np.repeat(edge, count)
         t = (grid.low + grid.rise * row - self.y[edge]) / self.climb[edge]
         # Edges that are nearly level would run off by rounding.
         x = self.x[edge] + self.run[edge] * np.clip(t, 0, 1, out=t)
-        column = _first_at(x, grid.left, grid.step, grid.columns)
+        column = first_at(x, grid.left, grid.step, grid.columns)
         wide = grid.columns + 1
         changes = np.zeros((last - first) * wide, np.int64)
         np.add.at(changes, (row - first) * wide + column, self.change[edge])
@@ -150,17 +140,23 @@ class Cells:
         return owner
 
 
-def _first_at(value: Floats, start: float, step: float, count: int) -> Ints:
+def first_at(value: Floats, start: float, step: float, count: int) -> Ints:
     """Index of the first of ``start + i * step`` that is at or beyond each value, 0 to count."""
     return np.ceil(np.clip((value - start) / step, 0, count)).astype(np.int64)
 
 
-def _blocks(load: Ints, together: int) -> Iterator[tuple[int, int]]:
-    """Ranges of rows, in multiples of ``together``, of a bounded load each."""
+def counted(start: Ints, count: Ints) -> Ints:
+    """Ranges of ``count`` whole numbers from each start, one after the other."""
+    before = np.cumsum(count) - count
+    return np.asarray(np.arange(int(count.sum())) + np.repeat(start - before, count))
+
+
+def blocks(load: Any, most: int, together: int = 1) -> Iterator[tuple[int, int]]:
+    """Ranges of rows, in multiples of ``together``, with a load of at most ``most`` each."""
     total = np.concatenate([[0], np.cumsum(load)])
     first, rows = 0, len(load)
     while first < rows:
-        last = int(np.searchsorted(total, total[first] + _BLOCK, side="right")) - 1
+        last = int(np.searchsorted(total, total[first] + most, side="right")) - 1
         last = max(first + together, first + (last - first) // together * together)
         last = min(last, rows)
         yield first, last
@@ -176,7 +172,7 @@ def light_of(rgba: Floats) -> Singles:
 def light_bytes(light: Singles) -> Pixels:
     """Amounts of light (h, w, 4) as bytes of a picture."""
     found = np.sqrt(light)
-    partial = light[:, :, 3] < 1  # few of the pixels: those at the border of the domain
+    partial = light[:, :, 3] < 1  # the few pixels at the border of the domain
     some = light[partial]
     solid = np.maximum(some[:, 3:], np.finfo(np.float32).tiny)
     found[partial] = np.concatenate([np.sqrt(some[:, :3] / solid), some[:, 3:]], 1)
@@ -190,10 +186,9 @@ _TABLE = 1024  # entries of the table that a colour map is sampled into
 
 @dataclass(frozen=True)
 class CellColors:
-    """What cells are coloured by: numbers for a colour map, or colours.
+    """The colours (F, 4) of cells, or numbers (F,) for a colour map.
 
-    numbers: (F,) one per cell, or, with slopes (F, 2) in the mesh's coordinates, the number at
-    their origin. colors: (F, 4).
+    With slopes (F, 2), in the mesh's coordinates, numbers are those at the origin.
     """
 
     numbers: Floats | None = None
@@ -211,12 +206,12 @@ class CellColors:
         return ink_on((self.colors[:, :3] * alpha).sum(0) / alpha.sum())
 
     def light(
-        self, cells: Cells, grid: Grid, fine: int, scale: Any
+        self, cells: Cells, grid: PointGrid, fine: int, scale: Any
     ) -> Iterator[tuple[int, int, Singles]]:
-        """The light of pixels, of ``fine`` times ``fine`` points of a grid each, in bands.
+        """The light of pixels with ``fine`` times ``fine`` points each, in bands of rows.
 
-        Yields the first and the last row of pixels of a band, and their light, (rows, columns, 4).
-        scale: the image of matplotlib that gives numbers their colours.
+        Yields the first and the last row of a band, and its light (rows, columns, 4). scale: the
+        image of matplotlib that gives numbers their colours.
         """
         colors = self._lights(scale) if self.slopes is None else None
         for first, last, owner in cells.bands(grid, fine):
@@ -255,10 +250,9 @@ class CellColors:
 
 
 def _mean_light(colors: Singles, points: list[Ints]) -> Singles:
-    """The light of pixels (h, w, 4), given the cells of their points, (h, w) each.
+    """The light of pixels (h, w, 4), from the light (F + 1, 4) and the cells (h, w) of points.
 
-    colors: (F + 1, 4) the light of each cell. Most pixels lie in one cell; their light is found by
-    cell.
+    Most pixels lie in one cell; their light is found by cell.
     """
 
     def mean(cells: list[Ints]) -> Singles:

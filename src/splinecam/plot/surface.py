@@ -23,7 +23,7 @@ _NAMES = ("x₁", "x₂", "x₃")
 Place = Callable[[Tensor, Tensor], Tensor]  # (N, 2) in the plane and (N, n_out) outputs to (N, 3)
 
 _MANY = 30_000  # regions up to which the edges of a graph are drawn
-_DARKEST = 0.85  # share of its colour that a plane has when it faces away from the light
+_DARKEST = 0.85  # share of its colour on a plane that faces away from the light
 
 
 def plot_slices(
@@ -41,14 +41,14 @@ def plot_slices(
 ) -> Axes3D:
     """Draw partitions of planes in a space of three inputs, each where its plane lies.
 
-    Planes hide each other where they cross, and what is behind a translucent plane shines through.
+    Planes hide each other where they cross, and translucent planes let others shine through.
 
     parts: the partitions, each of a domain in the same three inputs. color: as for ``part.plot``.
     colors: its options cmap, limits, output and seed. alpha: the opacity of the planes. edges: draw
-    the regions' edges, thinner for later layers and where they are many. boundary: draw the
-    decision boundary of each, of one output the line at ``level``. boundary_color: of the
-    boundaries, one for all or a list of one each; by default they differ. view: the eye's elevation
-    and azimuth in degrees, by default where most is seen.
+    the regions' edges, thinner for later layers and where they are dense. boundary: draw the
+    decision boundary of each, of one output the line at ``level``. boundary_color: one for all
+    boundaries or a list of one each; by default they differ. view: the eye's elevation and azimuth
+    in degrees, by default where it sees most.
 
     >>> import torch, splinecam as sc
     >>> model = torch.nn.Sequential(torch.nn.Linear(3, 9), torch.nn.ReLU(), torch.nn.Linear(9, 1))
@@ -65,15 +65,23 @@ def plot_slices(
     slices = _checked(parts)
     axes_in_space(ax)
     options = ColorOptions(level=level, **colors)
-    inks = _colors(boundary_color, len(slices)) if boundary else None
+    inks = boundary_color if isinstance(boundary_color, list) else [boundary_color] * len(slices)
+    if boundary_color is None:
+        inks = [CLASSES[k % len(CLASSES)] for k in range(len(slices))]
+    if boundary and len(inks) != len(slices):
+        raise ValueError(f"boundary_color has {len(inks)} colours for {len(slices)} partitions")
+
+    def embedding(part: PartitionData) -> Place:
+        return lambda uv, _: part.domain.embed(uv).flatten(1)
+
     with torch.no_grad():
-        sheets = [Sheet.of(part, _embedding(part), color, options) for part in slices]
-        look = Look(edges, inks, alpha=alpha, darkest=_DARKEST)
+        sheets = [Sheet.of(part, embedding(part), color, options) for part in slices]
+        look = Look(edges, inks if boundary else None, alpha=alpha, darkest=_DARKEST)
         return draw_sheets(sheets, look, _NAMES, ax, view)
 
 
 def _checked(parts: Iterable[PartitionData]) -> list[PartitionData]:
-    """The partitions as a list; an error unless they are of planes in three inputs."""
+    """The partitions as a list; raises unless they are of planes in three inputs."""
     slices: list[PartitionData] = [parts] if isinstance(parts, PartitionData) else [*parts]
     if not slices:
         raise ValueError("there is nothing to draw: no partition was given")
@@ -86,22 +94,6 @@ def _checked(parts: Iterable[PartitionData]) -> list[PartitionData]:
                 f"domain in {part.domain.dim} inputs: {part.domain!r}."
             )
     return slices
-
-
-def _colors(given: Any, count: int) -> list[Any]:
-    """A colour for each of ``count`` boundaries."""
-    if given is None:
-        return [CLASSES[k % len(CLASSES)] for k in range(count)]
-    if isinstance(given, list):
-        if len(given) != count:
-            raise ValueError(f"boundary_color has {len(given)} colours for {count} partitions")
-        return list(given)
-    return [given] * count
-
-
-def _embedding(part: PartitionData) -> Place:
-    """The function that places points of the plane in the space of inputs."""
-    return lambda uv, _: part.domain.embed(uv).flatten(1)
 
 
 def plot_surface(  # noqa: PLR0913 - the options of a picture, each given by its name
@@ -124,9 +116,9 @@ def plot_surface(  # noqa: PLR0913 - the options of a picture, each given by its
 ) -> Axes3D:
     """Draw the graph of one output over the plane, or the image of the plane in three outputs.
 
-    In a graph, each region is a facet at its exact height. In the image of the plane, which is a
-    surface in the space of the outputs, each region is a facet where its affine map places it; all
-    axes have the same scale, and the surface may fold over and intersect itself.
+    In a graph, each region is a facet at its exact height. The image of the plane is a surface in
+    the space of the outputs: each region is a facet where its affine map places it, all axes have
+    the same scale, and the surface may fold over and intersect itself.
 
     output: the output, needed where there are several; three outputs, such as ``(0, 1, 2)``; or a
     matrix (n_out, 3) that projects all outputs onto three axes, such as principal components.
@@ -136,12 +128,11 @@ def plot_surface(  # noqa: PLR0913 - the options of a picture, each given by its
     edges: draw the facets' edges, thinner for later layers. boundary: draw the decision boundary on
     the surface, by default in a graph, of one output the line at ``level``. plane: add a
     translucent plane at ``level``. view: the eye's elevation and azimuth in degrees, by default
-    where most of the surface is seen. height: of a graph over a plane of width 1. colorbar: add a
+    where it sees most of the surface. height: of a graph over a plane of width 1. colorbar: add a
     bar or a legend of the colours.
 
-    The nearest facet is found for each pixel, so that what is hidden is hidden from everywhere. The
-    surface is an image in the resolution of the picture, in PDF and SVG of at least 300 dpi. The
-    graph of more than 30,000 regions has no edges.
+    Each pixel shows the nearest facet. The surface is an image in the resolution of the picture, in
+    PDF and SVG of at least 300 dpi. The graph of more than 30,000 regions has no edges.
 
     >>> import torch, splinecam as sc
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 9), torch.nn.ReLU(), torch.nn.Linear(9, 3))
@@ -169,13 +160,9 @@ def plot_surface(  # noqa: PLR0913 - the options of a picture, each given by its
             f"plane=True is for models with one output, at its level; this one has "
             f"{part.values.shape[1]}."
         )
-    look = Look(
-        edges=lines,
-        boundary_colors=[boundary_color] if boundary else None,
-        height=tall,
-        plane=level if plane else None,
-        colorbar=colorbar,
-    )
+    inks = [boundary_color] if boundary else None
+    cut = level if plane else None
+    look = Look(lines, inks, height=tall, plane=cut, colorbar=colorbar)
     with torch.no_grad():
         options = ColorOptions(chosen, cmap, limits, level, seed)
         sheet = Sheet.of(part, place, color, options, tall)
@@ -183,7 +170,7 @@ def plot_surface(  # noqa: PLR0913 - the options of a picture, each given by its
 
 
 def _graph_of(part: PartitionData, k: int) -> tuple[Place, list[str]]:
-    """The function that places points at the height of output k, and names of axes."""
+    """The function that places points at the height of output k, and the names of axes."""
     from splinecam.plot.decorations import axis_names
 
     name = "f" if part.values.shape[1] == 1 else f"f, output {k}"
@@ -192,7 +179,7 @@ def _graph_of(part: PartitionData, k: int) -> tuple[Place, list[str]]:
 
 
 def _image_of(part: PartitionData, output: Any) -> tuple[Place, list[str]]:
-    """The function that places points in three outputs or sums of them, and names of axes."""
+    """The function that places points in three outputs or sums of them, and the names of axes."""
     from splinecam.plot.colors import output_name
 
     n = int(part.values.shape[1])

@@ -1,33 +1,31 @@
 """Checks for tests: of partitions, and an exact oracle in rational arithmetic."""
 
 from splinecam.testing.assertions import assert_same_cells, assert_valid, polygons
-from splinecam.testing.oracle import (
+from splinecam.testing.oracle.cells import ExactCell, ExactPartition, exact_partition
+from splinecam.testing.oracle.steps import (
     Abs,
-    ExactCell,
-    ExactPartition,
-    GroupSort,
     Max,
     Maximum,
-    Maxout,
     Min,
     Minimum,
     Residual,
-    exact_partition,
+    SortedGroups,
+    maxout,
 )
 
 __all__ = [
     "Abs",
     "ExactCell",
     "ExactPartition",
-    "GroupSort",
     "Max",
     "Maximum",
-    "Maxout",
     "Min",
     "Minimum",
     "Residual",
+    "SortedGroups",
     "assert_same_cells",
     "assert_valid",
     "exact_partition",
+    "maxout",
     "polygons",
 ]

@@ -1,4 +1,4 @@
-"""Checks of a partition: against itself and the real model, and against the exact oracle."""
+"""Checks of a partition against itself, the real model, and the exact oracle."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splinecam._util.tolerances import EPS
-from splinecam.testing.oracle import ExactCell, ExactPartition
+from splinecam.testing.oracle.cells import ExactCell, ExactPartition
 
 if TYPE_CHECKING:
     from splinecam.partitions.partition import Partition
@@ -37,10 +37,10 @@ def assert_same_cells(
 
     Corners on a straight side do not count.
 
-    atol: domain diameters that corners may be off, and more where lines meet at so small an angle
-    that rounding moves their crossing; outputs and slopes may be off by this share of the terms
-    they are summed from. resolution: cells on either side that are narrower than so many diameters
-    need no partner.
+    atol: how far corners may be off, in diameters of the domain. They may be farther off where
+    lines meet at a small angle, as rounding moves their crossing. Outputs and slopes may be off by
+    this share of the terms in their sums. resolution: narrower cells, in diameters, need no partner
+    on the other side.
     """
     faces = polygons(part)
     diameter = float(part.domain.diameter)
@@ -104,7 +104,7 @@ def _located(faces: Sequence[np.ndarray], cells: Sequence[ExactCell]) -> list[in
 
 
 def _differences(polygon: np.ndarray, cell: ExactCell, slack: float, noise: float) -> list[str]:
-    """List what is wrong with the corners: each true one is there, no other is off the border."""
+    """List missing true corners, and other corners off the true border."""
     corners = np.array(cell.vertices, dtype=float)
     along = np.roll(corners, -1, axis=0) - corners
     square = (along**2).sum(1)  # zero where corners differ by less than floats can
@@ -138,7 +138,7 @@ def _sines(cell: ExactCell) -> np.ndarray:
 def _map_differences(
     weight: np.ndarray, bias: np.ndarray, cell: ExactCell, exact: ExactPartition, atol: float
 ) -> list[str]:
-    """List what is wrong with the affine map of a region: its slopes, its values at the corners."""
+    """List faults of the affine map of a region: of its slopes, and of its values at corners."""
     true = np.array(cell.weight, dtype=float).reshape(-1, 2)
     if weight.shape != true.shape or bias.shape != (len(true),):
         return [f"weight {weight.shape} and bias {bias.shape} for {len(true)} outputs"]

@@ -16,7 +16,7 @@ from splinecam.errors import SplineCamError
 from splinecam.geometry.subdivision import Mesh
 from splinecam.plot import picture
 from splinecam.plot.arrays import to_numpy
-from splinecam.plot.cell_images import TiledImage
+from splinecam.plot.artists import TiledImage
 from splinecam.plot.colors import ColorOptions, color_regions
 from splinecam.plot.decorations import AxesStyle, draw_border
 from splinecam.plot.rasters import CellColors

@@ -27,8 +27,8 @@ from splinecam.plot.colors import (
 )
 from splinecam.plot.decorations import axis_names
 from splinecam.plot.images import sample_limits
-from splinecam.plot.palette import class_palette
-from splinecam.plot.points import Classes, pictures_of, samples_of
+from splinecam.plot.palette import class_colors
+from splinecam.plot.picture import Classes, pictures_of, samples_of
 from splinecam.plot.rasters import CellColors
 from splinecam.plot.regions import default_color
 from splinecam.questions.measures import table_columns
@@ -76,7 +76,7 @@ def points_of(
     if found.labels is not None:
         count = min(int(found.labels.max(initial=-1)) + 1, _NAMED_LABELS)
         header["labels"] = [found.classes.name(k) for k in range(count)]
-        palette = class_palette(found.classes.first + count)[found.classes.first :]
+        palette = class_colors(found.classes.first + count)[found.classes.first :]
         header["colors"] = [hex_color(color) for color in palette]
         arrays["label"] = found.labels.astype(np.int16 if count < 1 << 15 else np.int32)
     if images is not None:
@@ -264,7 +264,7 @@ def _classes(part: PartitionData, options: SceneOptions) -> list[dict[str, str]]
     if not has_classes(part, options.level):
         return None
     names = class_names(part, options.names, options.level or 0.0)
-    colors = [hex_color(color) for color in class_palette(len(names))]
+    colors = [hex_color(color) for color in class_colors(len(names))]
     return [{"name": name, "color": color} for name, color in zip(names, colors, strict=True)]
 
 

@@ -1,8 +1,8 @@
 """Exact boundaries, preimages and differences, from the cells of the exact partition.
 
-Every cell is divided by the functions into parts on which no sign and no winner changes. The
-sides of all parts are divided at each other's ends, so that each piece has one part on its left and
-one on its right. Exact values decide whether a piece belongs to the curve.
+Functions divide every cell into parts on which no sign and no winner changes. The sides of all
+parts are divided at each other's ends. Each piece then has one part on its left and one on its
+right, and exact values decide whether the piece belongs to the curve.
 """
 
 from __future__ import annotations
@@ -17,33 +17,21 @@ from itertools import combinations, pairwise
 from torch import nn
 
 from splinecam.geometry.domain import Domain
+from splinecam.testing.oracle import steps
 from splinecam.testing.oracle.cells import ExactCell, ExactPartition, exact_partition
-from splinecam.testing.oracle.steps import (
-    Corner,
-    Point,
-    Row,
-    area,
-    at,
-    by,
-    corner,
-    difference,
-    maxima,
-    over_common,
-    pairs,
-    split,
-    where_positive,
-)
+from splinecam.testing.oracle.steps import Corner, Point, Row, at, corner, divided, maxima, point
 
+Function = tuple[Fraction, Fraction, Fraction]  # (a, b, c) is a u + b v + c
 OUTSIDE = -1
 Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class ExactSegment:
-    """A piece of a curve: ``label`` is the pair of classes, or the level's number twice.
+    """A piece of a curve. ``label``: the pair of classes, or the number of the level twice.
 
-    ``sides`` is the class left and right of it, -1 outside; for a level set the sign of the output
-    less the level, 0 outside.
+    ``sides``: the classes on the left and on the right, -1 outside. Along a level set these are the
+    signs of the output minus the level, 0 outside.
     """
 
     start: Point
@@ -63,7 +51,7 @@ class ExactSegment:
 
 @dataclass(frozen=True)
 class ExactClasses:
-    """The area of each class, of equal ones the first, and the area on which classes are equal."""
+    """The area of each class, and the area of ties; the first of equal classes counts."""
 
     areas: tuple[Fraction, ...]
     tied: Fraction
@@ -71,7 +59,7 @@ class ExactClasses:
 
 @dataclass(frozen=True)
 class _Part:
-    """A convex part of a cell and functions on it, over one denominator that is left out."""
+    """A convex part of a cell, and functions on it over one denominator, which is left out."""
 
     corners: list[Corner]
     rows: list[Row]
@@ -80,11 +68,16 @@ class _Part:
 def exact_boundary(
     exact: ExactPartition, *, kind: str = "argmax", level: float = 0.0
 ) -> list[ExactSegment]:
-    """Return where the largest outputs tie, the smallest (argmin), or any two (pairwise)."""
+    """Return where the largest outputs tie, or the smallest (argmin), or any two (pairwise)."""
     outputs = len(exact.cells[0].bias)
     if kind == "pairwise" and outputs > 1:
         names = list(combinations(range(outputs), 2))
-        return _zero_sets([_differences(cell, names) for cell in exact.cells], names, levels=False)
+        cells = []
+        for cell in exact.cells:
+            rows = _integers(_functions(cell))
+            higher = [steps.difference(rows[j], rows[i]) for i, j in names]
+            cells.append(_Part(_corners(cell), higher))
+        return _zero_sets(cells, names, levels=False)
     parts = _decided(exact, kind, level)
     best = [_winners(part) for part in parts]
     found = []
@@ -93,9 +86,11 @@ def exact_boundary(
         equal = _largest(parts[inside].rows, (p, q))
         sets = [set(equal) if side == OUTSIDE else best[side] for side in (left, right)]
         if len(equal) > 1 and not sets[0] == sets[1] == set(equal):
-            sides = tuple(OUTSIDE if i == OUTSIDE else min(best[i]) for i in (left, right))
-            found.append((p, q, _tie(equal, sets, sides), (sides[0], sides[1])))
-    return [_decision(*piece) for piece in found]
+            first, second = (OUTSIDE if i == OUTSIDE else min(best[i]) for i in (left, right))
+            sides = first, second
+            turned = OUTSIDE not in sides and first < second  # the higher class is on the left
+            found.append(_segment(p, q, _tie(equal, sets, sides), sides, turned))
+    return found
 
 
 def exact_level_set(
@@ -118,43 +113,43 @@ def exact_classes(
     areas = [Fraction(0)] * max(2, len(exact.cells[0].bias))
     tied = Fraction(0)
     for part in _decided(exact, kind, level):
-        best = _winners(part)
-        size = area([_point(p) for p in part.corners])
+        best, size = _winners(part), _area(part.corners)
         areas[min(best)] += size
         tied += size * (len(best) > 1)
     return ExactClasses(tuple(areas), tied)
 
 
-# ------------------------------------------------------------------------------ parts of cells
+def _functions(cell: ExactCell) -> list[Function]:
+    return [(*weight, bias) for weight, bias in zip(cell.weight, cell.bias, strict=True)]
 
 
-def _rows(cell: ExactCell) -> list[Row]:
-    """Return the outputs of a cell as integers over one denominator, which is left out."""
-    return _integers([(a, b, c) for (a, b), c in zip(cell.weight, cell.bias, strict=True)])
-
-
-def _integers(rows: Sequence[tuple[Fraction, Fraction, Fraction]]) -> list[Row]:
-    values, _ = over_common([value for row in rows for value in row])
-    return [(a, b, c) for a, b, c in by(3, values)]
+def _integers(functions: Sequence[Function]) -> list[Row]:
+    """Return functions as integers over one denominator, which is left out."""
+    values, _ = steps.over_common([value for function in functions for value in function])
+    return [(a, b, c) for a, b, c in steps.by(3, values)]
 
 
 def _corners(cell: ExactCell) -> list[Corner]:
     return [corner(u, v) for u, v in cell.vertices]
 
 
-def _differences(cell: ExactCell, names: Sequence[Pair]) -> _Part:
-    """Return the cell with the differences of the outputs of all pairs, higher less lower."""
-    rows = _rows(cell)
-    return _Part(_corners(cell), [difference(rows[j], rows[i]) for i, j in names])
+def _area(polygon: Sequence[Corner]) -> Fraction:
+    return steps.area([point(p) for p in polygon])
+
+
+def _scores(functions: list[Function], level: float = 0.0) -> list[Row]:
+    """Return the functions whose largest one wins; a single output competes with the level."""
+    if len(functions) > 1:
+        return _integers(functions)
+    ((a, b, c),) = functions
+    return [(0, 0, 0), *_integers([(a, b, c - Fraction(level))])]
 
 
 def _decided(exact: ExactPartition, kind: str, level: float) -> list[_Part]:
-    """Divide the cells into the parts on which one set of outputs is the largest."""
+    """Return the parts of cells on which one set of outputs is the largest."""
     parts = []
     for cell in exact.cells:
-        rows = _rows(cell)
-        if len(rows) == 1:
-            rows = [(0, 0, 0), *_integers([(*cell.weight[0], cell.bias[0] - Fraction(level))])]
+        rows = _scores(_functions(cell), level)
         if kind == "argmin":
             rows = [(-a, -b, -c) for a, b, c in rows]
         parts += [_Part(part, rows) for _, part in maxima(_corners(cell), rows)]
@@ -173,7 +168,7 @@ def _largest(rows: Sequence[Row], points: Sequence[Corner]) -> list[int]:
 
 
 def _tie(equal: Sequence[int], sets: Sequence[set[int]], sides: Sequence[int]) -> Pair:
-    """Return the two classes of a border; within one class, it and the first other that ties."""
+    """Return the classes on both sides; within one class, that class and the first rival."""
     inside = {side for side in sides if side != OUTSIDE}
     if len(inside) == 2:
         return min(inside), max(inside)
@@ -188,14 +183,9 @@ def _zero_sets(
     """Return where the named functions, the rows of the cells, vanish; of areas the outline.
 
     Where several vanish, the first counts. The sides are the signs of the function for levels,
-    and else the larger of the two classes.
+    and otherwise the larger of the two classes.
     """
-    parts = []
-    for cell in cells:
-        polygons = [cell.corners]
-        for row in cell.rows:
-            polygons = [half for polygon in polygons for half in split(polygon, row)]
-        parts += [_Part(polygon, cell.rows) for polygon in polygons]
+    parts = [_Part(part, cell.rows) for cell in cells for part in divided(cell.corners, cell.rows)]
     found = []
     for p, q, left, right in _borders([part.corners for part in parts]):
         rows = parts[left if left != OUTSIDE else right].rows
@@ -207,11 +197,15 @@ def _zero_sets(
                     for side, sign in zip((left, right), signs, strict=True)
                 ]
                 sides = signs if levels else (larger[0], larger[1])
-                turned = signs[0] < signs[1]
-                ends = (q, p) if turned else (p, q)
-                found.append((*ends, name, sides[::-1] if turned else sides))
+                found.append(_segment(p, q, name, sides, signs[0] < signs[1]))
                 break
-    return [ExactSegment(_point(p), _point(q), name, sides) for p, q, name, sides in found]
+    return found
+
+
+def _segment(p: Corner, q: Corner, label: Pair, sides: Pair, turned: bool) -> ExactSegment:
+    """Return the segment from p to q, or in the other direction if it is turned."""
+    ends = (q, p) if turned else (p, q)
+    return ExactSegment(point(ends[0]), point(ends[1]), label, sides[::-1] if turned else sides)
 
 
 def _sign(parts: Sequence[_Part], index: int, k: int) -> int:
@@ -222,19 +216,16 @@ def _sign(parts: Sequence[_Part], index: int, k: int) -> int:
     return (max(values) > 0) - (min(values) < 0)
 
 
-# ------------------------------------------------------------------------------ sides on lines
-
-
 def _borders(polygons: Sequence[list[Corner]]) -> Iterator[tuple[Corner, Corner, int, int]]:
     """Divide all sides at each other's ends; yield start, end, left polygon and right polygon."""
     lines: dict[Row, list[tuple[Corner, Corner, int, bool]]] = defaultdict(list)
     for index, polygon in enumerate(polygons):
-        for p, q in pairs(polygon):
+        for p, q in steps.pairs(polygon):
             line, forward = _line(p, q)
             lines[line].append((*((p, q) if forward else (q, p)), index, forward))
     for line, sides in lines.items():
-        point = {_position(line, p): p for side in sides for p in side[:2]}
-        stops = sorted(point)
+        stop_at = {_position(line, p): p for side in sides for p in side[:2]}
+        stops = sorted(stop_at)
         place = {stop: k for k, stop in enumerate(stops)}
         beside = [[OUTSIDE, OUTSIDE] for _ in stops]
         for p, q, index, forward in sides:
@@ -244,7 +235,7 @@ def _borders(polygons: Sequence[list[Corner]]) -> Iterator[tuple[Corner, Corner,
                 beside[k][not forward] = index
         for (s, t), (left, right) in zip(pairwise(stops), beside, strict=False):
             if (left, right) != (OUTSIDE, OUTSIDE):
-                yield point[s], point[t], left, right
+                yield stop_at[s], stop_at[t], left, right
 
 
 def _line(p: Corner, q: Corner) -> tuple[Row, bool]:
@@ -263,17 +254,6 @@ def _position(line: Row, p: Corner) -> Fraction:
     return Fraction(line[1] * p[0] - line[0] * p[1], p[2])
 
 
-def _point(p: Corner) -> Point:
-    return Fraction(p[0], p[2]), Fraction(p[1], p[2])
-
-
-def _decision(p: Corner, q: Corner, label: Pair, sides: Pair) -> ExactSegment:
-    """Return a segment with the higher class on its left if both sides are inside."""
-    turned = OUTSIDE not in sides and sides[0] < sides[1]
-    ends = (q, p) if turned else (p, q)
-    return ExactSegment(_point(ends[0]), _point(ends[1]), label, sides[::-1] if turned else sides)
-
-
 Constraint = tuple[Sequence[float], float, bool]  # coefficients, limit, whether it is strict
 
 
@@ -287,57 +267,36 @@ def exact_preimage_area(
     """
     total = Fraction(0)
     for cell in exact_partition(model, domain).cells:
-        functions = list(zip(cell.weight, cell.bias, strict=True))
+        functions = _functions(cell)
         rows = [
-            [(_combined(functions, *each[:2]), each[2]) for each in conjunction]
-            for conjunction in condition
+            [(_combined(functions, weights, limit), strict) for weights, limit, strict in group]
+            for group in condition
         ]
-        parts = [[corner(u, v) for u, v in cell.vertices]]
-        for f, _ in (each for conjunction in rows for each in conjunction):
-            if f[0] or f[1]:
-                (a, b, c), _ = over_common(f)
-                parts = [piece for part in parts for piece in split(part, (a, b, c))]
-        for part in parts:
-            points = [_point(p) for p in part]
-            middle = _middle(points)
-            values = [[(_value_at(f, middle), strict) for f, strict in group] for group in rows]
+        lines = _integers([f for group in rows for f, _ in group])
+        for part in divided(_corners(cell), lines):
+            middle = steps.center([point(p) for p in part])
+            values = [[(_value(f, middle), strict) for f, strict in group] for group in rows]
             if any(all(v < 0 or (v == 0 and not s) for v, s in group) for group in values):
-                total += area(points)
+                total += _area(part)
     return total
 
 
-def _combined(
-    functions: Sequence[tuple[Sequence[Fraction], Fraction]], weights: Sequence[float], limit: float
-) -> tuple[Fraction, Fraction, Fraction]:
-    """Return a sum of affine functions, less a limit, as its coefficients."""
-    found = [Fraction(0), Fraction(0), -Fraction(limit)]
-    for (slope, offset), weight in zip(functions, weights, strict=True):
-        for k, value in enumerate((*slope, offset)):
-            found[k] += Fraction(weight) * value
-    return found[0], found[1], found[2]
-
-
-def _value_at(f: tuple[Fraction, Fraction, Fraction], p: Point) -> Fraction:
-    return f[0] * p[0] + f[1] * p[1] + f[2]
-
-
-def _middle(points: Sequence[Point]) -> Point:
-    u, v = (sum(axis, Fraction(0)) / len(points) for axis in zip(*points, strict=True))
-    return u, v
-
-
-Function = tuple[Fraction, Fraction, Fraction]  # (a, b, c) is a u + b v + c
+def _combined(functions: Sequence[Function], weights: Sequence[float], limit: float) -> Function:
+    """Return a weighted sum of functions minus a limit."""
+    both = [(Fraction(w), f) for w, f in zip(weights, functions, strict=True)]
+    a, b, c = (_sum(weight * f[k] for weight, f in both) for k in range(3))
+    return a, b, c - Fraction(limit)
 
 
 @dataclass(frozen=True)
 class ExactDifference:
-    """Two networks with n outputs and k classes on a domain.
+    """How two networks with n outputs and k classes differ on a domain.
 
-    cells: how many convex cells both have together. largest: of each output the largest modulus of
-    the difference; norm_1, norm_inf: the largest norms of the difference of all outputs, and
-    square_2 the square of the largest 2-norm. mean, bias, mean_square: of each output the mean of
-    the difference's modulus, of the difference, and of its square. areas: k rows of k numbers, the
-    area of each pair of classes.
+    cells: the number of convex cells that both have in common. largest: the largest modulus of the
+    difference, for each output. norm_1, norm_inf: the largest norms of the difference of all
+    outputs; square_2: the square of the largest 2-norm. mean, bias, mean_square: for each output
+    the means of the difference's modulus, of the difference, and of its square. areas: k rows of k
+    numbers, the area of each pair of classes.
     """
 
     cells: int
@@ -363,15 +322,15 @@ def exact_difference(a: nn.Module, b: nn.Module, domain: Domain) -> ExactDiffere
     total = _sum(_area(part) for part, _, _ in common)
     outputs = range(len(first[0].bias))
     at_corners = [
-        [abs(_value(_less(f[k], g[k]), _point(p))) for k in outputs]
+        [abs(_value(_less(f[k], g[k]), point(p))) for k in outputs]
         for part, f, g in common
         for p in part
     ]
     classes = range(max(2, len(outputs)))
     areas = [[Fraction(0) for _ in classes] for _ in classes]
     for part, f, g in common:
-        for i, inner in _winners_in(part, f):
-            for j, innermost in _winners_in(inner, g):
+        for i, inner in maxima(part, _scores(f)):
+            for j, innermost in maxima(inner, _scores(g)):
                 areas[i][j] += _area(innermost)
     moments = [[_moments(part, _less(f[k], g[k])) for part, f, g in common] for k in outputs]
     means = [[_sum(column) / total for column in zip(*rows, strict=True)] for rows in moments]
@@ -392,10 +351,6 @@ def _sum(values: Iterable[Fraction]) -> Fraction:
     return sum(values, Fraction(0))
 
 
-def _functions(cell: ExactCell) -> list[Function]:
-    return [(*weight, bias) for weight, bias in zip(cell.weight, cell.bias, strict=True)]
-
-
 def _less(f: Function, g: Function) -> Function:
     return f[0] - g[0], f[1] - g[1], f[2] - g[2]
 
@@ -404,49 +359,22 @@ def _value(f: Function, p: Point) -> Fraction:
     return f[0] * p[0] + f[1] * p[1] + f[2]
 
 
-def _row(f: Function) -> Row:
-    """Return integers with the signs of a function."""
-    (a, b, c), _ = over_common(f)
-    return a, b, c
-
-
-def _area(polygon: Sequence[Corner]) -> Fraction:
-    return area([_point(p) for p in polygon])
-
-
 def _intersection(x: ExactCell, y: ExactCell) -> list[Corner]:
     """Return the common part of two convex cells, empty if it has no area."""
-    polygon = [corner(u, v) for u, v in x.vertices]
-    for (u, v), (s, t) in pairs(y.vertices):
-        line = _row((v - t, s - u, u * t - v * s))
-        polygon = where_positive(polygon, line) if polygon else []
+    polygon = _corners(x)
+    sides = [(v - t, s - u, u * t - v * s) for (u, v), (s, t) in steps.pairs(y.vertices)]
+    for line in _integers(sides):
+        polygon = steps.where_positive(polygon, line) if polygon else []
     return polygon
-
-
-def _winners_in(polygon: list[Corner], f: list[Function]) -> list[tuple[int, list[Corner]]]:
-    """Return the parts in which each function is the largest, of equal ones the first."""
-    zero = Fraction(0)
-    f = [(zero, zero, zero), *f] if len(f) == 1 else f
-    found = []
-    for i in range(len(f)):
-        part = polygon
-        for j in range(len(f)):
-            row = _row(_less(f[i], f[j]))
-            if j == i or (row == (0, 0, 0) and j > i):
-                continue
-            part = where_positive(part, row) if part else []
-        if part:
-            found.append((i, part))
-    return found
 
 
 def _moments(polygon: list[Corner], f: Function) -> tuple[Fraction, Fraction, Fraction]:
     """Return the integrals of the modulus, of the function, and of its square."""
     modulus, signed, square = Fraction(0), Fraction(0), Fraction(0)
-    for part in split(polygon, _row(f)):
-        points = [_point(p) for p in part]
+    for part in divided(polygon, _integers([f])):
+        points = [point(p) for p in part]
         for q, r in pairwise(points[1:]):
-            size = area([points[0], q, r])
+            size = steps.area([points[0], q, r])
             values = [_value(f, p) for p in (points[0], q, r)]
             whole = _sum(values)
             signed += size * whole / 3

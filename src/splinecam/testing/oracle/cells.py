@@ -11,28 +11,18 @@ import numpy as np
 from torch import Tensor, nn
 
 from splinecam.geometry.domain import Domain
-from splinecam.testing.oracle.steps import (
-    Cell,
-    Point,
-    area,
-    by,
-    center,
-    corner,
-    fractions,
-    layer_step,
-    over_common,
-    pairs,
-)
+from splinecam.testing.oracle import steps
+from splinecam.testing.oracle.steps import Cell, Point, corner, fractions, over_common, point
 
 
 @dataclass(frozen=True)
 class ExactCell:
     """A convex cell, counter-clockwise, and the exact map ``weight @ uv + bias`` on it.
 
-    ``pattern`` holds the piece of every unit, layer after layer, counted from the left; a unit that
-    sits on a knot in the whole cell is in the piece right of that knot. For a maximum it is the
-    winner's place among the units of its group, the first of equal ones; for a sorted group it
-    says of every two units whether the first is the larger.
+    ``pattern`` has the piece of every unit, layer after layer, counted from the left. A unit on a
+    knot in the whole cell is in the piece right of that knot. A maximum has the winner's place in
+    its group, the first of equal ones. A sorted group has an entry for every two units: whether the
+    first is the larger.
     """
 
     vertices: tuple[Point, ...]
@@ -42,17 +32,17 @@ class ExactCell:
 
     @cached_property
     def area(self) -> Fraction:
-        return area(self.vertices)
+        return steps.area(self.vertices)
 
     @cached_property
     def center(self) -> Point:
         """The mean of the vertices: a point of the open cell."""
-        return center(self.vertices)
+        return steps.center(self.vertices)
 
     @property
     def width(self) -> float:
         """Twice the area over the perimeter: the inradius, up to a factor of two."""
-        sides = pairs(self.vertices)
+        sides = steps.pairs(self.vertices)
         perimeter = sum(math.hypot(q[0] - p[0], q[1] - p[1]) for p, q in sides)
         return 2 * float(self.area) / perimeter
 
@@ -71,8 +61,8 @@ class ExactCell:
 class ExactPartition:
     """Every cell of a network on a domain, exactly.
 
-    ``magnitude`` and ``slope``, both (n_out,), bound the terms that are summed up to an output and
-    to its slope: rounding errors are relative to them.
+    ``magnitude`` and ``slope``, both (n_out,), bound the terms in the sums of outputs and of their
+    slopes. Rounding errors are relative to them.
     """
 
     domain: Domain
@@ -96,7 +86,7 @@ def exact_partition(model: nn.Module, domain: Domain) -> ExactPartition:
 
     The network is an ``nn.Sequential`` (or :class:`Residual`, nested as you like) of linear and
     convolution layers, piecewise-linear activations, max-pooling, and the modules of
-    :mod:`splinecam.testing.oracle`.
+    :mod:`splinecam.testing`.
 
     >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
     >>> cells = exact_partition(model, Domain.box(-1, 1)).cells
@@ -106,25 +96,23 @@ def exact_partition(model: nn.Module, domain: Domain) -> ExactPartition:
     dim = len(origin)
     coefficients, den = over_common([*basis, *origin])
     rows = [(coefficients[j], coefficients[dim + j], coefficients[2 * dim + j]) for j in range(dim)]
-    start = Cell([corner(u, v) for u, v in by(2, corners)], rows, den, ())
-    step, _ = layer_step(model, tuple(domain.input_shape))
-    cells = tuple(_finished(cell) for cell in step.apply(start))
+    start = Cell([corner(u, v) for u, v in steps.by(2, corners)], rows, den, ())
+    step, _ = steps.layer_step(model, tuple(domain.input_shape))
+    cells = []
+    for cell in step.apply(start):
+        vertices = tuple(map(point, cell.corners))
+        weight = tuple((Fraction(a, cell.den), Fraction(b, cell.den)) for a, b, _ in cell.rows)
+        bias = tuple(Fraction(c, cell.den) for _, _, c in cell.rows)
+        cells.append(ExactCell(vertices, cell.pattern, weight, bias))
     reach = np.abs(domain.corners.numpy()).max(0) @ np.abs(domain.basis.numpy())
     slope = np.abs(domain.basis.numpy()).max(0)
     magnitude, slope = step.bound((np.abs(domain.origin.numpy()) + reach, slope))
-    return ExactPartition(domain, cells, magnitude, slope)
-
-
-def _finished(cell: Cell) -> ExactCell:
-    vertices = tuple((Fraction(x, w), Fraction(y, w)) for x, y, w in cell.corners)
-    weight = tuple((Fraction(a, cell.den), Fraction(b, cell.den)) for a, b, _ in cell.rows)
-    bias = tuple(Fraction(c, cell.den) for _, _, c in cell.rows)
-    return ExactCell(vertices, cell.pattern, weight, bias)
+    return ExactPartition(domain, tuple(cells), magnitude, slope)
 
 
 @dataclass(frozen=True)
 class ExactPiece:
-    """An interval of a segment on which every unit keeps one piece: ``slope * t + intercept``.
+    """An interval of a segment on which every unit stays in one piece: ``slope * t + intercept``.
 
     begin, end: its positions on the segment, from 0 to 1; pattern: the piece of every unit.
     """
@@ -139,8 +127,8 @@ class ExactPiece:
 def exact_pieces(model: nn.Module, a: Tensor, b: Tensor) -> list[ExactPiece]:
     """Return the pieces of a small network on the segment from input a to input b, in order.
 
-    The segment is the first axis of a unit square whose second axis changes nothing, so that the
-    exact cells of that square are strips. The networks are those of ``exact_partition``.
+    The segment is the first axis of a unit square. Nothing changes along its second axis, and the
+    exact cells of the square are strips. Networks are the same as for ``exact_partition``.
 
     >>> import torch
     >>> relu = nn.Sequential(nn.ReLU())
@@ -152,7 +140,7 @@ def exact_pieces(model: nn.Module, a: Tensor, b: Tensor) -> list[ExactPiece]:
     rows = [(numbers[k], 0, numbers[len(first) + k]) for k in range(len(first))]
     zero, one = Fraction(0), Fraction(1)
     square = [corner(zero, zero), corner(one, zero), corner(one, one), corner(zero, one)]
-    step, _ = layer_step(model, tuple(a.shape))
+    step, _ = steps.layer_step(model, tuple(a.shape))
     pieces = []
     for cell in step.apply(Cell(square, rows, den, ())):
         u = [Fraction(x, w) for x, _, w in cell.corners]

@@ -1,4 +1,4 @@
-"""From a module to the oracle's steps: each divides one exact cell and maps its activations."""
+"""Steps of the oracle, made from modules: each divides an exact cell and maps its activations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import combinations, product
+from itertools import combinations
 from typing import Any, Protocol
 
 import numpy as np
@@ -37,7 +37,7 @@ def at(row: Row, corner: Corner) -> int:
 
 
 def difference(first: Row, second: Row) -> Row:
-    """Return the function that is positive where the first one is the larger."""
+    """Return the first function minus the second."""
     return first[0] - second[0], first[1] - second[1], first[2] - second[2]
 
 
@@ -64,14 +64,11 @@ def _clip(polygon: list[Corner], signs: list[int]) -> list[Corner]:
         if s >= 0:
             kept.append(p)
         if s < 0 < t or t < 0 < s:
-            kept.append(_reduced([abs(t) * x + abs(s) * y for x, y in zip(p, q, strict=True)]))
+            crossing = [abs(t) * x + abs(s) * y for x, y in zip(p, q, strict=True)]
+            common = math.gcd(*crossing)
+            x, y, w = (value // common for value in crossing)
+            kept.append((x, y, w))
     return kept
-
-
-def _reduced(corner: Sequence[int]) -> Corner:
-    common = math.gcd(*corner)
-    x, y, w = (value // common for value in corner)
-    return x, y, w
 
 
 def corner(u: Fraction, v: Fraction) -> Corner:
@@ -80,8 +77,13 @@ def corner(u: Fraction, v: Fraction) -> Corner:
     return x, y, w
 
 
+def point(p: Corner) -> Point:
+    """Return a corner in fractions."""
+    return Fraction(p[0], p[2]), Fraction(p[1], p[2])
+
+
 def center(vertices: Sequence[Point]) -> Point:
-    """Return the mean of the vertices, which is a point of the open polygon."""
+    """Return the mean of the vertices, a point of the open polygon."""
     u, v = (sum((p[k] for p in vertices), Fraction(0)) / len(vertices) for k in (0, 1))
     return u, v
 
@@ -164,15 +166,13 @@ class Minimum(nn.Module):
         return torch.minimum(first, second)
 
 
-class Maxout(nn.Sequential):
-    """Each unit is the largest of several affine functions."""
-
-    def __init__(self, inputs: int, units: int, pieces: int) -> None:
-        linear = nn.Linear(inputs, units * pieces)
-        super().__init__(linear, nn.Unflatten(1, (units, pieces)), Max(2))
+def maxout(inputs: int, units: int, pieces: int) -> nn.Sequential:
+    """Return a module in which each unit is the largest of several affine functions."""
+    linear = nn.Linear(inputs, units * pieces)
+    return nn.Sequential(linear, nn.Unflatten(1, (units, pieces)), Max(2))
 
 
-class GroupSort(nn.Module):
+class SortedGroups(nn.Module):
     """The features in groups of a size, each group in ascending order."""
 
     def __init__(self, size: int) -> None:
@@ -188,58 +188,25 @@ MAX_POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
 ADAPTIVE_POOLS = (nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d)
 
 
-def windows(module: nn.Module, shape: tuple[int, ...]) -> list[list[int]]:
-    """Return the units in every window of a pooling layer, for inputs ``(channels, *sizes)``."""
-    out = module(torch.zeros(1, *shape)).shape[1:]  # torch knows how many windows there are
-    spans = [
-        [_span(module, axis, size, place, places) for place in range(places)]
-        for axis, (size, places) in enumerate(zip(shape[1:], out[1:], strict=True))
-    ]
-    groups = [
-        [int(channel[position]) for position in product(*window)]
-        for channel in _units(shape)
-        for window in product(*spans)
-    ]
+def windows(module: nn.Module, shape: tuple[int, ...], sign: int = 1) -> list[list[int]]:
+    """Return the units of which each output is the largest, or with the sign -1 the smallest.
+
+    The largest of some units is 1 if one of them is 1 and all others are 0.
+    """
+    size = math.prod(shape)
+    one_each = torch.eye(size).reshape(size, *shape)
+    inside = sign * module(sign * one_each).reshape(size, -1) > 0
+    groups = [window.nonzero()[:, 0].tolist() for window in inside.T]
     if not all(groups):
         raise CaptureError(f"the exact oracle found a window of {module} in the padding")
     return groups
-
-
-def _span(module: Any, axis: int, size: int, place: int, places: int) -> list[int]:
-    """Return the positions along one axis in the window of one output, without padding."""
-    if isinstance(module, ADAPTIVE_POOLS):
-        return list(range(place * size // places, math.ceil((place + 1) * size / places)))
-    kernel, stride, padding, dilation = (
-        value[axis] if isinstance(value, tuple) else value
-        for value in (module.kernel_size, module.stride, module.padding, module.dilation)
-    )
-    positions = [place * stride - padding + step * dilation for step in range(kernel)]
-    return [position for position in positions if 0 <= position < size]
-
-
-def along(shape: tuple[int, ...], dim: int) -> list[list[int]]:
-    """Return the groups of units that differ in one dimension only; the batch is dimension 0."""
-    axis = dim - 1 if dim > 0 else dim
-    groups: list[list[int]] = _units(shape).movedim(axis, -1).reshape(-1, shape[axis]).tolist()
-    return groups
-
-
-def halves(shape: tuple[int, ...]) -> list[list[int]]:
-    """Return each unit of the first half with its partner in the second."""
-    half = math.prod(shape) // 2
-    return [[unit, unit + half] for unit in range(half)]
-
-
-def _units(shape: tuple[int, ...]) -> Tensor:
-    """Number the units of a shape in their flat order."""
-    return torch.arange(math.prod(shape)).reshape(shape)
 
 
 Bound = tuple[np.ndarray, np.ndarray]  # per unit: of |value| over the domain, of |slope|
 Groups = Sequence[Sequence[int]]  # the units of every group
 
 
-class Step(Protocol):
+class LayerStep(Protocol):
     """A layer: ``apply`` divides and maps a cell; ``bound`` bounds values and slopes."""
 
     def apply(self, cell: Cell) -> list[Cell]: ...
@@ -289,7 +256,7 @@ class Activation:
              for k in spline.knots]
             for (a, b, c), spline in zip(cell.rows, self.splines, strict=True)
         ]  # fmt: skip
-        parts = _divided(cell.corners, [line for unit in lines for line in unit])
+        parts = divided(cell.corners, [line for unit in lines for line in unit])
         return [self._mapped(cell, part, lines) for part in parts]
 
     def _mapped(self, cell: Cell, part: list[Corner], lines: list[list[Row]]) -> Cell:
@@ -313,7 +280,7 @@ class Activation:
         return slope * bound[0] + intercept, slope * bound[1]
 
 
-def _divided(polygon: list[Corner], lines: Sequence[Row]) -> list[list[Corner]]:
+def divided(polygon: list[Corner], lines: Sequence[Row]) -> list[list[Corner]]:
     """Return the parts of a polygon between lines."""
     parts = [polygon]
     for line in lines:
@@ -331,21 +298,19 @@ class Largest:
     def apply(self, cell: Cell) -> list[Cell]:
         parts: list[tuple[list[Corner], tuple[int, ...]]] = [(cell.corners, ())]
         for group in self.groups:
-            rows = [self._oriented(cell.rows[unit]) for unit in group]
+            sign = -1 if self.smallest else 1
+            rows = [(sign * a, sign * b, sign * c) for a, b, c in (cell.rows[k] for k in group)]
             parts = [
                 (part, (*winners, winner))
                 for polygon, winners in parts
                 for winner, part in maxima(polygon, rows)
             ]
-        return [self._chosen(cell, part, winners) for part, winners in parts]
-
-    def _oriented(self, row: Row) -> Row:
-        return (-row[0], -row[1], -row[2]) if self.smallest else row
-
-    def _chosen(self, cell: Cell, part: list[Corner], winners: tuple[int, ...]) -> Cell:
-        places = zip(self.groups, winners, strict=True)
-        rows = [cell.rows[group[winner]] for group, winner in places]
-        return Cell(part, rows, cell.den, cell.pattern + winners)
+        found = []
+        for part, winners in parts:
+            places = zip(self.groups, winners, strict=True)
+            chosen = [cell.rows[group[winner]] for group, winner in places]
+            found.append(Cell(part, chosen, cell.den, cell.pattern + winners))
+        return found
 
     def bound(self, bound: Bound) -> Bound:
         value, slope = (np.array([b[list(group)].max() for group in self.groups]) for b in bound)
@@ -353,7 +318,7 @@ class Largest:
 
 
 def maxima(polygon: list[Corner], rows: Sequence[Row]) -> Iterator[tuple[int, list[Corner]]]:
-    """Yield each function and where it is the largest; of equal functions the first one counts."""
+    """Yield each function with the part where it is the largest; the first of equal ones counts."""
     for place, row in enumerate(rows):
         if row in rows[:place]:
             continue
@@ -367,20 +332,20 @@ def maxima(polygon: list[Corner], rows: Sequence[Row]) -> Iterator[tuple[int, li
 
 @dataclass(frozen=True)
 class Sorted:
-    """The units of each group in ascending order, in the places where the group's units are."""
+    """The units of each group in ascending order, in the places of the group."""
 
     groups: Groups
 
     def apply(self, cell: Cell) -> list[Cell]:
         order = [difference(cell.rows[i], cell.rows[j]) for i, j in self._pairs()]
-        return [self._ordered(cell, part) for part in _divided(cell.corners, order)]
+        return [self._ordered(cell, part) for part in divided(cell.corners, order)]
 
     def _pairs(self) -> list[tuple[int, int]]:
         return [pair for group in self.groups for pair in combinations(group, 2)]
 
     def _ordered(self, cell: Cell, part: list[Corner]) -> Cell:
         """Return a part with the units sorted: their order is the same in all of its points."""
-        u, v = center([(Fraction(x, w), Fraction(y, w)) for x, y, w in part])
+        u, v = center([point(p) for p in part])
         value = [a * u + b * v + c for a, b, c in cell.rows]
         rows = list(cell.rows)
         for group in self.groups:
@@ -401,7 +366,7 @@ class Sorted:
 class Chain:
     """One step after the other."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[LayerStep, ...]
 
     def apply(self, cell: Cell) -> list[Cell]:
         cells = [cell]
@@ -419,38 +384,32 @@ class Chain:
 class Skip:
     """A step whose input is added to its output."""
 
-    body: Step
+    body: LayerStep
 
     def apply(self, cell: Cell) -> list[Cell]:
-        return [self._added(cell, after) for after in self.body.apply(cell)]
-
-    def _added(self, before: Cell, after: Cell) -> Cell:
-        rows = []
-        for x, y in zip(before.rows, after.rows, strict=True):
-            a, b, c = (p * after.den + q * before.den for p, q in zip(x, y, strict=True))
-            rows.append((a, b, c))
-        return replace(after, rows=rows, den=before.den * after.den)
+        found = []
+        for after in self.body.apply(cell):
+            rows = []
+            for x, y in zip(cell.rows, after.rows, strict=True):
+                a, b, c = (p * after.den + q * cell.den for p, q in zip(x, y, strict=True))
+                rows.append((a, b, c))
+            found.append(replace(after, rows=rows, den=cell.den * after.den))
+        return found
 
     def bound(self, bound: Bound) -> Bound:
         after = self.body.bound(bound)
         return bound[0] + after[0], bound[1] + after[1]
 
 
-_CONVOLUTIONS = (
-    nn.Conv1d,
-    nn.Conv2d,
-    nn.Conv3d,
-    nn.ConvTranspose1d,
-    nn.ConvTranspose2d,
-    nn.ConvTranspose3d,
-)
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _RESHAPES = (nn.Identity, nn.Flatten, nn.Unflatten, nn.Dropout)
-_GROUPED = (*MAX_POOLS, *ADAPTIVE_POOLS, Max, Maximum, Minimum, GroupSort)
+_GROUPED = (*MAX_POOLS, *ADAPTIVE_POOLS, Max, Maximum, Minimum, SortedGroups)
 
 Shape = tuple[int, ...]
 
 
-def layer_step(module: nn.Module, shape: Shape) -> tuple[Step, Shape]:
+def layer_step(module: nn.Module, shape: Shape) -> tuple[LayerStep, Shape]:
     """Return the step of a module for inputs of a shape, and the shape of its outputs."""
     if isinstance(module, nn.Sequential):
         steps = []
@@ -460,7 +419,7 @@ def layer_step(module: nn.Module, shape: Shape) -> tuple[Step, Shape]:
         return Chain(tuple(steps)), shape
     if isinstance(module, Residual):
         return Skip(layer_step(module.body, shape)[0]), shape
-    if isinstance(module, (nn.Linear, *_CONVOLUTIONS)):
+    if isinstance(module, (nn.Linear, *_CONVOLUTIONS, *_TRANSPOSED)):
         return _affine(module, shape)
     if isinstance(module, _RESHAPES):
         return Chain(()), _shape_after(module, shape)
@@ -474,9 +433,9 @@ def _shape_after(module: nn.Module, shape: Shape) -> Shape:
 
 
 def _affine(module: nn.Module, shape: Shape) -> tuple[Affine, Shape]:
-    """Return the dense matrix of a layer, whose columns are the values at the unit vectors.
+    """Return the dense matrix of a layer: its columns are the values at the unit vectors.
 
-    Weights are only placed there, not added to each other, so float64 is exact.
+    Weights are placed in it and never added to each other, so float64 is exact.
     """
     if getattr(module, "padding_mode", "zeros") != "zeros":
         raise CaptureError(f"the exact oracle only knows zero padding, not {module}")
@@ -489,15 +448,12 @@ def _affine(module: nn.Module, shape: Shape) -> tuple[Affine, Shape]:
     return Affine(columns.reshape(size, -1).T.contiguous(), bias.flatten()), bias.shape[1:]
 
 
-def _grouped(module: nn.Module, shape: Shape) -> Step:
+def _grouped(module: nn.Module, shape: Shape) -> LayerStep:
     """Return the step of a module that compares the units of groups with each other."""
-    if isinstance(module, GroupSort):
+    if isinstance(module, SortedGroups):
         return Sorted(by(module.size, range(math.prod(shape))))
-    if isinstance(module, Maximum | Minimum):
-        return Largest(halves(shape), smallest=isinstance(module, Minimum))
-    if isinstance(module, Max):
-        return Largest(along(shape, module.dim), smallest=isinstance(module, Min))
-    return Largest(windows(module, shape))
+    smallest = isinstance(module, Min | Minimum)
+    return Largest(windows(module, shape, -1 if smallest else 1), smallest)
 
 
 def _splines(module: nn.Module, shape: Shape) -> list[Spline]:
@@ -506,27 +462,28 @@ def _splines(module: nn.Module, shape: Shape) -> list[Spline]:
         slopes = fractions(module.weight)
         channel = math.prod(shape) if len(slopes) == 1 else math.prod(shape[1:])
         return [spline for a in slopes for spline in [_spline([0], [(a, 0), (1, 0)])] * channel]
-    if isinstance(module, nn.ReLU):
-        spline = _spline([0], [(0, 0), (1, 0)])
-    elif isinstance(module, nn.LeakyReLU):
-        spline = _spline([0], [(module.negative_slope, 0), (1, 0)])
-    elif isinstance(module, Abs):
-        spline = _spline([0], [(-1, 0), (1, 0)])
-    elif isinstance(module, nn.Hardtanh):  # also ReLU6
-        lo, hi = module.min_val, module.max_val
-        spline = _spline([lo, hi], [(0, lo), (1, 0), (0, hi)])
-    elif isinstance(module, nn.Softshrink):
-        knot = module.lambd
-        spline = _spline([-knot, knot], [(1, knot), (0, 0), (1, -knot)])
-    elif isinstance(module, nn.Hardsigmoid):
-        slope, half = Fraction(1, 6), Fraction(1, 2)
-        spline = _spline([-3, 3], [(0, 0), (slope, half), (0, 1)])
-    else:
-        raise CaptureError(
-            f"the exact oracle does not know {type(module).__name__}; use linear layers, "
-            "convolutions, max-pooling and piecewise-linear activations of one variable"
-        )
-    return [spline] * math.prod(shape)
+    return [_shared_spline(module)] * math.prod(shape)
+
+
+def _shared_spline(module: nn.Module) -> Spline:
+    """Return the spline that all units of an activation have."""
+    match module:
+        case nn.ReLU():
+            return _spline([0], [(0, 0), (1, 0)])
+        case nn.LeakyReLU(negative_slope=slope):
+            return _spline([0], [(slope, 0), (1, 0)])
+        case Abs():
+            return _spline([0], [(-1, 0), (1, 0)])
+        case nn.Hardtanh(min_val=low, max_val=high):  # also ReLU6
+            return _spline([low, high], [(0, low), (1, 0), (0, high)])
+        case nn.Softshrink(lambd=knot):
+            return _spline([-knot, knot], [(1, knot), (0, 0), (1, -knot)])
+        case nn.Hardsigmoid():
+            return _spline([-3, 3], [(0, 0), (Fraction(1, 6), Fraction(1, 2)), (0, 1)])
+    raise CaptureError(
+        f"the exact oracle does not know {type(module).__name__}; use linear layers, "
+        "convolutions, max-pooling and piecewise-linear activations of one variable"
+    )
 
 
 def _spline(knots: Iterable[Any], pieces: Iterable[tuple[Any, Any]]) -> Spline:
