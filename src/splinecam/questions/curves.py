@@ -23,7 +23,6 @@ from splinecam._util.graphs import chains
 from splinecam.errors import SplineCamError
 from splinecam.geometry.outlines import closed_lines
 from splinecam.geometry.point_location import closest
-from splinecam.geometry.subdivision import Mesh
 from splinecam.questions.partition_data import PartitionData
 from splinecam.questions.sampling import choose, sample_count, uniform
 
@@ -441,20 +440,3 @@ class Curves:
             f"{type(self).__name__}({self._summary()}, {lines:,} polyline{'s' * (lines != 1)}, "
             f"length {self.length:.4g})"
         )
-
-
-def edge_curves(part: PartitionData, mesh: Mesh, edge: Tensor, region: Tensor) -> Curves:
-    """Edges (N,) of a mesh of cells as curves with the label 0; region: (C,) of each cell."""
-    used, segments = torch.unique(mesh.edges[edge], return_inverse=True)
-    points = part._frame.to_plane(mesh.uv[used])
-    beside = mesh.halfedge_face().view(-1, 2)[edge]
-    regions = torch.where(beside < 0, -1, region[beside.clamp(min=0)])
-    return Curves(part, points, segments.view(-1, 2), regions, torch.zeros_like(edge))
-
-
-def outline_of(part: PartitionData, mesh: Mesh, inside: Tensor, region: Tensor) -> Curves:
-    """The border of some cells, which a mask (C,) chooses, without the border of their mesh."""
-    beside = mesh.halfedge_face().view(-1, 2)
-    chosen = take(inside, beside.clamp(min=0).view(-1)).view(-1, 2)
-    edge = ((chosen[:, 0] != chosen[:, 1]) & (beside >= 0).all(1)).nonzero()[:, 0]
-    return edge_curves(part, mesh, edge, region)

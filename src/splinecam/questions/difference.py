@@ -23,15 +23,14 @@ from splinecam.arrangement.refinement import Refinement
 from splinecam.arrangement.zero_sets import overlay
 from splinecam.engine.affine_maps import fit_maps
 from splinecam.errors import SplineCamError
-from splinecam.geometry.outlines import Outlines, outlines
 from splinecam.geometry.subdivision import Mesh
 from splinecam.network.capture import Both
 from splinecam.network.capture.models import dtype_of
 from splinecam.network.capture.pairs import Shown
 from splinecam.questions.boundary import Kind, check_kind, unresolved_places
 from splinecam.questions.certainty import class_band
-from splinecam.questions.class_regions import ClassPolygon, piece_polygons, ring_points
-from splinecam.questions.curves import Curves, outline_of
+from splinecam.questions.class_regions import ClassPolygon, LabelledCells
+from splinecam.questions.curves import Curves
 from splinecam.questions.measures import integrals
 from splinecam.questions.model_checks import run_real
 from splinecam.questions.partition_data import PartitionData, Unresolved, class_number
@@ -81,14 +80,11 @@ class Disagreement:
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     @cached_property
-    def _labels(self) -> Tensor:
-        """The pair of classes of each cell as one number, -1 where both agree, (C,)."""
+    def _cells(self) -> LabelledCells:
+        """The cells, labelled with their pair of classes as one number, -1 where both agree."""
         a, b = self.cell_classes.unbind(1)
-        return torch.where(a == b, -1, a * self.n_classes + b)
-
-    @cached_property
-    def _outlines(self) -> Outlines:
-        return outlines(self.mesh, self._labels)
+        label = torch.where(a == b, -1, a * self.n_classes + b)
+        return LabelledCells(self.partition, self.mesh, self.cell_region, label)
 
     def polygons(
         self, class_a: int | str | None = None, class_b: int | str | None = None
@@ -98,21 +94,20 @@ class Disagreement:
         Each has one pair of classes. class_a, class_b: only the pieces of these classes, given by
         number or name, of the first and of the second network.
         """
-        label = self._outlines.piece_label
+        label = self._cells.outlines.piece_label
         chosen = label >= 0
         for which, own in ((class_a, label // self.n_classes), (class_b, label % self.n_classes)):
             if which is not None:
                 number = class_number(which, self.partition.names, self.n_classes)
                 chosen &= own == number
-        return piece_polygons(self.mesh, self.partition._frame, self._outlines, chosen)
+        return self._cells.polygons(chosen)
 
     def rings(self) -> tuple[Tensor, Tensor]:
         """The outlines of the pieces and of their holes, as closed rings in plane coordinates.
 
         Each ring ends with its first point; the first result says where each begins, (R + 1,).
         """
-        found = self._outlines
-        return ring_points(self.mesh, self.partition._frame, found, found.piece_label >= 0)
+        return self._cells.rings(self._cells.outlines.piece_label >= 0)
 
     @cached_property
     def outline(self) -> Curves:
@@ -121,7 +116,7 @@ class Disagreement:
         It consists of parts of both decision boundaries. The label of a segment is 0.
         """
         # Cells beside which the mesh ends agree, unless they lie at the domain's border.
-        return outline_of(self.partition, self.mesh, self._labels >= 0, self.cell_region)
+        return self._cells.outline(self._cells.label >= 0)
 
     def __repr__(self) -> str:
         names = self.partition.names or range(self.n_classes)

@@ -14,27 +14,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import lengths, multi_polygons
+from splinecam._util.arrays import lengths
 from splinecam._util.tolerances import AREA_PRECISION
 from splinecam.errors import SplineCamError
 from splinecam.files.properties import OutputCondition
-from splinecam.geometry.convex import ConvexPolygons
-from splinecam.geometry.outlines import Outlines, outlines
 from splinecam.questions.boundary import unresolved_places
 from splinecam.questions.certainty import Band, band_of
-from splinecam.questions.class_regions import ClassPolygon, piece_polygons, ring_points
+from splinecam.questions.class_regions import ClassPolygon, LabelledCells
 from splinecam.questions.constraints import (
     INSIDE,
     OUTSIDE,
     UNDECIDED,
+    CertainCells,
     PreimageCells,
     area_of,
     certain_cells,
     condition_of,
     preimage_cells,
-    widest,
 )
-from splinecam.questions.curves import Curves, edge_curves, outline_of
+from splinecam.questions.curves import Curves
 from splinecam.questions.model_checks import run_real
 from splinecam.questions.partition_data import PartitionData, Unresolved
 
@@ -131,18 +129,12 @@ class Preimage:
         return self.area / self.partition.domain.area
 
     @cached_property
-    def _certain(self) -> dict[int, ConvexPolygons] | None:
-        """The cells of a model with smooth functions, by status; None if the partition is exact."""
+    def _certain(self) -> CertainCells | None:
+        """Where the condition is certain despite bounds; None if the partition is exact."""
         if self.partition.smoothing is None:
             return None
         with torch.no_grad():
             return certain_cells(self.partition, self.condition)
-
-    def _certain_area(self, status: int) -> float:
-        """The area of cells with a status; none if the partition is exact."""
-        if self._certain is None:
-            return 0.0
-        return float(self._certain[status].areas().sum()) * self.partition._frame.scale**2
 
     @cached_property
     def certain_area(self) -> float:
@@ -151,7 +143,7 @@ class Preimage:
         If smooth functions were replaced, by more than the bounds of the regions explain.
         """
         if self._certain is not None:
-            return self._certain_area(INSIDE)
+            return self._certain.area(INSIDE)
         tied = area_of(self._open.mesh, self._open.member & self._tied)
         return self.area - tied * self.partition._frame.scale**2
 
@@ -161,19 +153,19 @@ class Preimage:
 
         It is zero if the partition is exact.
         """
-        return self._certain_area(UNDECIDED)
+        return 0.0 if self._certain is None else self._certain.area(UNDECIDED)
 
     @property
     def outside_area(self) -> float:
         """The area on which the model is certain not to satisfy the condition."""
         if self._certain is not None:
-            return self._certain_area(OUTSIDE)
+            return self._certain.area(OUTSIDE)
         return self.partition.domain.area - self.area
 
     @cached_property
     def band(self) -> Band:
         """The polygons of ``undecided_area``."""
-        undecided = [] if self._certain is None else [self._certain[UNDECIDED]]
+        undecided = [] if self._certain is None else [self._certain.cells[UNDECIDED]]
         return band_of(self.partition, undecided)
 
     @property
@@ -183,7 +175,7 @@ class Preimage:
         If smooth functions were replaced, by more than the bounds of the regions explain.
         """
         if self._certain is not None:
-            return len(self._certain[INSIDE]) > 0
+            return self._certain.occurs(INSIDE)
         return bool((self._open.status == INSIDE).any() or (self._open.settled == INSIDE).any())
 
     @cached_property
@@ -202,7 +194,7 @@ class Preimage:
     def touches(self) -> bool:
         """Whether any point of the domain may satisfy the condition, to within rounding."""
         if self._certain is not None:
-            return any(len(self._certain[status]) for status in (INSIDE, UNDECIDED))
+            return any(map(self._certain.occurs, (INSIDE, UNDECIDED)))
         return self._open.touches()
 
     @property
@@ -213,30 +205,34 @@ class Preimage:
     # -- where ----------------------------------------------------------------------------------
 
     @cached_property
-    def _outlines(self) -> Outlines:
-        return outlines(self.cells.mesh, self.cells.member.long())
+    def _labelled(self) -> LabelledCells:
+        cells = self.cells
+        label = cells.member.long()
+        return LabelledCells(self.partition, cells.mesh, cells.overlay.face, label)
+
+    @property
+    def _pieces(self) -> Tensor:
+        """Which pieces of the cells satisfy the condition, (P,)."""
+        return self._labelled.outlines.piece_label == 1
 
     def __len__(self) -> int:
-        return int((self._outlines.piece_label == 1).sum())
+        return int(self._pieces.sum())
 
     def polygons(self) -> list[ClassPolygon]:
         """The connected pieces with their holes and areas, the largest first."""
-        found = self._outlines
-        return piece_polygons(self.cells.mesh, self.partition._frame, found, found.piece_label == 1)
+        return self._labelled.polygons(self._pieces)
 
     def rings(self) -> tuple[Tensor, Tensor]:
         """The outlines of the pieces and of their holes, as closed rings in plane coordinates.
 
         Each ring ends with its first point; the first result says where each begins, (R + 1,).
         """
-        found = self._outlines
-        return ring_points(self.cells.mesh, self.partition._frame, found, found.piece_label == 1)
+        return self._labelled.rings(self._pieces)
 
     @cached_property
     def outline(self) -> Curves:
         """The border of the area, without the domain's border; the label of a segment is 0."""
-        cells = self.cells
-        return outline_of(self.partition, cells.mesh, cells.member, cells.overlay.face)
+        return self._labelled.outline(self.cells.member)
 
     @cached_property
     def curves(self) -> Curves:
@@ -244,8 +240,7 @@ class Preimage:
 
         The label of a segment is 0.
         """
-        cells = self.cells
-        return edge_curves(self.partition, cells.mesh, cells.thin()[0], cells.overlay.face)
+        return self._labelled.curves(self.cells.thin()[0])
 
     @cached_property
     def points(self) -> Tensor:
@@ -261,8 +256,8 @@ class Preimage:
         smooth functions were replaced, they are where the condition is certain, or else undecided.
         """
         if self._certain is not None:
-            sure, perhaps = self._certain[INSIDE], self._certain[UNDECIDED]
-            return self.partition._frame.to_plane(widest(sure if len(sure) else perhaps, n))
+            status = INSIDE if self._certain.occurs(INSIDE) else UNDECIDED
+            return self.partition._frame.to_plane(self._certain.widest(status, n))
         found, frame = self._open, self.partition._frame
         for chosen, regions in (
             (found.status == INSIDE, found.settled == INSIDE),
@@ -305,9 +300,7 @@ class Preimage:
         >>> part.preimage([[1.0, 1.0]], [1.0]).to_shapely().area
         3.5
         """
-        found, mesh = self._outlines, self.cells.mesh
-        uv = self.partition._frame.to_plane(mesh.uv)[mesh.edges.view(-1)[found.halves]]
-        return multi_polygons(found.offsets, uv, found.ring_piece, found.piece_label, 2)[1]
+        return self._labelled.to_shapely(2)[1]
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
         """Draw where the condition holds.
