@@ -1,12 +1,9 @@
 """Where linear conditions are certain although outputs are known only within bounds.
 
-A class is a conjunction of linear conditions: its output leads each other one. A level is passed, a
-pair of outputs ordered, and a property violated in the same way. ``geometry.convex.divided`` cuts
-regions into the parts on which such a claim is certain, and the rest, in which it is open.
-
-If the outputs of a region are known within bounds, class c is certain where its output leads every
-other one by more than both bounds, and it is possible where it is behind none by more than that.
-Both are half-planes for every other class, so that regions are divided along straight lines.
+A class is a conjunction of linear conditions: its output leads each other one. The class is certain
+where the lead exceeds both bounds, and possible where it is behind none by more than that.
+``geometry.convex.divided`` cuts regions along straight lines into the parts on which such a claim
+is certain, and the rest. ``certainty_of`` says which class is settled on each whole region.
 """
 
 from __future__ import annotations
@@ -14,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from numpy.typing import NDArray
@@ -77,26 +74,27 @@ class Contest:
         return leads
 
 
-Certainty = tuple[Tensor, tuple[Contest, ...]]
-"""The class (F,) that is certain on a whole region, else -1, and the contests for the others."""
+class Certainty(NamedTuple):
+    """The class (F,) that is settled on each whole region, else -1, and contests for the others."""
+
+    settled: Tensor
+    contests: tuple[Contest, ...]
 
 
-def certainty_of(part: PartitionData, *, smallest: bool, level: float) -> Certainty:
-    """What is certain of the decisions, see ``_find``; the last answer is kept."""
+def certainty_of(part: PartitionData, *, smallest: bool = False, level: float = 0.0) -> Certainty:
+    """What is certain of the decisions; with a single output, 1 above the level and 0 else.
 
-    def compute() -> Certainty:
-        with torch.no_grad():
-            return _find(part, smallest=smallest, level=level)
+    This also holds for exact partitions, whose outputs are known within rounding. The last answer
+    is kept.
+    """
+    return part._remembered("certainty", (smallest, level), lambda: _find(part, smallest, level))
 
-    return part._remembered("certainty", (smallest, level), compute)
 
-
-def class_areas(part: PartitionData, certainty: Certainty, n: int, *, possible: bool) -> Tensor:
+def class_areas(part: PartitionData, found: Certainty, n: int, *, possible: bool) -> Tensor:
     """The area on which each of n classes is certain, or possible, (n,)."""
-    settled, contests = certainty
-    whole = (settled >= 0).nonzero()[:, 0]
-    total = part.areas.new_zeros(n).index_add_(0, settled[whole], part.areas[whole])
-    for contest in contests:
+    whole = (found.settled >= 0).nonzero()[:, 0]
+    total = part.areas.new_zeros(n).index_add_(0, found.settled[whole], part.areas[whole])
+    for contest in found.contests:
         for k in range(contest.classes.shape[1]):
             cells = contest.possible(contest.whole, k) if possible else contest.parts[0][k]
             size = cells.areas() * part._frame.scale**2
@@ -104,8 +102,9 @@ def class_areas(part: PartitionData, certainty: Certainty, n: int, *, possible: 
     return total
 
 
-def _find(part: PartitionData, *, smallest: bool, level: float) -> Certainty:
-    """What is certain of the decisions; with a single output, 1 above the level and 0 else."""
+@torch.no_grad()
+def _find(part: PartitionData, smallest: bool, level: float) -> Certainty:
+    """See ``certainty_of``."""
     scores = Scores.of(part, smallest=smallest, level=level)
     bounds = part.region_bounds
     if bounds.shape[1] < scores.z.shape[1]:  # the level, which is known, decides too
@@ -132,14 +131,13 @@ def _find(part: PartitionData, *, smallest: bool, level: float) -> Certainty:
     for m in sorted(contests):
         faces, classes = (torch.cat(each) for each in zip(*contests[m], strict=True))
         found.append(_contest(part, scores.z, bounds, faces, classes))
-    return settled, tuple(found)
+    return Certainty(settled, tuple(found))
 
 
 def _rivals(part: PartitionData, z: Tensor, faces: Tensor, bounds: Tensor) -> Tensor:
     """Which classes may have a part of each region, (R, n); bounds: (R, n).
 
-    Those are out that are certainly behind one class on the whole region: the class of which the
-    least output, less its bound, is the largest.
+    A class is out if it is behind the class whose least certain output is the largest.
     """
     entries, counts = take_rows(part.mesh.offsets, faces)
     owner = owners_of(counts, entries.shape[0])
@@ -255,10 +253,9 @@ class Band:
 def band_of(
     part: PartitionData, parts: Iterable[ConvexPolygons], labels: Sequence[int] | None = None
 ) -> Band:
-    """The band of several lists of polygons, whose sources are regions.
+    """The band of several lists of polygons in regions, with a label for each list, else 0.
 
-    Polygons that rounding has left without any width are dropped. labels: one for each list, else
-    all are 0.
+    Polygons that rounding has left without any width are dropped.
     """
     found, like = list(parts), part.mesh.offsets
     counts = torch.cat([like[:0], *(each.counts for each in found)])
@@ -273,16 +270,17 @@ def band_of(
 
 
 def class_band(
-    part: PartitionData, *, smallest: bool, level: float, pair: tuple[int, int] | None = None
+    part: PartitionData,
+    *,
+    smallest: bool = False,
+    level: float = 0.0,
+    pair: tuple[int, int] | None = None,
 ) -> Band:
-    """Where no class is certain, or where each of a pair of classes is possible.
-
-    smallest, level: as for ``certainty_of``.
-    """
+    """Where no class is certain, or where both classes of a pair are possible."""
     if part.smoothing is None:
         return band_of(part, [])
     found = []
-    for contest in certainty_of(part, smallest=smallest, level=level)[1]:
+    for contest in certainty_of(part, smallest=smallest, level=level).contests:
         cells = contest.parts[1] if pair is None else contest.between(*pair)
         found.append(replace(cells, source=contest.faces[cells.source]))
     return band_of(part, found)
@@ -309,11 +307,8 @@ def pairwise_band(part: PartitionData, pairs: Sequence[tuple[int, int]]) -> Band
 
 
 def _open_sign(part: PartitionData, h: Tensor, slack: Tensor) -> ConvexPolygons:
-    """Where the sign of a function, h (V,) at vertices, is open: within slack (F,) from zero."""
-    corner, owner = take(h, part._face_vertices), part.mesh.owners()
-    none = torch.full_like(slack, torch.inf)
-    low = none.scatter_reduce(0, owner, corner, "amin")
-    high = (-none).scatter_reduce(0, owner, corner, "amax")
+    """Where a function, h (V,) at vertices, is within a slack (F,) of zero."""
+    low, high = (side[:, 0] for side in part.mesh.ranges(h[:, None]))
     met = ((low <= slack) & (high >= -slack)).nonzero()[:, 0]
 
     def beyond(sign: int) -> Claim:

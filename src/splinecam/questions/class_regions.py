@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from splinecam._util.arrays import lengths, multi_polygons, offsets_of, take, take_rows
-from splinecam.errors import SplineCamError
 from splinecam.geometry.outlines import Outlines, closed_lines, outlines
 from splinecam.geometry.subdivision import Mesh
 from splinecam.questions.boundary import Kind, check_kind, unresolved_places, winners_of
@@ -36,10 +35,7 @@ class ClassPolygon:
 
 @dataclass(frozen=True, eq=False)
 class LabelledCells:
-    """C cells of regions, and the pieces that neighbours with the same label form.
-
-    partition: of the regions; mesh: the cells; region, label: (C,) of each cell.
-    """
+    """The pieces that neighbouring cells with the same label form; region, label: (C,) of cells."""
 
     partition: PartitionData
     mesh: Mesh
@@ -73,10 +69,7 @@ class LabelledCells:
         return sorted(pieces, key=lambda piece: -piece.area)
 
     def rings(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
-        """The outlines of the pieces that a mask (P,) chooses, as closed rings.
-
-        Returns where each begins, (R + 1,), and the points (N, 2) in plane coordinates.
-        """
+        """The closed outlines of pieces that a mask (P,) chooses: offsets, and points (N, 2)."""
         rings = chosen[self.outlines.ring_piece].nonzero()[:, 0]
         entries, counts = take_rows(self.outlines.offsets, rings)
         offsets, places = closed_lines(offsets_of(counts))
@@ -179,17 +172,13 @@ class ClassRegions:
 
         These are the ``areas``, unless the model has smooth functions that were replaced.
         """
-        if self.partition.smoothing is None:
-            return self.areas
         return self._class_areas(possible=False)
 
     @cached_property
     def areas_at_most(self) -> Tensor:
         """The area on which the model may have each class, (n_classes,)."""
-        if self.partition.smoothing is None:
-            return self.areas
-        found = self._class_areas(possible=True)
-        return torch.maximum(found, self.areas)  # they differ by rounding at least
+        # They differ by rounding at least.
+        return torch.maximum(self._class_areas(possible=True), self.areas)
 
     @property
     def undecided(self) -> float:
@@ -205,8 +194,9 @@ class ClassRegions:
         return class_band(self.partition, smallest=self.kind == "argmin", level=self.level)
 
     def _class_areas(self, *, possible: bool) -> Tensor:
-        smallest = self.kind == "argmin"
-        found = certainty_of(self.partition, smallest=smallest, level=self.level)
+        if self.partition.smoothing is None:
+            return self.areas
+        found = certainty_of(self.partition, smallest=self.kind == "argmin", level=self.level)
         return class_areas(self.partition, found, self.n_classes, possible=possible)
 
     @property
@@ -282,7 +272,5 @@ def class_regions(
     >>> round(float(part.class_regions().areas.sum()), 12)
     4.0
     """
-    n, level = check_kind(part, kind, level)
-    if kind == "pairwise":
-        raise SplineCamError('Classes are decided by kind="argmax" or "argmin", not "pairwise".')
+    n, level = check_kind(part, kind, level, single=True)
     return ClassRegions(part, n, kind, level)

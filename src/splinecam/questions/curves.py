@@ -10,14 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from splinecam._util.arrays import (
-    Views,
-    lengths,
-    line_strings,
-    offsets_of,
-    owners_of,
-    take,
-)
+from splinecam._util.arrays import Views, lengths, line_strings, offsets_of, owners_of, take
 from splinecam._util.bvh import BoxTree
 from splinecam._util.graphs import chains
 from splinecam.errors import SplineCamError
@@ -30,8 +23,8 @@ from splinecam.questions.sampling import choose, sample_count, uniform
 def polylines(curves: Curves) -> Polylines:
     """The longest chains of segments of one label through points where just two of them meet.
 
-    They are ordered by label and then by lowest segment, and have the direction of that segment;
-    closed ones begin with it.
+    They are in the order of label and lowest segment. That segment gives the direction of the
+    chain, and is the first one of a closed chain.
     """
     ends = curves.segments
     found = chains(ends, curves.label)
@@ -239,13 +232,12 @@ def nearest(curves: Curves, x: Any) -> Nearest:
 def _search(curves: Curves, points: Tensor) -> tuple[Tensor, Tensor]:
     """Segment and distance of the closest points, (N,) each, in local coordinates."""
     # A point without a finite square would search everywhere; nan searches nowhere.
-    squares = points.square().sum(1)
+    squares, tree = points.square().sum(1), curves.tree
     best = torch.where(squares.isfinite(), torch.inf, torch.nan).to(squares)
     found = torch.full_like(best, _NONE, dtype=torch.int64)
-    tree, ends = curves.tree, curves.local_ends
-    if len(tree):
-        for block in torch.split(tree.sorted(points), _BLOCK):
-            found[block], best[block] = _search_block(ends, tree, points[block], best[block])
+    for block in torch.split(tree.sorted(points), _BLOCK) if len(tree) else ():
+        made = _search_block(curves.local_ends, tree, points[block], best[block])
+        found[block], best[block] = made
     return torch.where(found == _NONE, -1, found), best.sqrt()
 
 
@@ -292,7 +284,7 @@ def sample_segments(
     if n and not curves.length > 0:
         raise SplineCamError(
             "There is nothing to sample from: the curves have no segments of positive length. "
-            "Check their length before, or choose a larger domain or another level."
+            "Check their length first, or choose a larger domain or another level."
         )
     segment = choose(curves.lengths, chance[:, 0])
     ends = take(curves.ends, segment)
@@ -356,11 +348,8 @@ class Curves:
         chosen: their indices (N,), or a mask (S,).
         """
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        rows: dict[str, Any] = {
-            name: value[chosen]
-            for name, value in values.items()
-            if isinstance(value, Tensor) and name != "points"
-        }
+        del values["points"]
+        rows = {name: x[chosen] for name, x in values.items() if isinstance(x, Tensor)}
         return replace(self, **rows)
 
     @cached_property

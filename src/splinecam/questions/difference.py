@@ -22,7 +22,6 @@ from splinecam.arrangement.crossings import Ambiguities
 from splinecam.arrangement.refinement import Refinement
 from splinecam.arrangement.zero_sets import overlay
 from splinecam.engine.affine_maps import fit_maps
-from splinecam.errors import SplineCamError
 from splinecam.geometry.subdivision import Mesh
 from splinecam.network.capture import Both
 from splinecam.network.capture.models import dtype_of
@@ -32,9 +31,9 @@ from splinecam.questions.certainty import class_band
 from splinecam.questions.class_regions import ClassPolygon, LabelledCells
 from splinecam.questions.curves import Curves
 from splinecam.questions.measures import integrals
-from splinecam.questions.model_checks import run_real
 from splinecam.questions.partition_data import PartitionData, Unresolved, class_number
 from splinecam.questions.stats import few_rows, output_names, tables_text
+from splinecam.questions.validate import run_real
 from splinecam.questions.winners import CLOSE, Scores, disputed, face_winners, find_leads
 
 _PRINTED = 3  # pairs of classes
@@ -47,7 +46,7 @@ class Disagreement:
     partition: of the first network, on the regions of both; n_classes: the number of classes;
     areas: (n_classes, n_classes) the area of the points that belong to one class by the first
     network (row) and to another by the second (column); the areas add up to that of the domain.
-    mesh: the regions that are not of one class by both, cut along both decision boundaries;
+    mesh: the regions on which they may differ, cut along both decision boundaries;
     cell_classes: (C, 2) the classes of its cells by both networks; cell_region: (C,) the region in
     which each lies. unresolved: places that float64 could not settle, usually none.
     """
@@ -119,15 +118,15 @@ class Disagreement:
         return self._cells.outline(self._cells.label >= 0)
 
     def __repr__(self) -> str:
-        names = self.partition.names or range(self.n_classes)
-        largest = list(self.pairs().items())[:_PRINTED]
+        names, pairs = self.partition.names or range(self.n_classes), self.pairs()
+        largest = list(pairs.items())[:_PRINTED]
         parts = [f"{names[i]} -> {names[j]}: area {area:.4g}" for (i, j), area in largest]
-        more = ["..."] if len(self.pairs()) > _PRINTED else []
-        return (
-            f"Disagreement({', '.join([f'{100 * self.share:.3g} % of the domain', *parts, *more])})"
-        )
+        more = ", ..." * (len(pairs) > _PRINTED)
+        share = f"{100 * self.share:.3g} % of the domain"
+        return f"Disagreement({', '.join([share, *parts])}{more})"
 
 
+@torch.no_grad()
 def disagreement(
     a: PartitionData, b: PartitionData, *, kind: Kind = "argmax", level: float = 0.0
 ) -> Disagreement:
@@ -135,17 +134,8 @@ def disagreement(
 
     kind, level: as for ``part.class_regions``.
     """
-    n, level = check_kind(a, kind, level)
-    if kind == "pairwise":
-        raise SplineCamError('Classes are decided by kind="argmax" or "argmin", not "pairwise".')
-    with torch.no_grad():
-        return _disagreement(a, b, n, smallest=kind == "argmin", level=level)
-
-
-def _disagreement(
-    a: PartitionData, b: PartitionData, n: int, *, smallest: bool, level: float
-) -> Disagreement:
-    both = [Scores.of(part, smallest=smallest, level=level) for part in (a, b)]
+    n, level = check_kind(a, kind, level, single=True)
+    both = [Scores.of(part, smallest=kind == "argmin", level=level) for part in (a, b)]
     leads = [find_leads(scores.z, scores.error) for scores in both]
     first = take(a._face_vertices, a.mesh.offsets[:-1])
     settled = torch.stack([take(winner, first) for winner, _, _ in leads], 1)
@@ -156,7 +146,7 @@ def _disagreement(
     places = [a.mesh.uv[unclear] for _, _, unclear in leads if unclear.shape[0]]
     ambiguities = [Ambiguities(uv, CLOSE) for uv in places]
 
-    # The mesh is cut by the first network's decisions, and then by those of the second.
+    # The decisions of the first network cut the mesh, and then the decisions of the second.
     def cut_first(mesh: Mesh, z: Tensor, layer: int) -> Refinement:
         return both[0].cut(mesh, z[:, :n], layer)
 
@@ -175,15 +165,10 @@ def _disagreement(
     closed = (~open_).nonzero()[:, 0]
     areas.index_add_(0, settled[closed, 0] * n + settled[closed, 1], a.areas[closed])
     areas.index_add_(0, winners[0] * n + winners[1], cell_areas)
-    return Disagreement(
-        a,
-        n,
-        areas.view(n, n),
-        twice.mesh,
-        torch.stack(winners, 1),
-        once.face[twice.face],
-        unresolved_places(a, ambiguities + once.ambiguities + twice.ambiguities, "disagreement"),
-    )
+    ambiguities += [*once.ambiguities, *twice.ambiguities]
+    unresolved = unresolved_places(a, ambiguities, "disagreement")
+    cells = twice.mesh, torch.stack(winners, 1), once.face[twice.face]
+    return Disagreement(a, n, areas.view(n, n), *cells, unresolved)
 
 
 _NORMS = (1.0, 2.0, math.inf)
@@ -193,8 +178,8 @@ _NORMS = (1.0, 2.0, math.inf)
 class LargestDifference:
     """The largest difference of two networks on a domain, and where it is attained.
 
-    value: the largest modulus of one output's difference, or the largest norm of that of all;
-    error: the bound of its rounding error, and of what replaced smooth functions change; output:
+    value: the largest modulus of the difference of one output, or the largest norm of all;
+    error: the bound of its rounding error, and of the change by replaced smooth functions; output:
     the index of the output, None for a norm; norm: 1, 2 or inf; place: the plane coordinates;
     input: the input there, in the first model's floating-point type; outputs: what the two models
     themselves return for this input, as float64 vectors, after a final softmax, sigmoid or tanh.
@@ -232,21 +217,6 @@ class Magnitude:
     values: Tensor
     origin: Tensor
     slopes: Tensor
-
-    @classmethod
-    def of(cls, mesh: Mesh, values: Tensor, error: Tensor) -> Magnitude:
-        """The largest magnitude of functions that are affine on the faces of a mesh.
-
-        mesh: with V vertices; values: (V, n), of the functions there; error: (n,), their rounding.
-        """
-        z = torch.cat([values, -values], 1)
-        error = torch.cat([error, error]) + EPS * z.abs().amax(0)
-        scores = Scores(z, error, z.amin(0), z.amax(0))
-        found = overlay(mesh, z, scores.cut)
-        values = found.z.amax(1)
-        fit = fit_maps(found.mesh, values[:, None])
-        slopes = fit.weight[:, 0]
-        return cls(found.mesh, values, fit.value[:, 0] - (slopes * fit.anchor).sum(1), slopes)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -296,8 +266,6 @@ class Difference:
         """Places of the common partition that float64 could not settle, usually none."""
         return self.delta.unresolved
 
-    # -- how large ------------------------------------------------------------------------------
-
     @property
     def bound(self) -> Tensor:
         """How far the difference of the models is at most from that of the maps, (n_out,).
@@ -320,7 +288,12 @@ class Difference:
         its number or by the name of its class.
         """
         values, error = self.delta.values, self.error + self.bound
-        size = _norm_of(norm)
+        try:
+            size = float(norm)
+        except (TypeError, ValueError):
+            size = math.nan
+        if size not in _NORMS:
+            raise ValueError(f"norm must be 1, 2 or inf, not {norm!r}")
         index = None if output is None else self.output_index(output)
         if index is not None:
             values, error = values[:, index : index + 1], error[index : index + 1]
@@ -355,17 +328,23 @@ class Difference:
     def magnitude(self, output: int | str | None = None) -> Magnitude:
         """The difference as a function on the domain.
 
-        output: the number or the name of an output; by default that with the largest difference at
-        each place.
+        output: the number or the name of an output; by default the largest difference at each
+        place counts.
         """
-        values, error = self.delta.values, self.error
+        chosen = slice(None)
         if output is not None:
             index = self.output_index(output)
-            values, error = values[:, index : index + 1], error[index : index + 1]
+            chosen = slice(index, index + 1)
         with torch.no_grad():
-            return Magnitude.of(self.delta.mesh, values, error)
-
-    # -- on average -----------------------------------------------------------------------------
+            values, error = self.delta.values[:, chosen], self.error[chosen]
+            z = torch.cat([values, -values], 1)
+            error = torch.cat([error, error]) + EPS * z.abs().amax(0)
+            found = overlay(self.delta.mesh, z, Scores(z, error, z.amin(0), z.amax(0)).cut)
+            largest = found.z.amax(1)
+            fit = fit_maps(found.mesh, largest[:, None])
+            slopes = fit.weight[:, 0]
+            origin = fit.value[:, 0] - (slopes * fit.anchor).sum(1)
+            return Magnitude(found.mesh, largest, origin, slopes)
 
     @cached_property
     def _means(self) -> Tensor:
@@ -390,8 +369,6 @@ class Difference:
         """The root of the mean squared difference of each output over the domain, (n_out,)."""
         return self._means[2].sqrt()
 
-    # -- decisions ------------------------------------------------------------------------------
-
     @cached_property
     def disagreement(self) -> Disagreement:
         """Where the decisions differ; that of a single output is whether it exceeds 0."""
@@ -411,12 +388,10 @@ class Difference:
         """The area on which the class of one of the models is not certain, at most.
 
         It is zero unless smooth functions were replaced. The area on which the decisions of the
-        models differ is that of ``disagreement``, less or more this area at most.
+        models differ is the area of ``disagreement``, up to this number.
         """
-        bands = (class_band(part, smallest=False, level=0.0) for part in (self.a, self.b))
-        return min(sum(band.area for band in bands), float(self.a.domain.area))
-
-    # -- in short -------------------------------------------------------------------------------
+        open_ = class_band(self.a).area + class_band(self.b).area
+        return min(open_, float(self.a.domain.area))
 
     def stats(self) -> dict[str, float]:
         """The numbers in short, as a flat dict.
@@ -434,9 +409,8 @@ class Difference:
             "domain_area": float(self.delta.domain.area),
             "unresolved": len(self.unresolved),
         }
-        values = self.delta.values
         for size in _NORMS:
-            found[f"largest_{size:g}"] = float(_row_norms(values, size).max())
+            found[f"largest_{size:g}"] = float(_row_norms(self.delta.values, size).max())
         for key, column in self._columns().items():
             found |= {f"{key}.{name}": x for name, x in zip(self._names, column, strict=True)}
         found["disagreement_area"] = self.disagreement.area
@@ -516,14 +490,3 @@ def _row_norms(values: Tensor, size: float) -> Tensor:
         return values.abs().amax(1)
     ones = values.new_ones(values.shape[1])
     return values.abs() @ ones if size == 1 else (values.square() @ ones).sqrt()
-
-
-def _norm_of(norm: float | str) -> float:
-    """One of the norms that are known."""
-    try:
-        size = float(norm)
-    except (TypeError, ValueError):
-        size = math.nan
-    if size not in _NORMS:
-        raise ValueError(f"norm must be 1, 2 or inf, not {norm!r}")
-    return size

@@ -19,14 +19,6 @@ from splinecam.geometry.checks import Check
 from splinecam.geometry.paths import Path, SegmentBatch
 from splinecam.network.program import Program
 from splinecam.questions.measures import MOST_OUTPUTS, largest_outputs
-from splinecam.questions.model_checks import (
-    CannotRun,
-    Forward,
-    compared,
-    value_limit,
-    with_final,
-    worst_of,
-)
 from splinecam.questions.partition_data import names_of
 from splinecam.questions.pieces import (
     Decisions,
@@ -38,7 +30,16 @@ from splinecam.questions.pieces import (
     piece_inputs,
     rows_in_pass,
 )
-from splinecam.questions.validate import Report, accepted
+from splinecam.questions.validate import (
+    CannotRun,
+    Forward,
+    Report,
+    accepted,
+    compared,
+    value_limit,
+    with_final,
+    worst_of,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -321,8 +322,9 @@ class PathPartition(Views[Piece]):
 
     path: the path; t: (P,) the positions of its points, ascending from 0 to 1: the breakpoints, and
     the inputs through which the path was laid; values: (P, n_out) the outputs there; value_error:
-    (n_out,) their rounding error; layer_errors: those of the units of each layer; unresolved:
-    positions that float64 could not settle, usually none; layers: names of the non-linearities.
+    (n_out,) their rounding error; layer_errors: the rounding errors of the units of each layer;
+    unresolved: positions that float64 could not settle, usually none; layers: the names of the
+    non-linearities.
 
     >>> import splinecam as sc
     >>> net = torch.nn.Sequential(torch.nn.Identity(), torch.nn.ReLU())
@@ -388,8 +390,6 @@ class PathPartition(Views[Piece]):
     def layer_errors(self) -> dict[str, Tensor]:
         """The rounding errors of the units of each layer, (n,)."""
         return {name: error.amax(0) for name, error in self.pieces.errors[1].items()}
-
-    # -- points and pieces ----------------------------------------------------------------------
 
     @cached_property
     def breakpoints(self) -> Tensor:

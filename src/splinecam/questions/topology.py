@@ -23,8 +23,8 @@ from splinecam.questions.stats import few_rows
 class RegionGraph:
     """The graph of F regions, of which neighbours share an edge.
 
-    offsets: (F + 1,) the place in ``neighbours`` where those of each region begin; neighbours: the
-    neighbours of all regions, ascending for each.
+    neighbours: the neighbours of all regions, ascending for each; offsets: (F + 1,) where the
+    neighbours of each region begin.
     """
 
     offsets: Tensor
@@ -100,13 +100,7 @@ class RegionGraph:
 
 
 def region_graph(part: PartitionData) -> RegionGraph:
-    """The graph of the regions of a partition; regions that only touch at a vertex are apart.
-
-    >>> import splinecam as sc
-    >>> part = sc.partition(torch.nn.ReLU(), sc.Domain.box(-1, 1), progress=False)
-    >>> region_graph(part)
-    RegionGraph(4 regions, 4 pairs of neighbours, degrees 2 to 2, mean 2, diameter 2)
-    """
+    """The graph of the regions of a partition; regions that only touch at a vertex are apart."""
     beside = part._edge_faces
     a, b = beside[(beside >= 0).all(1)].unbind(1)
     return RegionGraph(*graph_of(len(part), a, b))
@@ -194,24 +188,14 @@ class Topology:
         low, high = self.graph.diameter_bounds
         diameter = number_text(low) if low == high else f"{low:,} to {high:,}"
         degrees = (self.graph.min_degree, self.graph.mean_degree, self.graph.max_degree)
-        numbers = [[number_text(x) for x in each[1:]] for each in self.classes]
-        names = [each.name for each in self.classes]
+        classes = [(each.name, [*map(number_text, each[1:])]) for each in self.classes]
+        boundary = [("", [*map(number_text, self.boundary)])]
+        graph = [("", [*map(number_text, (len(self.graph), *degrees)), diameter])]
+        heads = ("regions", "min degree", "mean", "max", "diameter")
         return [
-            TextTable(
-                "Classes",
-                ("components", "holes", "area"),
-                few_rows(list(zip(names, numbers, strict=True))),
-            ),
-            TextTable(
-                "Decision boundary",
-                ("components", "cycles", "length"),
-                [("", [number_text(x) for x in self.boundary])],
-            ),
-            TextTable(
-                "Graph of regions",
-                ("regions", "min degree", "mean", "max", "diameter"),
-                [("", [*map(number_text, (len(self.graph), *degrees)), diameter])],
-            ),
+            TextTable("Classes", ("components", "holes", "area"), few_rows(classes)),
+            TextTable("Decision boundary", ("components", "cycles", "length"), boundary),
+            TextTable("Graph of regions", heads, graph),
         ]
 
     def __repr__(self) -> str:
@@ -231,7 +215,7 @@ def topology(
 
     - ``classes``: for each class the number of connected pieces and of their holes, which are the
       Betti numbers b0 and b1, and the area. A part of another class is a hole only if the piece
-      surrounds it: what reaches the border of the domain is none.
+      surrounds it, not if it reaches the border of the domain.
     - ``boundary``: the number of connected parts of the decision boundary, and of its independent
       cycles.
     - ``graph``: the graph of regions that share an edge, with its degrees and its diameter.
