@@ -25,13 +25,7 @@ from splinecam.arrangement.zero_sets import zero_sets
 from splinecam.errors import SplineCamError, option
 from splinecam.questions.certainty import Band, class_band, level_band, pairwise_band
 from splinecam.questions.curves import Curves
-from splinecam.questions.partition_data import (
-    PartitionData,
-    Unresolved,
-    class_number,
-    numbered,
-    whole_number,
-)
+from splinecam.questions.partition_data import PartitionData, Unresolved, class_number, numbered
 from splinecam.questions.winners import Winners, find_winners
 
 Kind = Literal["argmax", "argmin", "pairwise"]
@@ -58,10 +52,8 @@ class Boundary(Curves):
     def band(self) -> Band:
         """Where the model itself may have its boundary, if its smooth functions were replaced.
 
-        The boundary belongs to the piecewise-linear network, which is within
-        ``part.region_bounds`` of the model. Outside of the band the model has the class of that
-        network. The band between two classes is where both are possible. It is empty if the
-        partition is exact.
+        Outside of the band the model has the same class as the piecewise-linear network. The band
+        between two classes is where both are possible. It is empty if the partition is exact.
         """
         part, pair = self.partition, self.pair
         if self.kind == "pairwise" and part.values.shape[1] > 1:
@@ -240,8 +232,8 @@ def output_of(part: PartitionData, output: int | None) -> int:
                 f"The model has {n} outputs: say which one, {option('output', '0')} to {n - 1}."
             )
         return 0
-    index = whole_number(output, f"output must be a whole number, 0 to {n - 1}")
-    return numbered(index, n, "output", "outputs")
+    meant = f"output must be a whole number, 0 to {n - 1}"
+    return numbered(output, n, ("output", "outputs"), meant)
 
 
 def levels_of(levels: float | Sequence[float] | Tensor) -> Tensor:
@@ -298,6 +290,7 @@ def check_kind(
 def _pair(
     classes: tuple[int | str, int | str], n: int, names: tuple[str, ...] | None
 ) -> tuple[int, int]:
+    """The numbers of two different classes, the lower one first."""
     known: Any = classes
     if isinstance(classes, tuple | list):
         known = [class_number(k, names, n) if isinstance(k, str) else k for k in classes]

@@ -22,18 +22,19 @@ from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS
 from splinecam.geometry.convex import Claim, ConvexPolygons, divided
 from splinecam.geometry.outlines import closed_lines
-from splinecam.questions.partition_data import PartitionData
+from splinecam.questions.partition_data import PartitionData, counted
 from splinecam.questions.winners import Scores
 from splinecam.smooth.boundary_refinement import slacks_of_faces
+
+Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Contest:
-    """Regions of which m classes may have a part.
+    """R regions of which m classes may have a part, -1 in place of missing ones.
 
-    faces: (R,) the regions; classes: (R, m) their classes, -1 in place of missing ones; bounds:
-    (R, m) of the outputs of these classes; whole: the regions as polygons, whose sources are their
-    places among the regions, and whose values are the outputs of the classes.
+    faces: (R,); classes, bounds: (R, m) the bounds of their outputs; whole: the regions as polygons
+    with the outputs of the classes, whose sources are places among the regions.
     """
 
     faces: Tensor
@@ -172,13 +173,12 @@ def _contest(
 class Band:
     """The part of a domain on which bounds leave a question open, as P convex polygons.
 
-    Bounds differ from region to region, so that polygons of neighbouring regions need not meet in
-    common corners. A band is empty if the partition is exact.
+    Bounds differ from region to region, so that neighbouring polygons need not have corners in
+    common. A band is empty if the partition is exact.
 
-    partition: what was asked; offsets: (P + 1,) the place in ``vertices`` where each polygon
-    begins; vertices: (N, 2) its corners, counter-clockwise, in plane coordinates; regions: (P,) the
-    region that it lies in; label: (P,) which of several questions it belongs to, such as the number
-    of a level, else 0.
+    partition: what was asked; vertices: (N, 2) the corners of all polygons, counter-clockwise, in
+    plane coordinates; offsets: (P + 1,) where each polygon begins there; regions: (P,) the region
+    in which it lies; label: (P,) its question, such as the number of a level, else 0.
     """
 
     partition: PartitionData
@@ -242,12 +242,9 @@ class Band:
     def __repr__(self) -> str:
         if not len(self):
             return "Band(empty)"
-        count, regions = len(self), int(torch.unique(self.regions).shape[0])
-        return (
-            f"Band({count:,} polygon{'s' * (count != 1)} in {regions:,} "
-            f"region{'s' * (regions != 1)}, area {self.area:.4g}, "
-            f"{100 * self.share:.3g} % of the domain)"
-        )
+        regions = counted(torch.unique(self.regions).shape[0], "region")
+        size = f"area {self.area:.4g}, {100 * self.share:.3g} % of the domain"
+        return f"Band({counted(len(self), 'polygon')} in {regions}, {size})"
 
 
 def band_of(
@@ -270,11 +267,7 @@ def band_of(
 
 
 def class_band(
-    part: PartitionData,
-    *,
-    smallest: bool = False,
-    level: float = 0.0,
-    pair: tuple[int, int] | None = None,
+    part: PartitionData, *, smallest: bool = False, level: float = 0.0, pair: Pair | None = None
 ) -> Band:
     """Where no class is certain, or where both classes of a pair are possible."""
     if part.smoothing is None:
@@ -296,7 +289,7 @@ def level_band(part: PartitionData, levels: Sequence[float], output: int) -> Ban
     return band_of(part, strips, range(len(strips)))
 
 
-def pairwise_band(part: PartitionData, pairs: Sequence[tuple[int, int]]) -> Band:
+def pairwise_band(part: PartitionData, pairs: Sequence[Pair]) -> Band:
     """Where two outputs may be equal, for some pairs; the label i n_out + j stands for a pair."""
     if part.smoothing is None:
         return band_of(part, [])

@@ -16,7 +16,7 @@ from splinecam.geometry.subdivision import Mesh
 from splinecam.questions.boundary import Kind, check_kind, unresolved_places, winners_of
 from splinecam.questions.certainty import Band, certainty_of, class_areas, class_band
 from splinecam.questions.curves import Curves
-from splinecam.questions.partition_data import PartitionData, Unresolved, class_number
+from splinecam.questions.partition_data import PartitionData, Unresolved, class_number, counted
 from splinecam.questions.winners import Winners
 
 
@@ -29,7 +29,7 @@ class ClassPolygon:
     area: float
 
     def __repr__(self) -> str:
-        holes = f", {len(self.holes)} hole{'s' * (len(self.holes) != 1)}" if self.holes else ""
+        holes = f", {counted(len(self.holes), 'hole')}" if self.holes else ""
         return f"ClassPolygon({self.outline.shape[0]} vertices{holes}, area {self.area:.4g})"
 
 
@@ -168,17 +168,13 @@ class ClassRegions:
 
     @cached_property
     def areas_at_least(self) -> Tensor:
-        """The area on which the model is certain to have each class, (n_classes,).
-
-        These are the ``areas``, unless the model has smooth functions that were replaced.
-        """
+        """The area on which each class is certain, (n_classes,); the ``areas`` if it is exact."""
         return self._class_areas(possible=False)
 
     @cached_property
     def areas_at_most(self) -> Tensor:
-        """The area on which the model may have each class, (n_classes,)."""
-        # They differ by rounding at least.
-        return torch.maximum(self._class_areas(possible=True), self.areas)
+        """The area on which each class is possible, (n_classes,)."""
+        return self._class_areas(possible=True)
 
     @property
     def undecided(self) -> float:
@@ -197,7 +193,8 @@ class ClassRegions:
         if self.partition.smoothing is None:
             return self.areas
         found = certainty_of(self.partition, smallest=self.kind == "argmin", level=self.level)
-        return class_areas(self.partition, found, self.n_classes, possible=possible)
+        total = class_areas(self.partition, found, self.n_classes, possible=possible)
+        return torch.maximum(total, self.areas) if possible else total  # despite rounding
 
     @property
     def tied_area(self) -> float:

@@ -45,11 +45,14 @@ def compare(
       NR                 4        4
       area.median        1        4
     """
+    columns: dict[str, Mapping[str, Any]] = {}
+    for name, each in by_name(several).items():
+        if not isinstance(each, Mapping) and not hasattr(each, "stats"):
+            raise TypeError(f"give partitions or their stats(), not {type(each).__name__}")
+        columns[name] = each if isinstance(each, Mapping) else stats(each)
     chosen = [keys] if isinstance(keys, str) else list(keys)
-    columns = {name: _stats_of(each) for name, each in by_name(several).items()}
-    return Comparison(
-        tuple(columns), {key: tuple(_number(s, key) for s in columns.values()) for key in chosen}
-    )
+    rows = {key: tuple(_number(each, key) for each in columns.values()) for key in chosen}
+    return Comparison(tuple(columns), rows)
 
 
 @dataclass(frozen=True, repr=False)
@@ -113,15 +116,6 @@ def by_name(several: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
     )
 
 
-def _stats_of(each: Any) -> Mapping[str, Any]:
-    """The statistics of a partition, or the given statistics."""
-    if isinstance(each, Mapping):
-        return each
-    if not hasattr(each, "stats"):
-        raise TypeError(f"give partitions or their stats(), not {type(each).__name__}")
-    return stats(each)
-
-
 def _number(found: Mapping[str, Any], key: str) -> float:
     """One number by its key; a plain dict may hold summaries as dicts."""
     name, _, inner = key.partition(".")
@@ -129,9 +123,8 @@ def _number(found: Mapping[str, Any], key: str) -> float:
     if isinstance(value, int | float):
         return value
     several = value if isinstance(value, Mapping) else range(len(value))
-    raise ValueError(
-        f"{key!r} has several numbers; choose one, such as {key + '.' + str(next(iter(several)))!r}"
-    )
+    one = f"{key}.{next(iter(several))}"
+    raise ValueError(f"{key!r} has several numbers; choose one, such as {one!r}")
 
 
 _LAYERS = "cells_by_layer"
@@ -226,26 +219,16 @@ def counts(part: PartitionData) -> Counts:
     with torch.no_grad():
         merged = part.merged()
         found, unclear = distinct_maps(part, merged.labels)
-        unclear += _unclear_merges(part)
+        # Across some edges, merged maps differ by more than rounding explains.
+        beside, maps = part._edge_faces, part._maps
+        a, b = beside[(beside >= 0).all(1)].unbind(1)
+        jump = (maps.weight[a] - maps.weight[b]).abs().amax((1, 2))
+        error = maps.error[a] + maps.error[b]
+        unclear += int(((jump > error) & (jump <= SAFETY * error)).sum())
+    numbers = (len(part), len(merged), found, unclear)
     layers = zip(part.layers, regions_by_layer(part), strict=True)
-    return Counts(
-        {
-            "activation_regions": len(part),
-            "linear_regions": len(merged),
-            "distinct_maps": found,
-            "unresolved": unclear,
-            **{f"{_LAYERS}.{name}": number for name, number in layers},
-        }
-    )
-
-
-def _unclear_merges(part: PartitionData) -> int:
-    """The number of edges across which merged maps differ by more than rounding explains."""
-    beside = part._edge_faces
-    a, b = beside[(beside >= 0).all(1)].unbind(1)
-    jump = (part._maps.weight[a] - part._maps.weight[b]).abs().amax((1, 2))
-    error = part._maps.error[a] + part._maps.error[b]
-    return int(((jump > error) & (jump <= SAFETY * error)).sum())
+    by_layer = {f"{_LAYERS}.{name}": number for name, number in layers}
+    return Counts({**dict(zip(_MEANINGS, numbers, strict=True)), **by_layer})
 
 
 def distinct_maps(part: PartitionData, labels: Tensor) -> tuple[int, int]:

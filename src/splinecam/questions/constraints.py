@@ -1,10 +1,8 @@
 """Linear constraints on outputs, and the cells of regions on which they hold.
 
-A row ``A y + C x <= b`` of a condition is the sign of the function ``A y + C x - b``. Equal and
-opposite rows share one function: an equation is one function, and a common box is cut once.
-
-If outputs are known within bounds, a limit is met or broken for certain where this exceeds the
-bounds, weighted by the moduli of the coefficients.
+A row ``A y + C x <= b`` is about the sign of a function, which equal and opposite rows share. If
+outputs are known within bounds, a limit is met or broken for certain where this exceeds the bounds,
+weighted by the moduli of the coefficients.
 """
 
 from __future__ import annotations
@@ -39,14 +37,12 @@ def condition_of(A: Any, b: Any) -> OutputCondition:
     """The condition that arguments ``A, b`` of ``part.preimage`` describe."""
     if isinstance(A, Property):
         raise TypeError("a Property has boxes of inputs, too: use part.check, or its .condition")
-    if b is not None:
-        if isinstance(A, OutputCondition | Conjunction):
-            raise TypeError("a condition has its own limits: leave out b")
-        return disjunction([_conjunction(A, b)])
+    if b is not None and isinstance(A, OutputCondition | Conjunction):
+        raise TypeError("a condition has its own limits: leave out b")
     if isinstance(A, OutputCondition):
         return A
-    if isinstance(A, Conjunction):
-        return disjunction([A])
+    if b is not None or isinstance(A, Conjunction):
+        return disjunction([A if b is None else _conjunction(A, b)])
     try:
         pairs = [x if isinstance(x, Conjunction) else _conjunction(*x) for x in A]
     except (TypeError, ValueError):
@@ -62,9 +58,8 @@ def _conjunction(rows: Any, limits: Any) -> Conjunction:
     A, b = as_float64(rows, "A"), as_float64(limits, "b")
     A = A[None] if A.dim() == 1 else A
     if A.dim() != 2:
-        raise SplineCamError(
-            f"A has shape {tuple(A.shape)}; give (m, n_out), a row for each limit."
-        )
+        shape = tuple(A.shape)
+        raise SplineCamError(f"A has shape {shape}; give (m, n_out), a row for each limit.")
     b = b.reshape(1).expand(A.shape[0]) if b.numel() == 1 else b.reshape(-1)
     if b.shape[0] != A.shape[0]:
         raise SplineCamError(f"A has {A.shape[0]} rows, but b has {b.shape[0]} limits.")
@@ -87,12 +82,11 @@ def disjunction(parts: Sequence[Conjunction]) -> OutputCondition:
 
 @dataclass(frozen=True, eq=False)
 class Constraints:
-    """The K different functions of a condition's m rows, which k conjunctions have.
+    """The K different functions of the m rows of k conjunctions.
 
-    A: (K, n_out), slope: (K, 2) by plane coordinates, offset: (K,): a function is
-    ``A y + slope uv + offset``. error: (K,) its rounding error at vertices. function, sign: (m,) a
-    row demands that ``sign * function <= 0``, or ``< 0`` if it is strict: (m,); conjunction: (m,)
-    the one it belongs to; count: k.
+    A function is ``A y + slope uv + offset``, with A: (K, n_out), slope: (K, 2), offset: (K,), and
+    error: (K,) its rounding error at vertices. A row of a conjunction demands that ``sign *
+    function <= 0``, or ``< 0`` if it is strict: (m,) each. count: k.
     """
 
     A: Tensor
@@ -131,9 +125,9 @@ class Constraints:
         sign = first[:, 0].sign()
         unique, function = torch.unique(rows * sign[:, None] + 0.0, dim=0, return_inverse=True)
         functions = _in_plane(part, *unique.to(part.values).split([n, D, 1], 1))
-        device, count = part.values.device, int((~dead).sum())
-        moved = (x.to(device) for x in (function, sign, condition.strict[kept], member))
-        return cls(*functions, *moved, count)
+        columns = (function, sign, condition.strict[kept], member)
+        function, sign, strict, member = (x.to(part.values.device) for x in columns)
+        return cls(*functions, function, sign, strict, member, int((~dead).sum()))
 
     @property
     def tolerance(self) -> Tensor:
@@ -155,7 +149,7 @@ class Constraints:
         kept = (~dead[self.conjunction]).nonzero()[:, 0]
         member = (torch.cumsum(~dead, 0) - 1)[self.conjunction[kept]]
         used, function = torch.unique(self.function[kept], return_inverse=True)
-        functions = (x[used] for x in (self.A, self.slope, self.offset, self.error))
+        functions = self.A[used], self.slope[used], self.offset[used], self.error[used]
         rows = function, self.sign[kept], self.strict[kept], member
         return Constraints(*functions, *rows, int((~dead).sum()))
 
@@ -221,7 +215,9 @@ class Constraints:
         return none.index_add(1, self.conjunction, rows.to(torch.int32))
 
 
-def _in_plane(part: PartitionData, A: Tensor, C: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+def _in_plane(
+    part: PartitionData, A: Tensor, C: Tensor, b: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Functions ``A y + C x - b`` as A, slopes by plane coordinates, offsets, and their errors."""
     domain, like, b = part.domain, part.values, b[:, 0]
     origin, basis = domain.origin.reshape(-1).to(like), domain.basis.reshape(2, -1).to(like)
@@ -306,9 +302,8 @@ class PreimageCells:
     """Convex cells on which a condition holds everywhere, nowhere, or to within rounding.
 
     overlay: the cells, with the functions of ``constraints`` at its vertices; status: (C,) of each
-    cell, INSIDE, OUTSIDE or UNDECIDED; member: (C,) whether a cell belongs to the preimage, where
-    functions that vanish to within rounding count as zero; settled: (F,) the status of regions that
-    the overlay leaves out, UNDECIDED for the others.
+    cell; member: (C,) whether a cell belongs to the preimage if functions that vanish to within
+    rounding are zero; settled: (F,) the status of regions that the overlay leaves out.
     """
 
     constraints: Constraints
@@ -323,16 +318,15 @@ class PreimageCells:
 
     def touches(self) -> bool:
         """Whether the condition holds anywhere, to within rounding."""
-        sides = self.constraints.point_sides(self.overlay.z)
-        return bool((self.settled == INSIDE).any()) or bool(
-            (self.constraints.status(sides) != OUTSIDE).any()
-        )
+        if bool((self.settled == INSIDE).any()):
+            return True
+        status = self.constraints.status(self.constraints.point_sides(self.overlay.z))
+        return bool((status != OUTSIDE).any())
 
     def thin(self) -> tuple[Tensor, Tensor]:
         """Edges (N,) and vertices (M,) on which the condition holds without an area beside them.
 
-        Functions that vanish to within rounding count as zero. The cells have to be those of all
-        regions.
+        Functions that vanish to within rounding count as zero. The cells must cover the domain.
         """
         mesh = self.mesh
         holds = self.constraints.holds(self.constraints.point_sides(self.overlay.z))
@@ -357,11 +351,8 @@ def preimage_cells(
     if live is not constraints:
         constraints, z = live, live.at_vertices(part)
     settled = constraints.status(constraints.sides(part.mesh, z, divided=False))
-    faces = None
-    if whole:
-        settled = torch.zeros_like(settled)
-    else:
-        faces = (settled == UNDECIDED).nonzero()[:, 0]
+    faces = None if whole else (settled == UNDECIDED).nonzero()[:, 0]
+    settled = torch.zeros_like(settled) if whole else settled
     error = constraints.error
     wanted = (z.amin(0) < -error) & (z.amax(0) > error)
 
@@ -381,9 +372,10 @@ def preimage_cells(
 def area_of(mesh: Mesh, chosen: Tensor) -> float:
     """The area of the faces that a mask (F,) chooses; of many, it follows from their border."""
     number = int(chosen.sum())
+    if not number:
+        return 0.0
     if number <= _FEW:
-        some = mesh.select(chosen.nonzero()[:, 0])[0] if number else None
-        return 0.0 if some is None else float(some.areas_and_centroids()[0].sum())
+        return float(mesh.select(chosen.nonzero()[:, 0])[0].areas_and_centroids()[0].sum())
     beside = mesh.halfedge_face().view(-1, 2)
     left, right = ((beside[:, k] >= 0) & chosen[beside[:, k].clamp(min=0)] for k in (0, 1))
     edge = (left != right).nonzero()[:, 0]

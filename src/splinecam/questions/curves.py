@@ -16,7 +16,7 @@ from splinecam._util.graphs import chains
 from splinecam.errors import SplineCamError
 from splinecam.geometry.outlines import closed_lines
 from splinecam.geometry.point_location import closest
-from splinecam.questions.partition_data import PartitionData
+from splinecam.questions.partition_data import PartitionData, counted
 from splinecam.questions.sampling import choose, sample_count, uniform
 
 
@@ -45,10 +45,10 @@ def polylines(curves: Curves) -> Polylines:
 class Polylines(Views["Polyline"]):
     """The polylines of curves, as a sequence of views.
 
-    curves: the segments; offsets: (L + 1,) the place in ``points`` where each line begins; points:
-    the indices of the points in order, without the first one again at the end of a closed line;
-    segments: (S,) the segments in order along the lines, which begin at ``segment_offsets``;
-    closed: (L,) whether each line is; label: (L,) the curve that it belongs to.
+    curves: the segments; points: the indices of the points in order, without the first one again
+    at the end of a closed line; offsets: (L + 1,) where each line begins there; segments: (S,) the
+    segments in order, in which lines begin at ``segment_offsets``; closed: (L,) whether each line
+    is; label: (L,) the curve that it belongs to.
     """
 
     curves: Curves
@@ -127,8 +127,7 @@ class Polyline:
         return self.lines.curves.key(self.label)
 
     def __repr__(self) -> str:
-        kind, count = "closed" if self.closed else "open", len(self.segments)
-        segments = f"{count:,} segment{'s' * (count != 1)}"
+        kind, segments = "closed" if self.closed else "open", counted(len(self.segments), "segment")
         return f"Polyline({self.key}, {kind}, {segments}, length {self.length:.4g})"
 
 
@@ -195,8 +194,8 @@ class Nearest:
     def __repr__(self) -> str:
         found = self.distance[self.segment >= 0]
         reach = f"distances {found.min():.4g} to {found.max():.4g}" if len(found) else "none found"
-        inputs = f"{len(self):,} input{'s' * (len(self) != 1)}"
-        return f"Nearest({inputs}, {reach}, {int(self.certain.sum()):,} certain)"
+        certain = f"{int(self.certain.sum()):,} certain"
+        return f"Nearest({counted(len(self), 'input')}, {reach}, {certain})"
 
 
 def nearest(curves: Curves, x: Any) -> Nearest:
@@ -347,9 +346,10 @@ class Curves:
 
         chosen: their indices (N,), or a mask (S,).
         """
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        del values["points"]
-        rows = {name: x[chosen] for name, x in values.items() if isinstance(x, Tensor)}
+        rows: dict[str, Any] = {}
+        for name in (field.name for field in fields(self) if field.name != "points"):
+            values = getattr(self, name)
+            rows[name] = values[chosen] if isinstance(values, Tensor) else values
         return replace(self, **rows)
 
     @cached_property
@@ -421,11 +421,8 @@ class Curves:
 
     def _summary(self) -> str:
         """The first words of the representation: what the curves are."""
-        return f"{len(self):,} segment{'s' * (len(self) != 1)}"
+        return counted(len(self), "segment")
 
     def __repr__(self) -> str:
-        lines = len(self.polylines)
-        return (
-            f"{type(self).__name__}({self._summary()}, {lines:,} polyline{'s' * (lines != 1)}, "
-            f"length {self.length:.4g})"
-        )
+        parts = self._summary(), counted(len(self.polylines), "polyline")
+        return f"{type(self).__name__}({', '.join(parts)}, length {self.length:.4g})"

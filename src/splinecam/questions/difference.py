@@ -19,7 +19,6 @@ from splinecam._util.arrays import take
 from splinecam._util.text import TextTable, number_text
 from splinecam._util.tolerances import EPS
 from splinecam.arrangement.crossings import Ambiguities
-from splinecam.arrangement.refinement import Refinement
 from splinecam.arrangement.zero_sets import overlay
 from splinecam.engine.affine_maps import fit_maps
 from splinecam.geometry.subdivision import Mesh
@@ -31,7 +30,7 @@ from splinecam.questions.certainty import class_band
 from splinecam.questions.class_regions import ClassPolygon, LabelledCells
 from splinecam.questions.curves import Curves
 from splinecam.questions.measures import integrals
-from splinecam.questions.partition_data import PartitionData, Unresolved, class_number
+from splinecam.questions.partition_data import PartitionData, Unresolved, class_number, counted
 from splinecam.questions.stats import few_rows, output_names, tables_text
 from splinecam.questions.validate import run_real
 from splinecam.questions.winners import CLOSE, Scores, disputed, face_winners, find_leads
@@ -70,10 +69,7 @@ class Disagreement:
         return self.area / float(self.areas.sum())
 
     def pairs(self) -> dict[tuple[int, int], float]:
-        """The pairs of different classes, by the first and the second network, with their areas.
-
-        The largest area comes first.
-        """
+        """The areas of pairs of different classes by the two networks, the largest first."""
         off = self.areas - self.areas.diag().diag()
         found = {(i, j): float(off[i, j]) for i, j in off.nonzero().tolist()}
         return dict(sorted(found.items(), key=lambda item: -item[1]))
@@ -110,10 +106,7 @@ class Disagreement:
 
     @cached_property
     def outline(self) -> Curves:
-        """The outline of the area on which the decisions differ, without the domain's border.
-
-        It consists of parts of both decision boundaries. The label of a segment is 0.
-        """
+        """The outline of the area where decisions differ, without the border; all labels are 0."""
         # Cells beside which the mesh ends agree, unless they lie at the domain's border.
         return self._cells.outline(self._cells.label >= 0)
 
@@ -147,15 +140,9 @@ def disagreement(
     ambiguities = [Ambiguities(uv, CLOSE) for uv in places]
 
     # The decisions of the first network cut the mesh, and then the decisions of the second.
-    def cut_first(mesh: Mesh, z: Tensor, layer: int) -> Refinement:
-        return both[0].cut(mesh, z[:, :n], layer)
-
-    def cut_second(mesh: Mesh, z: Tensor, layer: int) -> Refinement:
-        return both[1].cut(mesh, z[:, n:], layer)
-
     z = torch.cat([both[0].z, both[1].z], 1)
-    once = overlay(a.mesh, z, cut_first, faces)
-    twice = overlay(once.mesh, once.z, cut_second)
+    once = overlay(a.mesh, z, lambda mesh, z, layer: both[0].cut(mesh, z[:, :n], layer), faces)
+    twice = overlay(once.mesh, once.z, lambda mesh, z, layer: both[1].cut(mesh, z[:, n:], layer))
     winners = [
         face_winners(twice.mesh, values, scores.error, find_leads(values, scores.error))[0]
         for values, scores in zip((twice.z[:, :n], twice.z[:, n:]), both, strict=True)
@@ -308,10 +295,7 @@ class Difference:
         return LargestDifference(float(norms[vertex]), bound, index, size, (u, v), x[0], shown)
 
     def output_index(self, output: int | str) -> int:
-        """The number of an output.
-
-        output: its number, or the name of its class.
-        """
+        """The number of an output, which is given by number or by the name of its class."""
         n = int(self.delta.values.shape[1])
         return class_number(output, None if n == 1 else self.a.names, n)
 
@@ -463,7 +447,7 @@ class Difference:
     def __repr__(self) -> str:
         n = int(self.delta.values.shape[1])
         parts = [
-            f"{len(self):,} region{'s' * (len(self) != 1)}",
+            counted(len(self), "region"),
             f"{n} output{'s' * (n != 1)}",
             f"largest difference {float(self.maxima.max()):.4g}",
             f"decisions differ on {100 * self.disagreement.share:.3g} % of the domain",

@@ -21,7 +21,7 @@ from splinecam._util.backend import backend_of
 from splinecam.network.nonlinearities import MaxNonlinearity, PiecewiseScalar, SortNonlinearity
 from splinecam.questions.curves import Curves
 from splinecam.questions.measures import layer_index, layer_names
-from splinecam.questions.partition_data import PartitionData
+from splinecam.questions.partition_data import PartitionData, counted
 
 _TABLE = 1 << 26  # pieces of units held at a time
 
@@ -102,7 +102,7 @@ class NeuronCurves(Curves):
     def _summary(self) -> str:
         count, layers = self.units.shape[0], torch.unique(self.units[:, 0]).tolist()
         of = f" of {self.partition.layers[layers[0]]!r}" if len(layers) == 1 else ""
-        return f"{count:,} unit{'s' * (count != 1)}{of}, {super()._summary()}"
+        return f"{counted(count, 'unit')}{of}, {super()._summary()}"
 
 
 def neurons(
@@ -142,9 +142,9 @@ def neurons(
 def fixed_units(part: PartitionData) -> dict[str, Tensor]:
     """By layer, the piece that each unit keeps on the whole domain, -1 if it switches, (units,).
 
-    The layout is that of ``part.patterns()``. A ReLU with 0 is never active, and one with 1 always
-    is; the number of a maximum is the unit that always wins; the piece of a periodic function is
-    counted modulo its breakpoints, so that it is not negative.
+    The layout is the same as in ``part.patterns()``. A ReLU with 0 is never active, and a ReLU with
+    1 always is. The number of a maximum is the unit that always wins. The piece of a periodic
+    function is counted modulo its breakpoints.
 
     >>> from torch import nn
     >>> import splinecam as sc

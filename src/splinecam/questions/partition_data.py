@@ -49,6 +49,11 @@ def names_of(names: Iterable[Any] | None, outputs: int) -> tuple[str, ...] | Non
     return given
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things in words, such as "1 region" or "2,000 regions"."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def few(names: Sequence[str]) -> str:
     """The first names, as text for a message."""
     return ", ".join(map(repr, names[:_MOST])) + ", ..." * (len(names) > _MOST)
@@ -63,8 +68,8 @@ def class_number(which: Any, names: tuple[str, ...] | None, classes: int) -> int
         if names:
             known = f"the names are {few(names)}"
         raise ValueError(f"there is no class {which!r}; {known}")
-    number = whole_number(which, "a class is given by its number or its name")
-    return numbered(number, classes, "class", "classes")
+    meant = "a class is given by its number or its name"
+    return numbered(which, classes, ("class", "classes"), meant)
 
 
 def whole_number(value: Any, meant: str) -> int:
@@ -75,10 +80,11 @@ def whole_number(value: Any, meant: str) -> int:
         raise TypeError(f"{meant}, not {value!r}") from None
 
 
-def numbered(index: int, count: int, one: str, several: str) -> int:
+def numbered(value: Any, count: int, nouns: tuple[str, str], meant: str) -> int:
     """The number of one of several things, from the end if it is negative, or an error."""
+    index = whole_number(value, meant)
     if not -count <= index < count:
-        raise IndexError(f"{one} {index} of {count} {several}, numbered from 0")
+        raise IndexError(f"{nouns[0]} {index} of {count} {nouns[1]}, numbered from 0")
     return index % count
 
 
@@ -172,7 +178,7 @@ class Smoothing:
         pieces = sum(layer.pieces for layer in self.layers) / max(1, units)
         how = f": {functions}, {pieces:.3g} pieces per unit on average" if count else ""
         within = f"outputs within {_upwards(float(self._bound.max()))}"
-        return f"Smoothing({count} layer{'s' * (count != 1)} replaced{how}; {within})"
+        return f"Smoothing({counted(count, 'layer')} replaced{how}; {within})"
 
 
 def _upwards(number: float) -> str:
@@ -259,10 +265,7 @@ class PartitionData(Attached):
 
     @property
     def region_bounds(self) -> Tensor:
-        """How far the model's outputs are at most from the map of each region, (F, n_out).
-
-        They are zero if the partition is exact.
-        """
+        """How far the model is at most from each region's map, (F, n_out); zero if it is exact."""
         if self.smoothing is None:
             return self.values.new_zeros((len(self), self.values.shape[1]))
         return self.smoothing.region_bounds
@@ -426,10 +429,10 @@ class PartitionData(Attached):
 
     def __repr__(self) -> str:
         parts = [
-            f"{len(self):,} region{'s' * (len(self) != 1)}",
+            counted(len(self), "region"),
             f"{self.mesh.num_edges:,} edges",
             f"{self.values.shape[1]} output{'s' * (self.values.shape[1] != 1)}",
-            f"{len(self.layers)} layer{'s' * (len(self.layers) != 1)}",
+            counted(len(self.layers), "layer"),
         ]
         if self.stripped:
             parts.append(f"final {self.stripped} left out")

@@ -19,7 +19,7 @@ from splinecam.geometry.checks import Check
 from splinecam.geometry.paths import Path, SegmentBatch
 from splinecam.network.program import Program
 from splinecam.questions.measures import MOST_OUTPUTS, largest_outputs
-from splinecam.questions.partition_data import names_of
+from splinecam.questions.partition_data import counted, names_of
 from splinecam.questions.pieces import (
     Decisions,
     Pieces,
@@ -112,8 +112,7 @@ class Switches:
         return [(self.layers[layer], unit) for layer, unit in rows]
 
     def __repr__(self) -> str:
-        count = len(self)
-        return f"Switches({count:,} unit{'s' * (count != 1)} in {len(self.layers)} layers)"
+        return f"Switches({counted(len(self), 'unit')} in {len(self.layers)} layers)"
 
 
 def find_switches(pieces: Pieces) -> Switches:
@@ -135,7 +134,8 @@ def find_switches(pieces: Pieces) -> Switches:
                 found.append((point + start + 1, index, unit, before, after))
     columns = [torch.cat(column) for column in zip(*found, strict=True)]
     order = torch.sort(columns[0], stable=True).indices
-    return Switches(*(take(column, order) for column in columns), names)
+    point, index, unit, before, after = (take(column, order) for column in columns)
+    return Switches(point, index, unit, before, after, names)
 
 
 _BLOCK = 1 << 22  # points of segments whose outputs are compared at a time
@@ -272,10 +272,8 @@ class DecisionChange:
     after: int | str
 
     def __repr__(self) -> str:
-        return (
-            f"DecisionChange({self.before!r} -> {self.after!r} at t = {self.t:.6g}, "
-            f"distance {self.distance:.6g})"
-        )
+        place = f"at t = {self.t:.6g}, distance {self.distance:.6g}"
+        return f"DecisionChange({self.before!r} -> {self.after!r} {place})"
 
 
 @dataclass(frozen=True)
@@ -340,9 +338,7 @@ class PathPartition(Views[Piece]):
     def __init__(self, path: Path, pieces: Pieces, names: Sequence[str] | None = None) -> None:
         self.path, self.pieces = path, pieces
         breaks = pieces.breaks
-        corners = path.corners.to(breaks.t.device)
-        segment = pieces.segment
-        t = torch.lerp(take(corners, segment), take(corners[1:], segment), breaks.t)
+        t = self._positions(pieces.segment, breaks.t)
         # The last point of a segment is the first one of the next.
         kept = torch.ones_like(t, dtype=torch.bool)
         kept[breaks.offsets[1:-1]] = False
@@ -353,11 +349,14 @@ class PathPartition(Views[Piece]):
         self.unresolved = tuple(
             UnresolvedPosition(at, doubt.layer, doubt.reason)
             for doubt in breaks.doubts
-            for at in torch.lerp(
-                corners[doubt.segment], corners[doubt.segment + 1], doubt.t
-            ).tolist()
+            for at in self._positions(doubt.segment, doubt.t).tolist()
         )
         self.names = names
+
+    def _positions(self, segment: Tensor, t: Tensor) -> Tensor:
+        """The positions on the path of positions t on its segments, (N,) each."""
+        corners = self.path.corners.to(t.device)
+        return torch.lerp(take(corners, segment), take(corners[1:], segment), t)
 
     def __len__(self) -> int:
         return int(self.t.shape[0]) - 1
@@ -506,8 +505,7 @@ class PathPartition(Views[Piece]):
         The class is the largest output; of one output it is 1 above the level, else 0.
         """
         found = decisions(self.pieces, level)
-        corners = self.path.corners.to(self.t.device)
-        begin = torch.lerp(corners[found.segment], corners[found.segment + 1], found.begin)
+        begin = self._positions(found.segment, found.begin)
         kept = torch.ones_like(found.label, dtype=torch.bool)
         kept[1:] = found.label[1:] != found.label[:-1]
         return Decisions(torch.zeros_like(found.segment)[kept], begin[kept], found.label[kept])
@@ -544,12 +542,9 @@ class PathPartition(Views[Piece]):
         return plot_path(self, ax=ax, **options)
 
     def __repr__(self) -> str:
-        pieces, breaks, outputs = len(self), self.breakpoints.shape[0], self.values.shape[1]
-        return (
-            f"PathPartition({pieces:,} piece{'s' * (pieces != 1)}, "
-            f"{breaks:,} breakpoint{'s' * (breaks != 1)}, length {self.path.length:.4g}, "
-            f"{outputs:,} output{'s' * (outputs != 1)})"
-        )
+        parts = counted(len(self), "piece"), counted(self.breakpoints.shape[0], "breakpoint")
+        outputs = counted(self.values.shape[1], "output")
+        return f"PathPartition({', '.join(parts)}, length {self.path.length:.4g}, {outputs})"
 
 
 @dataclass(frozen=True)
@@ -677,15 +672,17 @@ class SegmentPartitions(Views[PathPartition]):
         The class is the largest output; of one output it is 1 above the level, else 0.
         """
         found = self.decisions(level)
-        first = found.is_first.nonzero()[:, 0]
+        is_first = torch.ones_like(found.segment, dtype=torch.bool)
+        is_first[1:] = found.segment[1:] != found.segment[:-1]
+        first = is_first.nonzero()[:, 0]
         before = take(found.label, first)
         after, t = before.clone(), torch.full_like(self.pieces.starts[:, 0], torch.inf)
         second = (first + 1).clamp(max=found.label.shape[0] - 1)
-        changed = (~take(found.is_first, second) & (second > first)).nonzero()[:, 0]
+        changed = (~take(is_first, second) & (second > first)).nonzero()[:, 0]
         t[changed] = found.begin[second[changed]]
         after[changed] = found.label[second[changed]]
         return FirstChanges(t, t * self.segments.lengths.to(t.device), before, after)
 
     def __repr__(self) -> str:
-        pieces, count = int(self.t.shape[0]) - len(self), len(self)
-        return f"SegmentPartitions({count:,} segment{'s' * (count != 1)}, {pieces:,} pieces)"
+        pieces = int(self.t.shape[0]) - len(self)
+        return f"SegmentPartitions({counted(len(self), 'segment')}, {pieces:,} pieces)"

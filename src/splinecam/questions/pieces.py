@@ -113,7 +113,7 @@ def gradient_blocks(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the segments of pieces (B,), and the gradients of an output, (B, *input_shape).
 
-    factor: (M,) of the output on each piece, by default 1.
+    factor: (M,) by which the output is multiplied on each piece, by default 1.
     """
     segment, t = piece_inputs(pieces)
     rows, factor = rows_in_pass(pieces.program), torch.ones_like(t) if factor is None else factor
@@ -168,13 +168,6 @@ class Decisions:
     segment: Tensor
     begin: Tensor
     label: Tensor
-
-    @cached_property
-    def is_first(self) -> Tensor:
-        """Whether an interval is the first one of its segment, (N,)."""
-        first = torch.ones_like(self.segment, dtype=torch.bool)
-        first[1:] = self.segment[1:] != self.segment[:-1]
-        return first
 
 
 def decisions(pieces: Pieces, level: float = 0.0) -> Decisions:

@@ -1,8 +1,7 @@
 """Where outputs satisfy linear constraints, and whether a property holds on the domain.
 
-On every region the outputs are affine, so that each constraint is a half-plane there. The regions
-are cut along the borders of these half-planes; a cell then satisfies the condition as a whole or
-not at all, unless a constraint vanishes on all of it to within rounding.
+On every region each constraint is a half-plane. The regions are cut along the borders of these; a
+cell then satisfies the condition as a whole or not at all, unless a constraint vanishes on it.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from splinecam.questions.constraints import (
     preimage_cells,
 )
 from splinecam.questions.curves import Curves
-from splinecam.questions.partition_data import PartitionData, Unresolved
+from splinecam.questions.partition_data import PartitionData, Unresolved, counted
 from splinecam.questions.validate import run_real
 
 
@@ -141,10 +140,7 @@ class Preimage:
 
     @cached_property
     def certain_area(self) -> float:
-        """The part of the area that satisfies the condition by more than rounding explains.
-
-        If smooth functions were replaced, by more than the bounds of the regions explain.
-        """
+        """The area that satisfies the condition by more than rounding and bounds explain."""
         if self._certain is not None:
             return self._certain.area(INSIDE)
         tied = area_of(self._open.mesh, self._open.member & self._tied)
@@ -152,10 +148,7 @@ class Preimage:
 
     @property
     def undecided_area(self) -> float:
-        """The area on which bounds leave open whether the model satisfies the condition.
-
-        It is zero if the partition is exact.
-        """
+        """The area on which bounds leave the condition open; zero if the partition is exact."""
         return 0.0 if self._certain is None else self._certain.area(UNDECIDED)
 
     @property
@@ -173,10 +166,7 @@ class Preimage:
 
     @property
     def certain(self) -> bool:
-        """Whether there is an area that satisfies the condition by more than rounding explains.
-
-        If smooth functions were replaced, by more than the bounds of the regions explain.
-        """
+        """Whether an area satisfies the condition by more than rounding and bounds explain."""
         if self._certain is not None:
             return self._certain.occurs(INSIDE)
         return bool((self._open.status == INSIDE).any() or (self._open.settled == INSIDE).any())
@@ -232,15 +222,12 @@ class Preimage:
 
     @cached_property
     def outline(self) -> Curves:
-        """The border of the area, without the domain's border; the label of a segment is 0."""
+        """The border of the area, without the domain's border; all labels are 0."""
         return self._labelled.outline(self.cells.member)
 
     @cached_property
     def curves(self) -> Curves:
-        """Where the condition holds without an area, such as an equation, to within rounding.
-
-        The label of a segment is 0.
-        """
+        """Where the condition holds within rounding, but without an area; all labels are 0."""
         return self._labelled.curves(self.cells.thin()[0])
 
     @cached_property
@@ -251,8 +238,7 @@ class Preimage:
     def places(self, n: int) -> Tensor:
         """Plane coordinates (N, 2) of at most n points inside, in the widest cells first.
 
-        If there is no area, they are points that satisfy the condition to within rounding. If
-        smooth functions were replaced, they are where the condition is certain, or else undecided.
+        If there is no area, the points satisfy the condition to within rounding, or within bounds.
         """
         if self._certain is not None:
             status = INSIDE if self._certain.occurs(INSIDE) else UNDECIDED
@@ -306,14 +292,14 @@ class Preimage:
         return plot_preimage(self, ax=ax, **options)
 
     def __repr__(self) -> str:
-        pieces = f"{len(self):,} piece{'s' * (len(self) != 1)}"
-        parts = [pieces, f"area {self.area:.4g}", f"{100 * self.share:.3g} % of the domain"]
-        if not len(self):
-            parts = ["no area"]
+        parts = ["no area"]
+        if len(self):
+            share = f"{100 * self.share:.3g} % of the domain"
+            parts = [counted(len(self), "piece"), f"area {self.area:.4g}", share]
         if len(self.curves):
             parts.append(f"curves of length {self.curves.length:.4g} without area")
         if len(self.points):
-            parts.append(f"{len(self.points):,} single point{'s' * (len(self.points) != 1)}")
+            parts.append(counted(len(self.points), "single point"))
         if self._certain is not None:
             parts.append(f"certain {self.certain_area:.4g}, undecided {self.undecided_area:.4g}")
         if self.tied_area > AREA_PRECISION * self.partition.domain.area:
@@ -406,10 +392,7 @@ class PropertyCheck:
 
     @property
     def area(self) -> float:
-        """The area of the unsafe part, including points that are unsafe by an equality only.
-
-        If smooth functions were replaced, it is the area that is certainly unsafe.
-        """
+        """The unsafe area; if smooth functions were replaced, the certainly unsafe area."""
         found = self.preimage
         return found.area if found.partition.smoothing is None else found.certain_area
 
@@ -453,25 +436,20 @@ class PropertyCheck:
         """
         shown = self.witness
         found = "unsafe input" if shown is None or shown.confirmed else "perhaps unsafe input"
-        words = ("unsafe", found)
-        return self.preimage.plot(ax=ax, **{"witness": shown, "words": words, **options})
+        return self.preimage.plot(ax, **{"witness": shown, "words": ("unsafe", found), **options})
 
     def __repr__(self) -> str:
         if self.status == "holds":
-            where = "on the domain"
-            if self.covered < 1:
-                where = f"on the {100 * self.covered:.3g} % of the domain that are in its box"
-            return f"PropertyCheck(holds {where})"
+            inside = f"{100 * self.covered:.3g} % of the domain that are in its box"
+            return f"PropertyCheck(holds on the {inside if self.covered < 1 else 'domain'})"
         if self.status == "violated":
             text = f"violated on {100 * self.share:.3g} % of the domain, area {self.area:.4g}"
             if self.undecided_area:
                 text += f", undecided on area {self.undecided_area:.4g}"
         elif self.undecided_area:
             share = self.undecided_area / self.preimage.partition.domain.area
-            text = (
-                f"unresolved: the bounds of the smooth functions leave {100 * share:.3g} % of the "
-                f"domain undecided, area {self.undecided_area:.4g}"
-            )
+            text = "unresolved: the bounds of the smooth functions leave "
+            text += f"{100 * share:.3g} % of the domain undecided, area {self.undecided_area:.4g}"
         elif self.preimage.tied_area > 0:
             text = f"unresolved: an equality within rounding on area {self.preimage.tied_area:.4g}"
         else:
@@ -542,7 +520,8 @@ def _check_cases(part: PartitionData, cases: Sequence[PropertyCase], n: int) -> 
     covered = 1.0 if whole else Preimage(part, disjunction(boxes)).share
     if covered == 0:
         raise DomainError("The domain touches the boxes of the property, without a common area.")
-    condition = disjunction(groups) if groups else _never(n)
+    zero = torch.zeros(1, n, dtype=torch.float64)  # no outputs y satisfy 0 y <= -1
+    condition = disjunction(groups) if groups else OutputCondition.of([(zero, zero[:, 0] - 1)])
     return PropertyCheck(Preimage(part, condition), covered, tuple(bounds[k] for k in met))
 
 
@@ -576,9 +555,3 @@ def _with_limits(given: Conjunction, C: Tensor, b: Tensor, n: int) -> Conjunctio
         torch.cat([strict, torch.zeros(len(b), dtype=torch.bool)]),
         torch.cat([own, C]),
     )
-
-
-def _never(n: int) -> OutputCondition:
-    """The condition that no outputs satisfy."""
-    zero = torch.zeros(1, n, dtype=torch.float64)
-    return OutputCondition.of([(zero, zero[:, 0] - 1)])

@@ -214,13 +214,10 @@ def _met(mesh: Mesh, tree: BoxTree, centre: Tensor, home: Tensor, radius: float)
 
 
 def _disk_in_polygon(centre: Tensor, radius: float, corners: Tensor) -> Tensor:
-    r"""Area of the part of each disk that lies in a convex polygon, (N,).
+    """Area of the part of each disk that lies in a convex polygon, (N,).
 
-    Each side p-q contributes, with a sign, the part of its triangle to the centre c in the disk:
-
-        p--a=====b--q     a sector along p-a, the triangle a-b-c, and a sector along b-q
-         \  \   /  /
-          '--. c .'
+    If the side p-q is in the disk from a to b, it contributes, with a sign, the triangle of a, b
+    and the centre, and the sectors along p-a and b-q.
     """
     doubled = torch.zeros_like(centre[:, 0])
     inside = torch.ones_like(doubled, dtype=torch.bool)

@@ -1,7 +1,6 @@
 """Statistics of one partition or many: the paper's averages, slopes, outputs and boundary.
 
-A partition around a sample has some hundred regions, for which starting tensor operations takes
-nearly all of the time. Together, a hundred partitions take hardly more time than one.
+Partitions around samples are small, so that a hundred together take hardly longer than one.
 """
 
 from __future__ import annotations
@@ -73,7 +72,16 @@ def stats(part: PartitionData, *, full: bool = False) -> Stats:
         mean = part.areas @ centroid_values(part) / part.areas.sum()
         outputs = output_numbers(part.names, mean, part.values.amin(0), part.values.amax(0))
         length = decision_boundary(part).length
-        found = composed(summaries, len(part), _sizes(part) | edges, outputs, length)
+        a, b = part.mesh.uv[part.edges].unbind(1)
+        sizes = {
+            "num_vertices": part.mesh.num_vertices,
+            "num_edges": part.mesh.num_edges,
+            "domain_area": part.domain.area,
+            "total_area": float(part.areas.sum()),
+            "total_edge_length": float(lengths(b - a).sum()) * part._frame.scale,
+            "unresolved": len(part.unresolved),
+        }
+        found = composed(summaries, len(part), sizes | edges, outputs, length)
         if part.smoothing is not None:
             names = output_names(part.names, part._bound.shape[0])
             bound = zip(names, part._bound.tolist(), strict=True)
@@ -152,9 +160,8 @@ class Stats(dict[str, Any]):
 
 def _summary(values: Tensor, areas: Tensor) -> dict[str, float]:
     """The averages and quantiles of one number per region, (F,)."""
-    mean_by_area = areas @ values / areas.sum()
-    std = values.std(correction=0)
-    plain = torch.stack([values.mean(), mean_by_area, std, values.min(), values.max()]).tolist()
+    spread = values.std(correction=0), values.min(), values.max()
+    plain = torch.stack([values.mean(), areas @ values / areas.sum(), *spread]).tolist()
     quantiles = np.quantile(values.cpu().numpy(), list(QUANTILES.values())).tolist()
     names = ("mean", "mean_by_area", "std", "min", "max", *QUANTILES)
     return summary_of(dict(zip(names, plain + quantiles, strict=True)))
@@ -189,18 +196,6 @@ def composed(
         else:
             found[name] = value
     return found
-
-
-def _sizes(part: PartitionData) -> dict[str, Any]:
-    a, b = part.mesh.uv[part.edges].unbind(1)
-    return {
-        "num_vertices": part.mesh.num_vertices,
-        "num_edges": part.mesh.num_edges,
-        "domain_area": part.domain.area,
-        "total_area": float(part.areas.sum()),
-        "total_edge_length": float(lengths(b - a).sum()) * part._frame.scale,
-        "unresolved": len(part.unresolved),
-    }
 
 
 def edge_numbers(layers: Sequence[str], counts: Sequence[int]) -> dict[str, Any]:
@@ -295,10 +290,7 @@ BATCHED = (*SHORT, "density", "boundary_length", "total_edge_length")
 """The statistics that are computed together; ``density`` is the number of regions per area."""
 
 BOUNDS = ("bound", "undecided_area")
-"""How far any output of the model may be from the maps, and the area on which no class is certain.
-
-Both are zero for an exact partition.
-"""
+"""How far any output may be from the maps, and the area without a certain class; 0 if exact."""
 
 _BLOCK = 1 << 22  # outputs at vertices in a block
 _ALIKE = 4.0  # how many times larger a rounding error in a block may be than another
@@ -318,12 +310,10 @@ def batch_stats(
     {'NR': [4, 4], 'ARV': [1.0, 4.0], 'density': [1.0, 0.25]}
     """
     found: dict[str, list[float]] = {name: [0.0] * len(parts) for name in names}
-    with torch.no_grad():
-        for places in _blocks(parts):
-            some = [parts[place] for place in places]
-            for name, numbers in _measured(some, names).items():
-                for place, number in zip(places, numbers, strict=True):
-                    found[name][place] = number
+    for places in _blocks(parts):
+        for name, numbers in _measured([parts[place] for place in places], names).items():
+            for place, number in zip(places, numbers, strict=True):
+                found[name][place] = number
     return found
 
 
@@ -344,6 +334,7 @@ def _blocks(parts: Sequence[PartitionData]) -> list[list[int]]:
     return blocks
 
 
+@torch.no_grad()
 def _measured(parts: Sequence[PartitionData], names: Sequence[str]) -> dict[str, list[float]]:
     """The statistics of partitions that fit a block."""
     meshes = [part.mesh for part in parts]
@@ -400,14 +391,7 @@ def _together(parts: Sequence[PartitionData], mesh: Mesh) -> PartitionData:
     first = parts[0]
     corners = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
     plane = Domain(torch.zeros(2), torch.eye(2), corners, (2,))
-    return PartitionData(
-        domain=plane,
-        mesh=mesh,
-        values=torch.cat([part.values for part in parts]),
-        _value_error=torch.stack([part._value_error for part in parts]).amax(0),
-        _layer_errors={},
-        unresolved=(),
-        layers=first.layers,
-        stripped=first.stripped,
-        _dtype=first._dtype,
-    )
+    values = torch.cat([part.values for part in parts])
+    error = torch.stack([part._value_error for part in parts]).amax(0)
+    what = first.layers, first.stripped, first._dtype
+    return PartitionData(plane, mesh, values, error, {}, (), *what)

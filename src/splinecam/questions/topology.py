@@ -67,36 +67,28 @@ class RegionGraph:
     def diameter_bounds(self) -> tuple[int, int]:
         """The diameter between two bounds, which are equal if it is known exactly.
 
-        The diameter is the largest number of edges that have to be crossed on the way from one
-        region to another. The lower bound is the distance of two regions; the upper bound follows
-        from the triangle inequality. The regions whose distances are computed are chosen so that
-        the bounds soon meet. For up to 2,000 regions they always do; for more regions, the search
-        ends after about 4 million distances.
+        The diameter is the largest number of edges between two regions. The lower bound is such a
+        number, and the upper one follows from the triangle inequality. The bounds always meet for
+        up to 2,000 regions; for more, the search ends after about 4 million distances.
         """
         return diameter_bounds(Graph(self.offsets, self.neighbours))
 
     @property
     def diameter(self) -> int:
-        """The largest distance between two regions, exact if ``diameter_is_exact``.
-
-        Otherwise this is the lower one of ``diameter_bounds``.
-        """
+        """The largest distance between two regions, or its lower bound if it is not exact."""
         return self.diameter_bounds[0]
 
     @property
     def diameter_is_exact(self) -> bool:
         """Whether the bounds of the diameter are equal."""
-        low, high = self.diameter_bounds
-        return low == high
+        return self.diameter_bounds[0] == self.diameter_bounds[1]
 
     def __repr__(self) -> str:
         low, high = self.diameter_bounds
         diameter = str(low) if low == high else f"{low} to {high}"
-        return (
-            f"RegionGraph({len(self):,} regions, {self.num_edges:,} pairs of neighbours, degrees "
-            f"{self.min_degree} to {self.max_degree}, mean {self.mean_degree:.4g}, "
-            f"diameter {diameter})"
-        )
+        size = f"{len(self):,} regions, {self.num_edges:,} pairs of neighbours"
+        degrees = f"degrees {self.min_degree} to {self.max_degree}, mean {self.mean_degree:.4g}"
+        return f"RegionGraph({size}, {degrees}, diameter {diameter})"
 
 
 def region_graph(part: PartitionData) -> RegionGraph:

@@ -44,17 +44,12 @@ from splinecam.network.capture.models import (
 from splinecam.network.capture.tracing.diagnosis import first_line
 from splinecam.network.ops.affine import convolution
 from splinecam.network.program import Program
-from splinecam.questions.partition_data import PartitionData
+from splinecam.questions.partition_data import PartitionData, counted
 
 Forward = Callable[[Tensor], Tensor]
 
-_WIDE = {
-    torch.float16: torch.float64,
-    torch.bfloat16: torch.float64,
-    torch.float32: torch.float64,
-    torch.complex32: torch.complex128,
-    torch.complex64: torch.complex128,
-}
+_WIDE = dict.fromkeys((torch.float16, torch.bfloat16, torch.float32), torch.float64)
+_WIDE |= dict.fromkeys((torch.complex32, torch.complex64), torch.complex128)
 
 
 class CannotRun(SplineCamError):
@@ -204,30 +199,26 @@ def _run_wide(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             written = argument.alias_info is not None and argument.alias_info.is_write
             if written and isinstance(given, Tensor) and given.dtype in _WIDE:
                 raise TypeError(f"{schema.name} writes to a tensor of lower precision")
-    elif _is_view(func) and not any(getattr(x, "dtype", None) in _WIDE.values() for x in args):
-        return func(*args, **kwargs)  # it shares memory; its readers widen what they read
+    elif any(result.alias_info is not None for result in schema.returns):
+        # A view shares memory that other code can see; its readers widen what they read.
+        wide = any(getattr(item, "dtype", None) in _WIDE.values() for item in args)
+        if func is not torch.ops.aten.lift_fresh.default and not wide:
+            return func(*args, **kwargs)
     return tree_map_only(Tensor, _wide, func(*tree_map(_wide, args), **tree_map(_wide, kwargs)))
 
 
-def _is_view(func: Any) -> bool:
-    """Whether the result shares memory with an argument that other code can see."""
-    shared = any(result.alias_info is not None for result in func._schema.returns)
-    return shared and func is not torch.ops.aten.lift_fresh.default
-
-
 def _wide(item: Any) -> Any:
+    """A tensor or a type in float64 or complex128; other things as they are."""
     if isinstance(item, torch.dtype):
         return _WIDE.get(item, item)
-    if isinstance(item, Tensor) and item.dtype in _WIDE:
-        return item.to(_WIDE[item.dtype])
-    return item
+    return item.to(_WIDE.get(item.dtype, item.dtype)) if isinstance(item, Tensor) else item
 
 
-# Slopes are compared at so many points: of a sum of all outputs, or one by one of some outputs.
+# The numbers of points at which slopes of sums or of single outputs are compared, and of outputs.
 _SLOPES, _SINGLE_SLOPES, _OUTPUTS = 16, 64, 16
 
 Tell = Callable[[int], object]
-"""Is called with the number of points at which the network was evaluated since the last call."""
+"""A function that is told how many more points the network was evaluated at."""
 
 
 @dataclass(frozen=True)
@@ -297,18 +288,18 @@ def check_model(
 
     one_by_one: compare the slopes of single outputs instead of a random sum of all outputs.
     """
-    predicted = {name: _predict(part, *group) for name, group in sites.groups().items()}
+    claims = {name: (*at, _predict(part, *at)) for name, at in sites.groups().items()}
     exact = part.smoothing is None  # otherwise the model has other slopes than the maps
 
     def slopes(forward: Forward) -> list[Check]:
         return [_check_slopes(forward, part, sites, one_by_one, generator)] if exact else []
 
-    replaced = [] if exact else _check_replaced(part, sites, predicted)
+    replaced = [] if exact else _check_replaced(part, claims)
     checks, obstacle = compared(
         part,
         (part.model, part.output, part._dtype),
         part.mesh.uv.device,
-        lambda forward, dtype: _check_values(forward, part, sites, predicted, dtype, tell),
+        lambda forward, dtype: _check_values(forward, part, claims, dtype, tell),
         slopes,
     )
     if exact and obstacle is not None:
@@ -364,13 +355,12 @@ def with_final(program: Program, values: Tensor) -> Tensor:
     return program.final(values.view(-1, *program.output_shape)).reshape(values.shape)
 
 
+Claims = dict[str, tuple[Tensor, Tensor, Tensor]]
+"""Regions (N,), local points (N, 2) in them and predicted outputs there, by a description."""
+
+
 def _check_values(
-    forward: Forward,
-    part: PartitionData,
-    sites: Sites,
-    predicted: dict[str, Tensor],
-    dtype: torch.dtype,
-    tell: Tell,
+    forward: Forward, part: PartitionData, claims: Claims, dtype: torch.dtype, tell: Tell
 ) -> list[Check]:
     """Checks that maps are within their bounds of the real model, which runs in a precision."""
 
@@ -389,8 +379,8 @@ def _check_values(
     where = "" if dtype == torch.float64 else f" in {str(dtype).removeprefix('torch.')}"
     what = "map against the model" if exact else "map beyond its bound"
     return [
-        Check(f"{what} at {name}{where}", worst_of(rows_of(part), off, *at, predicted[name]), limit)
-        for name, at in sites.groups().items()
+        Check(f"{what} at {name}{where}", worst_of(rows_of(part), off, *columns), limit)
+        for name, columns in claims.items()
     ]
 
 
@@ -403,7 +393,7 @@ def value_limit(values: Tensor, error: Tensor, dtype: torch.dtype) -> float:
     return VALUE_PRECISION * max(spread, EPS * scale) + noise
 
 
-def _check_replaced(part: PartitionData, sites: Sites, predicted: dict[str, Tensor]) -> list[Check]:
+def _check_replaced(part: PartitionData, claims: Claims) -> list[Check]:
     """Checks of maps against the network whose smooth functions are replaced by tables."""
     if part.smoothing is not None and part.smoothing.refined:
         return []  # refined regions have maps of their own
@@ -413,26 +403,21 @@ def _check_replaced(part: PartitionData, sites: Sites, predicted: dict[str, Tens
         return with_final(part._network, found.flatten(1)) - said
 
     limit, rows = value_limit(part.values, part._value_error, torch.float64), rows_of(part)
-    what = "map against the replaced network"
     return [
-        Check(f"{what} at {name}", worst_of(rows, off, uv, predicted[name]), limit)
-        for name, (_, uv) in sites.groups().items()
+        Check(f"map against the replaced network at {name}", worst_of(rows, off, uv, said), limit)
+        for name, (_, uv, said) in claims.items()
     ]
 
 
 def _check_slopes(
-    forward: Forward,
-    part: PartitionData,
-    sites: Sites,
-    one_by_one: bool,
-    generator: torch.Generator,
+    forward: Forward, part: PartitionData, sites: Sites, single: bool, generator: torch.Generator
 ) -> Check:
     """A check of slopes against the real model at some of the random interior points."""
     outputs = part.values.shape[1]
-    count = _SINGLE_SLOPES if one_by_one else _SLOPES
+    count = _SINGLE_SLOPES if single else _SLOPES
     some = torch.randperm(sites.faces.shape[0], generator=generator)[:count]
     some = some.to(sites.faces.device)
-    if one_by_one or outputs == 1:
+    if single or outputs == 1:
         chosen = torch.randperm(outputs, generator=generator)[:_OUTPUTS]
         factors = torch.eye(outputs, dtype=torch.float64)[chosen]
     else:
@@ -512,7 +497,7 @@ class Report:
         return "\n".join([self._extent(), *map(str, self.checks)])
 
     def _extent(self) -> str:
-        regions = f"{self.sampled:,} of {self.regions:,} region{'s' * (self.regions != 1)}"
+        regions = f"{self.sampled:,} of {counted(self.regions, 'region')}"
         excused = f", {self.excused:,} at unresolved places excused" if self.excused else ""
         return f"{regions} compared with the model at {self.points:,} points{excused}"
 
@@ -544,9 +529,28 @@ def validate(
         raise ValueError(f"samples must be at least 1, not {samples}")
     if samples is not None and thorough:
         raise ValueError("give either samples, or thorough=True for all regions")
+    points = min(_MOST, max(_LEAST, part.mesh.num_vertices))
+    most = len(part) if thorough else points // 2 if samples is None else samples
+    generator = torch.Generator().manual_seed(seed)
     with torch.inference_mode(False):
-        report = _report(part, samples, thorough, torch.Generator().manual_seed(seed), progress)
-    return accepted(report, part)
+        trusted = ~near_unresolved(part)
+        excused = int((~trusted).sum())
+        checks = check_mesh(part.mesh, float(part.domain.area) / part._frame.scale**2, trusted)
+        if not all(check.ok for check in checks) or not bool(trusted.any()):
+            return accepted(Report(tuple(checks), len(part), 0, excused), part)
+        sites, located = _sites(part, trusted, most, 0 if samples else _LEAST, generator)
+        evaluations = 4 * sites.faces.shape[0] + sites.around.shape[0]
+        with progress_bar(evaluations, "point", progress) as bar:
+            switched, decided = switches(part, sites, bar.update)
+            checks += [*located, Check("regions inside which a unit switches", switched, 0)]
+            if part.unresolved:  # the uncertainty may reach farther than the place itself
+                excused += int((~decided).sum())
+                sites = sites.only(decided)
+            sampled = int(sites.faces.shape[0])
+            if sampled:
+                checks += check_model(part, sites, thorough, generator, bar.update)
+    compared_at = sum(faces.shape[0] for faces, _ in sites.groups().values())
+    return accepted(Report(tuple(checks), len(part), sampled, excused, compared_at), part)
 
 
 R = TypeVar("R", bound=Report)
@@ -564,33 +568,6 @@ def accepted(report: R, part: object) -> R:
     raise ValidationError(f"{part!r} is not valid:\n{listed}{hint}")
 
 
-def _report(
-    part: PartitionData,
-    samples: int | None,
-    thorough: bool,
-    generator: torch.Generator,
-    progress: bool,
-) -> Report:
-    trusted = ~near_unresolved(part)
-    excused = int((~trusted).sum())
-    checks = check_mesh(part.mesh, float(part.domain.area) / part._frame.scale**2, trusted)
-    if not all(check.ok for check in checks) or not bool(trusted.any()):
-        return Report(tuple(checks), len(part), 0, excused)
-    sites, located = _sites(part, trusted, samples, thorough, generator)
-    evaluations = 4 * sites.faces.shape[0] + sites.around.shape[0]
-    with progress_bar(evaluations, "point", progress) as bar:
-        switched, decided = switches(part, sites, bar.update)
-        checks += [*located, Check("regions inside which a unit switches", switched, 0)]
-        if part.unresolved:  # the uncertainty may reach farther than the place itself
-            excused += int((~decided).sum())
-            sites = sites.only(decided)
-        sampled = int(sites.faces.shape[0])
-        if sampled:
-            checks += check_model(part, sites, thorough, generator, bar.update)
-    points = sum(faces.shape[0] for faces, _ in sites.groups().values())
-    return Report(tuple(checks), len(part), sampled, excused, points)
-
-
 def near_unresolved(part: PartitionData) -> Tensor:
     """Whether each region has a vertex at a place that is reported as unresolved, (F,)."""
     mesh = part.mesh
@@ -605,17 +582,11 @@ def near_unresolved(part: PartitionData) -> Tensor:
 
 
 def _sites(
-    part: PartitionData,
-    trusted: Tensor,
-    samples: int | None,
-    thorough: bool,
-    generator: torch.Generator,
+    part: PartitionData, trusted: Tensor, most: int, least: int, generator: torch.Generator
 ) -> tuple[Sites, list[Check]]:
-    """The places where the model is compared, and checks that ``locate`` finds them."""
-    points = min(_MOST, max(_LEAST, part.mesh.num_vertices))
-    most = len(part) if thorough else points // 2 if samples is None else samples
+    """Places in at most so many regions, at least so many points, and checks of ``locate``."""
     faces = chosen_regions(part, trusted, most, generator)
-    more = max(0, _LEAST - 2 * faces.shape[0]) if samples is None else 0
+    more = max(0, least - 2 * faces.shape[0])
     centroids = part._frame.to_local(part.centroids[faces])
     interior = interior_points(part.mesh, faces, generator)
     # Random convex combinations of the corners are random points of the domain.

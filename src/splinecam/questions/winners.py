@@ -32,9 +32,9 @@ class Winners:
     """The winner of every face of an overlay.
 
     overlay: the mesh, cut where the winner changes, with the outputs at its vertices; error: (n,)
-    their rounding errors; winner: (F,) of each face; tied: (F,) whether another output equals the
-    winner on the whole face; close: (V,) whether another output equals the largest one at each
-    vertex; settled: the winner of each original face that the overlay leaves out, or -1.
+    their rounding errors; winner, tied: (F,) of each face, and whether another output equals it
+    there; close: (V,) whether another output equals the largest one at a vertex; settled: the
+    winner of each original face that the overlay leaves out, or -1.
     """
 
     overlay: Overlay
@@ -54,8 +54,7 @@ class Winners:
     def borders(self) -> tuple[Tensor, Tensor, Tensor]:
         """The edges (N,) at which winners meet, ascending, with their classes and sides, (N, 2).
 
-        The classes are the two outputs that tie, the lower one first; the sides are the winners
-        left and right of the edge, -1 outside.
+        The classes tie, the lower one first; the sides win left and right, -1 outside.
         """
         beside = self.overlay.mesh.halfedge_face().view(-1, 2)
         outside = beside < 0
