@@ -261,10 +261,7 @@ def winners_of(part: PartitionData, kind: Kind, level: float, *, whole: bool) ->
 def check_kind(
     part: PartitionData, kind: Kind, level: float, *, single: bool = False
 ) -> tuple[int, float]:
-    """The number of classes, and the level; an error if they do not fit the outputs.
-
-    single: each point has one class, so that "pairwise" is an error.
-    """
+    """The number of classes, if ``single`` without "pairwise", and the level, after checks."""
     n = int(part.values.shape[1])
     if kind not in get_args(Kind):
         raise ValueError(f"kind is {kind!r}; choose one of {', '.join(map(repr, get_args(Kind)))}")

@@ -136,10 +136,7 @@ def _find(part: PartitionData, smallest: bool, level: float) -> Certainty:
 
 
 def _rivals(part: PartitionData, z: Tensor, faces: Tensor, bounds: Tensor) -> Tensor:
-    """Which classes may have a part of each region, (R, n); bounds: (R, n).
-
-    A class is out if it is behind the class whose least certain output is the largest.
-    """
+    """Which classes may have a part of each region, as none is certain to lead them, (R, n)."""
     entries, counts = take_rows(part.mesh.offsets, faces)
     owner = owners_of(counts, entries.shape[0])
     values = take(z, take(part._face_vertices, entries))
@@ -250,10 +247,7 @@ class Band:
 def band_of(
     part: PartitionData, parts: Iterable[ConvexPolygons], labels: Sequence[int] | None = None
 ) -> Band:
-    """The band of several lists of polygons in regions, with a label for each list, else 0.
-
-    Polygons that rounding has left without any width are dropped.
-    """
+    """The band of several lists of polygons with some width; labels: of each list, else 0."""
     found, like = list(parts), part.mesh.offsets
     counts = torch.cat([like[:0], *(each.counts for each in found)])
     uv = torch.cat([part.mesh.uv[:0], *(each.uv for each in found)])

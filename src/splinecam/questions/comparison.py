@@ -265,10 +265,7 @@ def distinct_maps(part: PartitionData, labels: Tensor) -> tuple[int, int]:
 
 
 def _coefficient(part: PartitionData, region: Tensor, column: int) -> tuple[Tensor, Tensor]:
-    """One coefficient of the maps of some regions (N,), and its rounding error, (N,) each.
-
-    The coefficients of an output are its two slopes and its value at the middle of the frame.
-    """
+    """A slope of an output, or its value at the frame's middle, and its error, (N,) each."""
     maps, (output, which) = part._maps, divmod(column, 3)
     error = take(maps.error, region)
     slope, anchor = take(maps.weight[:, output], region), take(maps.anchor, region)

@@ -166,10 +166,7 @@ class Constraints:
         return demands
 
     def sides(self, mesh: Mesh, z: Tensor, *, divided: bool) -> Tensor:
-        """Signs of functions z (V, K) on faces, 0 within rounding or if they cut a face, (F, K).
-
-        divided: no function cuts a face, except by rounding.
-        """
+        """Signs of functions z (V, K) on faces, (F, K); 0 within rounding, or if they cut one."""
         step, found = max(1, _BLOCK // max(1, mesh.corners.shape[0])), []
         blocks = zip(torch.split(z, step, 1), torch.split(self.tolerance, step), strict=True)
         for values, limit in blocks:
@@ -324,10 +321,7 @@ class PreimageCells:
         return bool((status != OUTSIDE).any())
 
     def thin(self) -> tuple[Tensor, Tensor]:
-        """Edges (N,) and vertices (M,) on which the condition holds without an area beside them.
-
-        Functions that vanish to within rounding count as zero. The cells must cover the domain.
-        """
+        """Edges (N,) and vertices (M,) on which the condition holds without an area beside them."""
         mesh = self.mesh
         holds = self.constraints.holds(self.constraints.point_sides(self.overlay.z))
         somewhere = holds.any(1)

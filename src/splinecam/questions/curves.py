@@ -178,10 +178,8 @@ class Nearest:
         """The two classes between which each closest point lies, -1 where there is none, (N, 2)."""
         classes = getattr(self.curves, "classes", None)
         if not isinstance(classes, Tensor):
-            raise AttributeError(
-                f"{type(self.curves).__name__} has no classes, only a decision boundary between "
-                "several outputs does; see label and keys"
-            )
+            hint = "only a decision boundary does; see label and keys"
+            raise AttributeError(f"{type(self.curves).__name__} has no classes, {hint}")
         return self._of_segments(classes)
 
     def _of_segments(self, values: Tensor) -> Tensor:

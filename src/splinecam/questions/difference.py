@@ -123,10 +123,7 @@ class Disagreement:
 def disagreement(
     a: PartitionData, b: PartitionData, *, kind: Kind = "argmax", level: float = 0.0
 ) -> Disagreement:
-    """Where the decisions of two networks differ, from partitions with the same mesh.
-
-    kind, level: as for ``part.class_regions``.
-    """
+    """Where the decisions of two networks differ, from partitions with the same mesh."""
     n, level = check_kind(a, kind, level, single=True)
     both = [Scores.of(part, smallest=kind == "argmin", level=level) for part in (a, b)]
     leads = [find_leads(scores.z, scores.error) for scores in both]
@@ -301,8 +298,7 @@ class Difference:
 
     def _outputs_at(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """What the models themselves return for one input."""
-        made = []
-        both = cast(Both, self.a.model)
+        made, both = [], cast(Both, self.a.model)
         for model, output in zip((both.a, both.b), both.outputs, strict=True):
             options = model, output, dtype_of(model)
             with run_real(*options, wide=False, device=x.device) as forward, torch.no_grad():
@@ -428,7 +424,7 @@ class Difference:
             "unresolved places": numbers["unresolved"],
         }
         whole = TextTable("Difference", (), [(k, [number_text(x)]) for k, x in singles.items()])
-        lines = list(zip(self._names, *columns.values(), strict=True))
+        lines = zip(self._names, *columns.values(), strict=True)
         rows = [(name, [number_text(x) for x in line]) for name, *line in lines]
         names = self.a.names or [str(k) for k in range(self.disagreement.n_classes)]
         pairs = [

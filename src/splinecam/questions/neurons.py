@@ -195,16 +195,14 @@ def _chosen(part: PartitionData, layer: str | int | None, unit: Units) -> Tensor
         return chosen
     try:
         units = torch.as_tensor(unit, device=first.device).reshape(-1)
+        if units.numel() and (units.is_floating_point() or units.dtype == torch.bool):
+            raise TypeError
     except (TypeError, ValueError, RuntimeError):
         raise TypeError(f"units are numbered by whole numbers, not {unit!r}") from None
-    if units.numel() and (units.is_floating_point() or units.dtype == torch.bool):
-        raise TypeError(f"units are numbered by whole numbers, not {unit!r}")
     wrong = units[(units < 0) | (units >= end - start)]
     if wrong.numel():
-        raise IndexError(
-            f"unit {int(wrong[0])} of layer {part.layers[index]!r}, "
-            f"whose units are 0 to {end - start - 1}"
-        )
+        which = f"unit {int(wrong[0])} of layer {part.layers[index]!r}"
+        raise IndexError(f"{which}, whose units are 0 to {end - start - 1}")
     chosen[start + units.long()] = True
     return chosen
 

@@ -376,10 +376,7 @@ class PartitionData(Attached):
         return self._patterns_at(self.mesh.means()[chosen])
 
     def _patterns_at(self, local: Tensor, errors: float = 1.0) -> dict[str, Tensor]:
-        """Patterns at points (N, 2) in local coordinates.
-
-        errors: up to so many rounding errors beyond a breakpoint, a unit counts as on it.
-        """
+        """The patterns at local points (N, 2); within so many errors, a unit is on a breakpoint."""
         slack = {name: errors * error for name, error in self._layer_errors.items()}
         widest = max([self.domain.dim, *(len(error) for error in slack.values())])
         with torch.no_grad():
@@ -535,6 +532,7 @@ def region_numbers(
     return index
 
 
+_OTHER = "The model is not the one that was partitioned"
 _COMPARED = 1000  # vertices at which a model is compared with a partition from a file
 
 
@@ -568,10 +566,8 @@ def attach(
     if refined:
         limit = limit + part._bound
     if bool((off > limit).any()):
-        raise SplineCamError(
-            "The model is not the one that was partitioned: its outputs at the vertices differ "
-            f"by up to {float(off.max()):.3g}. Were its weights changed since?"
-        )
+        off_by = f"its outputs at the vertices differ by up to {float(off.max()):.3g}"
+        raise SplineCamError(f"{_OTHER}: {off_by}. Were its weights changed since?")
     part._model, part._program, part.output = network, program, output
 
 
@@ -584,17 +580,12 @@ def _captured(part: PartitionData, network: nn.Module, output: Output) -> tuple[
     refinement = part.layers[len(layers) :] if record is not None and record.refined else ()
     outputs = prod(program.output_shape)
     if layers + refinement != part.layers or outputs != part.values.shape[1]:
-        raise SplineCamError(
-            f"The model is not the one that was partitioned: it has {outputs} outputs "
-            f"and the layers {layers}; the partition has {part.values.shape[1]} and "
-            f"{part.layers}."
-        )
+        own = f"the partition has {part.values.shape[1]} and {part.layers}"
+        raise SplineCamError(f"{_OTHER}: it has {outputs} outputs and the layers {layers}; {own}.")
     if record is None:
         return program, program
     found = {x.name: prod(x.shape) for x in program.layers if isinstance(x, SmoothScalar)}
     if found != {name: int(table.slope.shape[1]) for name, table in record.tables.items()}:
-        raise SplineCamError(
-            "The model is not the one that was partitioned: it has the smooth layers "
-            f"{tuple(found)}; those that were replaced are {tuple(record.tables)}."
-        )
+        own = f"the replaced layers are {tuple(record.tables)}"
+        raise SplineCamError(f"{_OTHER}: it has the smooth layers {tuple(found)}; {own}.")
     return program, replaced(program, record.tables)

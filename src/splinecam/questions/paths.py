@@ -87,9 +87,9 @@ def table(part: PathPartition) -> Any:
 class Switches:
     """Units that are on other pieces before and after a point of a path, (N,) each, in order.
 
-    point: the number of the point; layer: the number of the layer; unit: the flat index of the
-    unit, or the group of a maximum; before, after: the pieces of the unit, or the winners of the
-    group, see ``part.patterns``. layers: the names of the layers.
+    point, layer: the numbers of the point and of the layer; unit: the flat index of the unit, or
+    the group of a maximum; before, after: the pieces of the unit, or the winners of the group, see
+    ``part.patterns``. layers: the names of the layers.
     """
 
     point: Tensor

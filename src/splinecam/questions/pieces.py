@@ -111,10 +111,7 @@ def rows_in_pass(program: Program) -> int:
 def gradient_blocks(
     pieces: Pieces, output: int, factor: Tensor | None = None
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the segments of pieces (B,), and the gradients of an output, (B, *input_shape).
-
-    factor: (M,) by which the output is multiplied on each piece, by default 1.
-    """
+    """Yield the segments of pieces (B,), and gradients of an output, times a factor (M,)."""
     segment, t = piece_inputs(pieces)
     rows, factor = rows_in_pass(pieces.program), torch.ones_like(t) if factor is None else factor
     for own, at, share in zip(*(torch.split(x, rows) for x in (segment, t, factor)), strict=True):

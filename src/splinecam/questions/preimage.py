@@ -67,10 +67,7 @@ def find_witnesses(
     uv: Tensor,
     box: tuple[Tensor, Tensor] | None = None,
 ) -> list[Witness]:
-    """The inputs at plane coordinates (N, 2) as witnesses of a condition.
-
-    box: bounds (N, D) of the inputs, within which rounding must not leave them.
-    """
+    """The inputs at plane coordinates (N, 2), within a box (N, D) each, as witnesses."""
     if not uv.shape[0]:
         return []
     x = part._inputs(uv) if box is None else _within(part, uv, *box)
@@ -330,10 +327,7 @@ def preimage(part: PartitionData, A: Any, b: Any = None) -> Preimage:
 
 
 def require_order_only(part: PartitionData, condition: OutputCondition) -> None:
-    """Raise an error if a final softmax was left out, and a condition is not only about order.
-
-    The partition has the numbers before it, which have the same order.
-    """
+    """Raise an error if a condition is about more than order, and a softmax was left out."""
     if part.stripped is None:
         return
     A = condition.A

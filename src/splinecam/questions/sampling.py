@@ -121,10 +121,7 @@ def points_inside(mesh: Mesh, face: Tensor, chance: Tensor) -> Tensor:
 def _choose_in_rows(
     weight: Tensor, place: Tensor, offsets: Tensor, row: Tensor, chance: Tensor
 ) -> Tensor:
-    """An entry of each given row (N,) for its chance, with probabilities by weight.
-
-    weight, place: (T,) of each entry, and its place in its row; offsets: (R + 1,) of the rows.
-    """
+    """An entry of each given row (N,) for its chance, with probabilities by weight (T,)."""
     total = weight.clone()
     longest = int(place.max()) + 1 if place.shape[0] else 0
     step = 1

@@ -99,10 +99,9 @@ def region_graph(part: PartitionData) -> RegionGraph:
 
 
 class ClassTopology(NamedTuple):
-    """The topology of one class.
+    """The topology of one class, by its name, or its number as text.
 
-    name: the name of the class, or its number as text; components: the number of connected pieces
-    (the Betti number b0); holes: the number of holes of all pieces together (b1); area: the area.
+    components: the number of connected pieces (b0); holes: the number of their holes (b1).
     """
 
     name: str
@@ -114,8 +113,7 @@ class ClassTopology(NamedTuple):
 class BoundaryTopology(NamedTuple):
     """The topology of the decision boundary as a graph of segments.
 
-    components: the number of connected parts (the Betti number b0); cycles: the number of
-    independent cycles (b1); length: the length.
+    components: the number of connected parts (b0); cycles: the number of independent cycles (b1).
     """
 
     components: int
@@ -147,8 +145,8 @@ class Topology:
     def pieces(self) -> FacePieces:
         """The connected pieces of all classes.
 
-        ``pieces.piece`` has the piece of each cell of ``class_regions``, ``pieces.label`` the class
-        of each piece, and ``pieces.holes`` its number of holes.
+        ``piece`` is the piece of each cell of ``class_regions``; ``label`` and ``holes`` are the
+        class and the number of holes of each piece.
         """
         found = self.class_regions
         return face_pieces(found.winners.overlay.mesh, found.cell_class, closed=self.closed)

@@ -142,10 +142,7 @@ class _ReportedDtype(TorchFunctionMode):
 
 
 def _convolve(run: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
-    """A convolution, with groups on a CPU in a faster way than torch's.
-
-    Torch is so slow there that the two are compared for one channel of one image only.
-    """
+    """A convolution; with groups on a CPU in a faster way, compared with torch's in one channel."""
     call = _DEFAULTS | dict(zip(_DEFAULTS, args, strict=False)) | kwargs
     x, weight, bias, groups = call["input"], call["weight"], call["bias"], call["groups"]
     slow = groups > 1 and backend_of(x.device).slow_windows
@@ -172,10 +169,7 @@ _DETACH = (Tensor.detach, torch.detach, Tensor.data.__get__)  # type: ignore[att
 
 
 class _Repeated(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Restores the random state after every operation that draws random numbers.
-
-    wide: compute in float64 or complex128 what the code asks for in lower precision.
-    """
+    """Restores the random state after each operation; wide: computes in float64 or complex128."""
 
     def __init__(self, wide: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -284,10 +278,7 @@ def switches(part: PartitionData, sites: Sites, tell: Tell) -> tuple[int, Tensor
 def check_model(
     part: PartitionData, sites: Sites, one_by_one: bool, generator: torch.Generator, tell: Tell
 ) -> list[Check]:
-    """Checks of maps and slopes against the real model, see ``validate``.
-
-    one_by_one: compare the slopes of single outputs instead of a random sum of all outputs.
-    """
+    """Checks of maps and slopes, one_by_one or of a sum, against the model, see ``validate``."""
     claims = {name: (*at, _predict(part, *at)) for name, at in sites.groups().items()}
     exact = part.smoothing is None  # otherwise the model has other slopes than the maps
 
@@ -316,10 +307,7 @@ def compared(
     values: Callable[[Forward, torch.dtype], list[Check]],
     slopes: Callable[[Forward], list[Check]],
 ) -> tuple[list[Check], CannotRun | None]:
-    """Checks of values and slopes against the model in float64, or of values in its own precision.
-
-    The second result says why the model does not run in float64. options: as for ``run_real``.
-    """
+    """Checks in float64, or of values in the model's own precision with the reason for that."""
     try:
         with run_real(*options, wide=True, device=device) as forward:
             return [*values(forward, torch.float64), *slopes(forward)], None
@@ -443,10 +431,7 @@ def _check_slopes(
 def _slope_error(
     forward: Forward, part: PartitionData, faces: Tensor, uv: Tensor, factors: Tensor
 ) -> tuple[float, bool]:
-    """The largest difference of slopes, and whether the model defines a gradient of its own.
-
-    factors: (K, n_out) of the outputs in each of K sums.
-    """
+    """The largest error of the slopes of K sums, and whether the model defines its gradient."""
 
     def slopes(y: Tensor, at: Tensor) -> Tensor:
         rows = [
@@ -571,8 +556,6 @@ def accepted(report: R, part: object) -> R:
 def near_unresolved(part: PartitionData) -> Tensor:
     """Whether each region has a vertex at a place that is reported as unresolved, (F,)."""
     mesh = part.mesh
-    if not part.unresolved:
-        return torch.zeros(mesh.num_faces, dtype=torch.bool, device=mesh.uv.device)
     near = torch.zeros(mesh.num_vertices, dtype=torch.bool, device=mesh.uv.device)
     places = sorted({item.place for item in part.unresolved})
     local = part._frame.to_local(torch.tensor(places, dtype=torch.float64).view(-1, 2)).to(mesh.uv)

@@ -105,10 +105,7 @@ class Winners:
 
 
 def find_winners(part: PartitionData, *, smallest: bool, level: float, whole: bool) -> Winners:
-    """The winners among a partition's outputs; with a single one, 1 above the level and 0 else.
-
-    smallest: the smallest output wins. whole: overlay the whole mesh, not only disputed faces.
-    """
+    """The winners of all faces, or if not ``whole`` of the disputed ones; see ``Scores.of``."""
     scores = Scores.of(part, smallest=smallest, level=level)
     error = scores.error
     winner, _, unclear = leads = find_leads(scores.z, error)
@@ -137,7 +134,7 @@ class Scores:
 
     @classmethod
     def of(cls, part: PartitionData, *, smallest: bool, level: float) -> Scores:
-        """From the outputs of a partition, see ``find_winners``."""
+        """The outputs, or if ``smallest`` their opposites; 0 and a single one less the level."""
         z, error = part.values, part._value_error
         if z.shape[1] == 1:
             z = torch.cat([torch.zeros_like(z), z - level], 1)
