@@ -145,8 +145,7 @@ class Topology:
     def pieces(self) -> FacePieces:
         """The connected pieces of all classes.
 
-        ``piece`` is the piece of each cell of ``class_regions``; ``label`` and ``holes`` are the
-        class and the number of holes of each piece.
+        ``piece`` is of each cell, ``label`` (the class) and ``holes`` (their number) of each piece.
         """
         found = self.class_regions
         return face_pieces(found.winners.overlay.mesh, found.cell_class, closed=self.closed)

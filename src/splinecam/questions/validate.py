@@ -556,6 +556,8 @@ def accepted(report: R, part: object) -> R:
 def near_unresolved(part: PartitionData) -> Tensor:
     """Whether each region has a vertex at a place that is reported as unresolved, (F,)."""
     mesh = part.mesh
+    if not part.unresolved:  # the mesh may be damaged
+        return torch.zeros(mesh.num_faces, dtype=torch.bool, device=mesh.uv.device)
     near = torch.zeros(mesh.num_vertices, dtype=torch.bool, device=mesh.uv.device)
     places = sorted({item.place for item in part.unresolved})
     local = part._frame.to_local(torch.tensor(places, dtype=torch.float64).view(-1, 2)).to(mesh.uv)
