@@ -10,12 +10,9 @@ from splinecam.questions.class_regions import ClassRegions
 from splinecam.questions.comparison import Comparison, Counts
 from splinecam.questions.difference import Difference, Disagreement
 from splinecam.questions.neurons import NeuronCurves
-from splinecam.questions.partition_data import Smoothing, SmoothLayer, Unresolved
-from splinecam.questions.paths import PathPartition
-from splinecam.questions.preimage import Preimage
-from splinecam.questions.property_check import PropertyCheck
-from splinecam.questions.regions import Region
-from splinecam.questions.segment_partitions import SegmentPartitions
+from splinecam.questions.partition_data import Region, Smoothing, SmoothLayer, Unresolved
+from splinecam.questions.paths import PathPartition, SegmentPartitions
+from splinecam.questions.preimage import Preimage, PropertyCheck
 from splinecam.questions.stats import Stats
 from splinecam.questions.topology import Topology
 from splinecam.tiles.atlas import Atlas

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import splinecam as sc
 from splinecam.geometry.checks import check_mesh
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
-from splinecam.questions.model_checks import run_real
+from splinecam.questions.validate import run_real
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ class Work:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.points = self.with_gradient = self.told = 0
         self.total: int | None = None
-        monkeypatch.setattr("splinecam.questions.model_checks.run_real", self.run_real)
+        monkeypatch.setattr("splinecam.questions.validate.run_real", self.run_real)
         monkeypatch.setattr("splinecam.questions.validate.progress_bar", self.bar)
 
     @contextmanager

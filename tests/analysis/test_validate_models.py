@@ -19,7 +19,7 @@ from torch.nn.utils import parametrizations, spectral_norm, weight_norm
 
 import splinecam as sc
 from splinecam.network.capture.models import private_copy, widened
-from splinecam.questions.model_checks import CannotRun, run_real
+from splinecam.questions.validate import CannotRun, run_real
 
 BOX = sc.Domain.box(-1, 1)
 
@@ -418,7 +418,7 @@ def test_convolutions_of_single_channels_are_compared_with_those_of_torch(
     def wrong(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return lambda *args: run(*args) + 1e-6
 
-    monkeypatch.setattr("splinecam.questions.model_checks.convolution", wrong)
+    monkeypatch.setattr("splinecam.questions.validate.convolution", wrong)
     with (
         run_real(model, None, torch.float32, **options) as forward,
         pytest.raises(CannotRun, match="do not agree"),

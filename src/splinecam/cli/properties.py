@@ -22,7 +22,7 @@ from splinecam.cli.pictures import (
 from splinecam.files.properties import Property
 from splinecam.files.vnnlib import read_vnnlib
 from splinecam.jobs.partitioning import partition
-from splinecam.questions.property_check import PropertyCheck
+from splinecam.questions.preimage import PropertyCheck
 
 # An error is 2, as argparse has it for wrong usage.
 _CODES = {"holds": 0, "violated": 1, "unresolved": 3}

@@ -22,9 +22,8 @@ from splinecam.parallel import Job, engine_for, run_domain
 from splinecam.partitions.computing import compute
 from splinecam.partitions.partition import Partition, assemble
 from splinecam.partitions.request import Model, Options, Request, Smooth, require_domain
-from splinecam.questions.paths import PathPartition
+from splinecam.questions.paths import PathPartition, SegmentPartitions
 from splinecam.questions.pieces import Pieces
-from splinecam.questions.segment_partitions import SegmentPartitions
 from splinecam.smooth.smoothing import Note
 
 _ALONG_PATHS = "smooth= replaces it on domains, but not along paths"  # an error says so

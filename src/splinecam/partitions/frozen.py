@@ -24,8 +24,8 @@ from splinecam.network.capture.models import (
 )
 from splinecam.network.freezing.frozen_graph import FrozenGraph
 from splinecam.network.freezing.making import Held, freeze_graph
-from splinecam.questions.model_checks import run_real
 from splinecam.questions.sampling import choose, sample_count, uniform
+from splinecam.questions.validate import run_real
 
 _ROWS = 512  # points that the networks are given at a time
 

@@ -30,14 +30,12 @@ from splinecam.questions import comparison as _counts
 from splinecam.questions import neurons as _neurons
 from splinecam.questions import partition_data as attaching
 from splinecam.questions import preimage as _preimage
-from splinecam.questions import property_check as _property_check
 from splinecam.questions import sampling as _density
 from splinecam.questions import stats as _stats
 from splinecam.questions import topology as _topology
 from splinecam.questions import validate as _validate
 from splinecam.questions.measures import layer_count
-from splinecam.questions.partition_data import PartitionData, Smoothing, Unresolved
-from splinecam.questions.regions import Region
+from splinecam.questions.partition_data import PartitionData, Region, Smoothing, Unresolved
 from splinecam.questions.sampling import sample_regions
 from splinecam.smooth.tables import replaced
 
@@ -197,7 +195,7 @@ class Partition(PartitionData, Views[Region]):
     level_set = boundary.level_set
     class_regions = classes.class_regions
     preimage = _preimage.preimage
-    check = _property_check.check
+    check = _preimage.check
     neurons = _neurons.neurons
     fixed_units = _neurons.fixed_units
     sample = sample_regions

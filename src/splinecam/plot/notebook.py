@@ -33,8 +33,7 @@ from splinecam.questions.boundary import Boundary, LevelSet
 from splinecam.questions.class_regions import ClassRegions
 from splinecam.questions.curves import Curves
 from splinecam.questions.neurons import NeuronCurves
-from splinecam.questions.partition_data import PartitionData
-from splinecam.questions.regions import Region
+from splinecam.questions.partition_data import PartitionData, Region
 
 _COLORS = 256
 _MOST = 60_000  # bytes of a file; larger pictures are made coarser

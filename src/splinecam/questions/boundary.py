@@ -1,13 +1,7 @@
-r"""Decision boundaries and level sets: where outputs tie, and where one of them has a given value.
+"""Decision boundaries and level sets: where outputs tie, and where one of them has a given value.
 
 On a region every output is affine, so that two outputs tie on a straight line. The part of the line
 on which no third output is larger belongs to the boundary.
-
-        1-----1
-       /     . \       Vertices marked with the output that is largest there:
-      1    .    2      the line between them is the boundary of the classes 1 and 2.
-       \ .     /
-        2-----2
 """
 
 from __future__ import annotations
@@ -31,7 +25,7 @@ from splinecam.arrangement.zero_sets import zero_sets
 from splinecam.errors import SplineCamError, option
 from splinecam.questions.certainty import Band, class_band, level_band, pairwise_band
 from splinecam.questions.curves import Curves
-from splinecam.questions.partition_data import PartitionData, Unresolved, class_number
+from splinecam.questions.partition_data import PartitionData, Unresolved, class_number, numbered
 from splinecam.questions.winners import Winners, find_winners
 
 Kind = Literal["argmax", "argmin", "pairwise"]
@@ -58,16 +52,14 @@ class Boundary(Curves):
     def band(self) -> Band:
         """Where the model itself may have its boundary, if its smooth functions were replaced.
 
-        The boundary is that of the piecewise-linear network, which is within ``part.region_bounds``
-        of the model. Outside of the band the model has the class of that network. Of a boundary
-        between two classes, it is where both are possible. It is empty if the partition is exact.
+        Outside of the band the model has the same class as the piecewise-linear network. The band
+        between two classes is where both are possible. It is empty if the partition is exact.
         """
-        part, n = self.partition, self.n_classes
+        part, pair = self.partition, self.pair
         if self.kind == "pairwise" and part.values.shape[1] > 1:
-            pairs = combinations(range(n), 2) if self.pair is None else [self.pair]
+            pairs = combinations(range(self.n_classes), 2) if pair is None else [pair]
             return pairwise_band(part, list(pairs))
-        smallest = self.kind == "argmin"
-        return class_band(part, smallest=smallest, level=self.level, pair=self.pair)
+        return class_band(part, smallest=self.kind == "argmin", level=self.level, pair=pair)
 
     @property
     def classes(self) -> Tensor:
@@ -118,10 +110,8 @@ class LevelSet(Curves):
         The label of a polygon is the number of its level; polygons of several levels may overlap.
         The band is empty if the partition is exact.
         """
-        band = level_band(self.partition, self.levels, self.output)
-        return (
-            band if self.only is None else band.select(band.label == self.levels.index(self.only))
-        )
+        band, only = level_band(self.partition, self.levels, self.output), self.only
+        return band if only is None else band.select(band.label == self.levels.index(only))
 
     @property
     def level(self) -> Tensor:
@@ -229,9 +219,8 @@ def level_set(
     found = zero_sets(part.mesh, Functions(z, unit, wanted.to(z), error, everything, unit))
     points, segments, kept = _segments(part, found.uv, found.ends)
     regions, label = found.faces[kept], found.column[kept]
-    unresolved = unresolved_places(part, found.ambiguities, "level set")
-    levels = tuple(wanted.tolist())
-    return LevelSet(part, points, segments, regions, label, levels, index, unresolved)
+    what = tuple(wanted.tolist()), index, unresolved_places(part, found.ambiguities, "level set")
+    return LevelSet(part, points, segments, regions, label, *what)
 
 
 def output_of(part: PartitionData, output: int | None) -> int:
@@ -243,13 +232,8 @@ def output_of(part: PartitionData, output: int | None) -> int:
                 f"The model has {n} outputs: say which one, {option('output', '0')} to {n - 1}."
             )
         return 0
-    try:
-        index = operator.index(output)
-    except TypeError:
-        raise TypeError(f"output must be a whole number, 0 to {n - 1}, not {output!r}") from None
-    if not -n <= index < n:
-        raise IndexError(f"output {index} of {n} outputs, numbered from 0")
-    return index % n
+    meant = f"output must be a whole number, 0 to {n - 1}"
+    return numbered(output, n, ("output", "outputs"), meant)
 
 
 def levels_of(levels: float | Sequence[float] | Tensor) -> Tensor:
@@ -274,17 +258,18 @@ def winners_of(part: PartitionData, kind: Kind, level: float, *, whole: bool) ->
     return part._remembered(f"winners, whole={whole}", (kind, level), compute)
 
 
-def check_kind(part: PartitionData, kind: Kind, level: float) -> tuple[int, float]:
-    """The number of classes, and the level; an error if they do not fit the outputs."""
+def check_kind(
+    part: PartitionData, kind: Kind, level: float, *, single: bool = False
+) -> tuple[int, float]:
+    """The number of classes, if ``single`` without "pairwise", and the level, after checks."""
     n = int(part.values.shape[1])
     if kind not in get_args(Kind):
         raise ValueError(f"kind is {kind!r}; choose one of {', '.join(map(repr, get_args(Kind)))}")
     try:
         level = float(level)
     except (TypeError, ValueError, RuntimeError):
-        raise TypeError(
-            f"level must be a number, not {level!r}; part.level_set takes several"
-        ) from None
+        hint = "part.level_set takes several"
+        raise TypeError(f"level must be a number, not {level!r}; {hint}") from None
     if not math.isfinite(level):
         raise ValueError(f"level must be a finite number, not {level}")
     if n > 1 and level != 0:
@@ -294,12 +279,15 @@ def check_kind(part: PartitionData, kind: Kind, level: float) -> tuple[int, floa
         )
     if n == 1 and kind == "argmin":
         raise SplineCamError('The model has one output: kind="argmin" needs several.')
+    if single and kind == "pairwise":
+        raise SplineCamError('Classes are decided by kind="argmax" or "argmin", not "pairwise".')
     return max(n, 2), level
 
 
 def _pair(
     classes: tuple[int | str, int | str], n: int, names: tuple[str, ...] | None
 ) -> tuple[int, int]:
+    """The numbers of two different classes, the lower one first."""
     known: Any = classes
     if isinstance(classes, tuple | list):
         known = [class_number(k, names, n) if isinstance(k, str) else k for k in classes]
@@ -339,10 +327,9 @@ def _pairwise(part: PartitionData, pair: tuple[int, int] | None) -> Boundary:
 
 
 def _segments(part: PartitionData, uv: Tensor, ends: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The points (P, 2) and segments (S, 2) of curves in plane coordinates.
+    """The points (P, 2) and segments (S, 2) of curves between local vertices, by ends (N, 2).
 
-    uv: (V, 2) vertices in local coordinates; ends: (N, 2) indices of vertices. Segments whose ends
-    have the same plane coordinates are left out; the last result (S,) says which of the N remain.
+    Segments without length in plane coordinates are left out; the last result says which stay.
     """
     used, segments = torch.unique(ends, return_inverse=True)
     points = part._frame.to_plane(uv[used])

@@ -1,12 +1,9 @@
 """Where linear conditions are certain although outputs are known only within bounds.
 
-A class is a conjunction of linear conditions: its output leads each other one. A level is passed, a
-pair of outputs ordered, and a property violated in the same way. ``geometry.convex.divided`` cuts
-regions into the parts on which such a claim is certain, and the rest, in which it is open.
-
-If the outputs of a region are known within bounds, class c is certain where its output leads every
-other one by more than both bounds, and it is possible where it is behind none by more than that.
-Both are half-planes for every other class, so that regions are divided along straight lines.
+A class is a conjunction of linear conditions: its output leads each other one. The class is certain
+where the lead exceeds both bounds, and possible where it is behind none by more than that.
+``geometry.convex.divided`` cuts regions along straight lines into the parts on which such a claim
+is certain, and the rest. ``certainty_of`` says which class is settled on each whole region.
 """
 
 from __future__ import annotations
@@ -14,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from numpy.typing import NDArray
@@ -25,18 +22,19 @@ from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS
 from splinecam.geometry.convex import Claim, ConvexPolygons, divided
 from splinecam.geometry.outlines import closed_lines
-from splinecam.questions.partition_data import PartitionData
+from splinecam.questions.partition_data import PartitionData, counted
 from splinecam.questions.winners import Scores
 from splinecam.smooth.boundary_refinement import slacks_of_faces
+
+Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Contest:
-    """Regions of which m classes may have a part.
+    """R regions of which m classes may have a part, -1 in place of missing ones.
 
-    faces: (R,) the regions; classes: (R, m) their classes, -1 in place of missing ones; bounds:
-    (R, m) of the outputs of these classes; whole: the regions as polygons, whose sources are their
-    places among the regions, and whose values are the outputs of the classes.
+    faces: (R,); classes, bounds: (R, m) the bounds of their outputs; whole: the regions as polygons
+    with the outputs of the classes, whose sources are places among the regions.
     """
 
     faces: Tensor
@@ -77,26 +75,27 @@ class Contest:
         return leads
 
 
-Certainty = tuple[Tensor, tuple[Contest, ...]]
-"""The class (F,) that is certain on a whole region, else -1, and the contests for the others."""
+class Certainty(NamedTuple):
+    """The class (F,) that is settled on each whole region, else -1, and contests for the others."""
+
+    settled: Tensor
+    contests: tuple[Contest, ...]
 
 
-def certainty_of(part: PartitionData, *, smallest: bool, level: float) -> Certainty:
-    """What is certain of the decisions, see ``_find``; the last answer is kept."""
+def certainty_of(part: PartitionData, *, smallest: bool = False, level: float = 0.0) -> Certainty:
+    """What is certain of the decisions; with a single output, 1 above the level and 0 else.
 
-    def compute() -> Certainty:
-        with torch.no_grad():
-            return _find(part, smallest=smallest, level=level)
+    This also holds for exact partitions, whose outputs are known within rounding. The last answer
+    is kept.
+    """
+    return part._remembered("certainty", (smallest, level), lambda: _find(part, smallest, level))
 
-    return part._remembered("certainty", (smallest, level), compute)
 
-
-def class_areas(part: PartitionData, certainty: Certainty, n: int, *, possible: bool) -> Tensor:
+def class_areas(part: PartitionData, found: Certainty, n: int, *, possible: bool) -> Tensor:
     """The area on which each of n classes is certain, or possible, (n,)."""
-    settled, contests = certainty
-    whole = (settled >= 0).nonzero()[:, 0]
-    total = part.areas.new_zeros(n).index_add_(0, settled[whole], part.areas[whole])
-    for contest in contests:
+    whole = (found.settled >= 0).nonzero()[:, 0]
+    total = part.areas.new_zeros(n).index_add_(0, found.settled[whole], part.areas[whole])
+    for contest in found.contests:
         for k in range(contest.classes.shape[1]):
             cells = contest.possible(contest.whole, k) if possible else contest.parts[0][k]
             size = cells.areas() * part._frame.scale**2
@@ -104,8 +103,9 @@ def class_areas(part: PartitionData, certainty: Certainty, n: int, *, possible: 
     return total
 
 
-def _find(part: PartitionData, *, smallest: bool, level: float) -> Certainty:
-    """What is certain of the decisions; with a single output, 1 above the level and 0 else."""
+@torch.no_grad()
+def _find(part: PartitionData, smallest: bool, level: float) -> Certainty:
+    """See ``certainty_of``."""
     scores = Scores.of(part, smallest=smallest, level=level)
     bounds = part.region_bounds
     if bounds.shape[1] < scores.z.shape[1]:  # the level, which is known, decides too
@@ -132,15 +132,11 @@ def _find(part: PartitionData, *, smallest: bool, level: float) -> Certainty:
     for m in sorted(contests):
         faces, classes = (torch.cat(each) for each in zip(*contests[m], strict=True))
         found.append(_contest(part, scores.z, bounds, faces, classes))
-    return settled, tuple(found)
+    return Certainty(settled, tuple(found))
 
 
 def _rivals(part: PartitionData, z: Tensor, faces: Tensor, bounds: Tensor) -> Tensor:
-    """Which classes may have a part of each region, (R, n); bounds: (R, n).
-
-    Those are out that are certainly behind one class on the whole region: the class of which the
-    least output, less its bound, is the largest.
-    """
+    """Which classes may have a part of each region, as none is certain to lead them, (R, n)."""
     entries, counts = take_rows(part.mesh.offsets, faces)
     owner = owners_of(counts, entries.shape[0])
     values = take(z, take(part._face_vertices, entries))
@@ -174,13 +170,12 @@ def _contest(
 class Band:
     """The part of a domain on which bounds leave a question open, as P convex polygons.
 
-    Bounds differ from region to region, so that polygons of neighbouring regions need not meet in
-    common corners. A band is empty if the partition is exact.
+    Bounds differ from region to region, so that neighbouring polygons need not have corners in
+    common. A band is empty if the partition is exact.
 
-    partition: what was asked; offsets: (P + 1,) the place in ``vertices`` where each polygon
-    begins; vertices: (N, 2) its corners, counter-clockwise, in plane coordinates; regions: (P,) the
-    region that it lies in; label: (P,) which of several questions it belongs to, such as the number
-    of a level, else 0.
+    partition: what was asked; vertices: (N, 2) the corners of all polygons, counter-clockwise, in
+    plane coordinates; offsets: (P + 1,) where each polygon begins there; regions: (P,) the region
+    in which it lies; label: (P,) its question, such as the number of a level, else 0.
     """
 
     partition: PartitionData
@@ -244,22 +239,15 @@ class Band:
     def __repr__(self) -> str:
         if not len(self):
             return "Band(empty)"
-        count, regions = len(self), int(torch.unique(self.regions).shape[0])
-        return (
-            f"Band({count:,} polygon{'s' * (count != 1)} in {regions:,} "
-            f"region{'s' * (regions != 1)}, area {self.area:.4g}, "
-            f"{100 * self.share:.3g} % of the domain)"
-        )
+        regions = counted(torch.unique(self.regions).shape[0], "region")
+        size = f"area {self.area:.4g}, {100 * self.share:.3g} % of the domain"
+        return f"Band({counted(len(self), 'polygon')} in {regions}, {size})"
 
 
 def band_of(
     part: PartitionData, parts: Iterable[ConvexPolygons], labels: Sequence[int] | None = None
 ) -> Band:
-    """The band of several lists of polygons, whose sources are regions.
-
-    Polygons that rounding has left without any width are dropped. labels: one for each list, else
-    all are 0.
-    """
+    """The band of several lists of polygons with some width; labels: of each list, else 0."""
     found, like = list(parts), part.mesh.offsets
     counts = torch.cat([like[:0], *(each.counts for each in found)])
     uv = torch.cat([part.mesh.uv[:0], *(each.uv for each in found)])
@@ -273,16 +261,13 @@ def band_of(
 
 
 def class_band(
-    part: PartitionData, *, smallest: bool, level: float, pair: tuple[int, int] | None = None
+    part: PartitionData, *, smallest: bool = False, level: float = 0.0, pair: Pair | None = None
 ) -> Band:
-    """Where no class is certain, or where each of a pair of classes is possible.
-
-    smallest, level: as for ``certainty_of``.
-    """
+    """Where no class is certain, or where both classes of a pair are possible."""
     if part.smoothing is None:
         return band_of(part, [])
     found = []
-    for contest in certainty_of(part, smallest=smallest, level=level)[1]:
+    for contest in certainty_of(part, smallest=smallest, level=level).contests:
         cells = contest.parts[1] if pair is None else contest.between(*pair)
         found.append(replace(cells, source=contest.faces[cells.source]))
     return band_of(part, found)
@@ -298,7 +283,7 @@ def level_band(part: PartitionData, levels: Sequence[float], output: int) -> Ban
     return band_of(part, strips, range(len(strips)))
 
 
-def pairwise_band(part: PartitionData, pairs: Sequence[tuple[int, int]]) -> Band:
+def pairwise_band(part: PartitionData, pairs: Sequence[Pair]) -> Band:
     """Where two outputs may be equal, for some pairs; the label i n_out + j stands for a pair."""
     if part.smoothing is None:
         return band_of(part, [])
@@ -309,11 +294,8 @@ def pairwise_band(part: PartitionData, pairs: Sequence[tuple[int, int]]) -> Band
 
 
 def _open_sign(part: PartitionData, h: Tensor, slack: Tensor) -> ConvexPolygons:
-    """Where the sign of a function, h (V,) at vertices, is open: within slack (F,) from zero."""
-    corner, owner = take(h, part._face_vertices), part.mesh.owners()
-    none = torch.full_like(slack, torch.inf)
-    low = none.scatter_reduce(0, owner, corner, "amin")
-    high = (-none).scatter_reduce(0, owner, corner, "amax")
+    """Where a function, h (V,) at vertices, is within a slack (F,) of zero."""
+    low, high = (side[:, 0] for side in part.mesh.ranges(h[:, None]))
     met = ((low <= slack) & (high >= -slack)).nonzero()[:, 0]
 
     def beyond(sign: int) -> Claim:

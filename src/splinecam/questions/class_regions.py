@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from splinecam._util.arrays import lengths, multi_polygons, offsets_of, take, take_rows
-from splinecam.errors import SplineCamError
-from splinecam.geometry.domain import Frame
 from splinecam.geometry.outlines import Outlines, closed_lines, outlines
 from splinecam.geometry.subdivision import Mesh
 from splinecam.questions.boundary import Kind, check_kind, unresolved_places, winners_of
 from splinecam.questions.certainty import Band, certainty_of, class_areas, class_band
-from splinecam.questions.partition_data import PartitionData, Unresolved, class_number
+from splinecam.questions.curves import Curves
+from splinecam.questions.partition_data import PartitionData, Unresolved, class_number, counted
 from splinecam.questions.winners import Winners
 
 
@@ -30,8 +29,73 @@ class ClassPolygon:
     area: float
 
     def __repr__(self) -> str:
-        holes = f", {len(self.holes)} hole{'s' * (len(self.holes) != 1)}" if self.holes else ""
+        holes = f", {counted(len(self.holes), 'hole')}" if self.holes else ""
         return f"ClassPolygon({self.outline.shape[0]} vertices{holes}, area {self.area:.4g})"
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledCells:
+    """The pieces that neighbouring cells with the same label form; region, label: (C,) of cells."""
+
+    partition: PartitionData
+    mesh: Mesh
+    region: Tensor
+    label: Tensor
+
+    @cached_property
+    def outlines(self) -> Outlines:
+        """The outlines of all pieces, as half-edges of the mesh."""
+        return outlines(self.mesh, self.label)
+
+    @cached_property
+    def _corners(self) -> Tensor:
+        """Plane coordinates of the points where the half-edges of all outlines begin."""
+        vertex = self.mesh.edges.view(-1)[self.outlines.halves]
+        return self.partition._frame.to_plane(self.mesh.uv)[vertex]
+
+    def polygons(self, chosen: Tensor) -> list[ClassPolygon]:
+        """The pieces that a mask (P,) chooses, the largest first."""
+        found, piece = self.outlines, self.outlines.ring_piece
+        areas = self._corners.new_zeros(found.piece_label.shape)
+        areas.index_add_(0, piece, found.ring_area * self.partition._frame.scale**2)
+        rings: dict[int, list[Tensor]] = {}
+        for ring in chosen[piece].nonzero()[:, 0].tolist():
+            line = self._corners[found.offsets[ring] : found.offsets[ring + 1]]
+            rings.setdefault(int(piece[ring]), []).append(line)
+        pieces = [  # the first ring of a piece is the outer one
+            ClassPolygon(outline, tuple(holes), float(areas[index]))
+            for index, (outline, *holes) in rings.items()
+        ]
+        return sorted(pieces, key=lambda piece: -piece.area)
+
+    def rings(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """The closed outlines of pieces that a mask (P,) chooses: offsets, and points (N, 2)."""
+        rings = chosen[self.outlines.ring_piece].nonzero()[:, 0]
+        entries, counts = take_rows(self.outlines.offsets, rings)
+        offsets, places = closed_lines(offsets_of(counts))
+        return offsets, self._corners[entries[places]]
+
+    def to_shapely(self, labels: int) -> NDArray[Any]:
+        """The pieces of each label as one of shapely's MultiPolygons, (labels,)."""
+        found = self.outlines
+        pieces = found.ring_piece, found.piece_label
+        return multi_polygons(found.offsets, self._corners, *pieces, labels)
+
+    def outline(self, inside: Tensor) -> Curves:
+        """The border of the cells that a mask (C,) chooses, without the border of the mesh."""
+        beside = self.mesh.halfedge_face().view(-1, 2)
+        chosen = take(inside, beside.clamp(min=0).view(-1)).view(-1, 2)
+        edge = ((chosen[:, 0] != chosen[:, 1]) & (beside >= 0).all(1)).nonzero()[:, 0]
+        return self.curves(edge)
+
+    def curves(self, edge: Tensor) -> Curves:
+        """Some edges (N,) of the mesh as curves with the label 0."""
+        used, segments = torch.unique(self.mesh.edges[edge], return_inverse=True)
+        points = self.partition._frame.to_plane(self.mesh.uv[used])
+        beside = self.mesh.halfedge_face().view(-1, 2)[edge]
+        regions = torch.where(beside < 0, -1, self.region[beside.clamp(min=0)])
+        segments = segments.view(-1, 2)
+        return Curves(self.partition, points, segments, regions, torch.zeros_like(edge))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -104,21 +168,13 @@ class ClassRegions:
 
     @cached_property
     def areas_at_least(self) -> Tensor:
-        """The area on which the model is certain to have each class, (n_classes,).
-
-        These are the ``areas``, unless the model has smooth functions that were replaced.
-        """
-        if self.partition.smoothing is None:
-            return self.areas
+        """The area on which each class is certain, (n_classes,); the ``areas`` if it is exact."""
         return self._class_areas(possible=False)
 
     @cached_property
     def areas_at_most(self) -> Tensor:
-        """The area on which the model may have each class, (n_classes,)."""
-        if self.partition.smoothing is None:
-            return self.areas
-        found = self._class_areas(possible=True)
-        return torch.maximum(found, self.areas)  # they differ by rounding at least
+        """The area on which each class is possible, (n_classes,)."""
+        return self._class_areas(possible=True)
 
     @property
     def undecided(self) -> float:
@@ -134,9 +190,11 @@ class ClassRegions:
         return class_band(self.partition, smallest=self.kind == "argmin", level=self.level)
 
     def _class_areas(self, *, possible: bool) -> Tensor:
-        smallest = self.kind == "argmin"
-        found = certainty_of(self.partition, smallest=smallest, level=self.level)
-        return class_areas(self.partition, found, self.n_classes, possible=possible)
+        if self.partition.smoothing is None:
+            return self.areas
+        found = certainty_of(self.partition, smallest=self.kind == "argmin", level=self.level)
+        total = class_areas(self.partition, found, self.n_classes, possible=possible)
+        return torch.maximum(total, self.areas) if possible else total  # despite rounding
 
     @property
     def tied_area(self) -> float:
@@ -149,8 +207,9 @@ class ClassRegions:
         return unresolved_places(self.partition, self._borders.overlay.ambiguities, "class regions")
 
     @cached_property
-    def _outlines(self) -> Outlines:
-        return outlines(self.winners.overlay.mesh, self.cell_class)
+    def _cells(self) -> LabelledCells:
+        mesh, region = self.winners.overlay.mesh, self.cell_region
+        return LabelledCells(self.partition, mesh, region, self.cell_class)
 
     def polygons(self, number: int | str) -> list[ClassPolygon]:
         """The connected pieces of one class, the largest first.
@@ -158,9 +217,7 @@ class ClassRegions:
         number: the number or the name of the class.
         """
         chosen = class_number(number, self.partition.names, self.n_classes)
-        found = self._outlines
-        mesh, frame = self.winners.overlay.mesh, self.partition._frame
-        return piece_polygons(mesh, frame, found, found.piece_label == chosen)
+        return self._cells.polygons(self._cells.outlines.piece_label == chosen)
 
     def to_shapely(self) -> NDArray[Any]:
         """The classes as an array of shapely's MultiPolygons in plane coordinates, (n_classes,).
@@ -173,15 +230,11 @@ class ClassRegions:
         >>> round(sum(polygon.area for polygon in part.class_regions().to_shapely()), 12)
         4.0
         """
-        found, mesh = self._outlines, self.winners.overlay.mesh
-        uv = self.partition._frame.to_plane(mesh.uv)[mesh.edges.view(-1)[found.halves]]
-        return multi_polygons(
-            found.offsets, uv, found.ring_piece, found.piece_label, self.n_classes
-        )
+        return self._cells.to_shapely(self.n_classes)
 
     def boundary_length(self) -> float:
         """Length of the borders between classes, from the outlines of their polygons."""
-        halves, mesh = self._outlines.halves, self.winners.overlay.mesh
+        halves, mesh = self._cells.outlines.halves, self._cells.mesh
         inner = halves[mesh.halfedge_face()[halves ^ 1] >= 0]
         start, end = mesh.uv[mesh.edges.view(-1)[torch.stack([inner, inner ^ 1])]]
         return float(lengths(end - start).sum()) * self.partition._frame.scale / 2
@@ -202,36 +255,6 @@ class ClassRegions:
         return f"ClassRegions({', '.join(parts)}{more})"
 
 
-def piece_polygons(mesh: Mesh, frame: Frame, found: Outlines, chosen: Tensor) -> list[ClassPolygon]:
-    """Some of the pieces of labelled faces, which a mask (P,) chooses, the largest first."""
-    piece = found.ring_piece
-    uv = frame.to_plane(mesh.uv)[mesh.edges.view(-1)[found.halves]]
-    areas = uv.new_zeros(found.piece_label.shape)
-    areas.index_add_(0, piece, found.ring_area * frame.scale**2)
-    rings: dict[int, list[Tensor]] = {}
-    for ring in chosen[piece].nonzero()[:, 0].tolist():
-        line = uv[found.offsets[ring] : found.offsets[ring + 1]]
-        rings.setdefault(int(piece[ring]), []).append(line)
-    pieces = [  # the first ring of a piece is the outer one
-        ClassPolygon(outline, tuple(holes), float(areas[index]))
-        for index, (outline, *holes) in rings.items()
-    ]
-    return sorted(pieces, key=lambda piece: -piece.area)
-
-
-def ring_points(mesh: Mesh, frame: Frame, found: Outlines, chosen: Tensor) -> tuple[Tensor, Tensor]:
-    """The outlines of some of the pieces, which a mask (P,) chooses, as closed rings.
-
-    Each ring ends with its first point. Returns where each begins, (R + 1,), and the points (N, 2)
-    in plane coordinates.
-    """
-    rings = chosen[found.ring_piece].nonzero()[:, 0]
-    entries, counts = take_rows(found.offsets, rings)
-    offsets, places = closed_lines(offsets_of(counts))
-    vertex = take(mesh.edges.view(-1), found.halves[entries[places]])
-    return offsets, frame.to_plane(mesh.uv[vertex])
-
-
 def class_regions(
     part: PartitionData, *, kind: Kind = "argmax", level: float = 0.0
 ) -> ClassRegions:
@@ -246,7 +269,5 @@ def class_regions(
     >>> round(float(part.class_regions().areas.sum()), 12)
     4.0
     """
-    n, level = check_kind(part, kind, level)
-    if kind == "pairwise":
-        raise SplineCamError('Classes are decided by kind="argmax" or "argmin", not "pairwise".')
+    n, level = check_kind(part, kind, level, single=True)
     return ClassRegions(part, n, kind, level)

@@ -6,7 +6,7 @@ equal maps form together. The same map in separate places is one distinct map.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,11 +45,14 @@ def compare(
       NR                 4        4
       area.median        1        4
     """
+    columns: dict[str, Mapping[str, Any]] = {}
+    for name, each in by_name(several).items():
+        if not isinstance(each, Mapping) and not hasattr(each, "stats"):
+            raise TypeError(f"give partitions or their stats(), not {type(each).__name__}")
+        columns[name] = each if isinstance(each, Mapping) else stats(each)
     chosen = [keys] if isinstance(keys, str) else list(keys)
-    columns = {name: _stats_of(each) for name, each in by_name(several).items()}
-    return Comparison(
-        tuple(columns), {key: tuple(_number(s, key) for s in columns.values()) for key in chosen}
-    )
+    rows = {key: tuple(_number(each, key) for each in columns.values()) for key in chosen}
+    return Comparison(tuple(columns), rows)
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,11 +105,7 @@ class Comparison:
 
 
 def by_name(several: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
-    """The items of a dict by name, or those of a list by ``[index]``.
-
-    >>> by_name(["this", "that"])
-    {'[0]': 'this', '[1]': 'that'}
-    """
+    """The items of a dict by name, or the items of a list by ``[index]``."""
     if isinstance(several, Mapping) and not isinstance(several, Stats):
         return {str(name): each for name, each in several.items()}
     if isinstance(several, list | tuple):
@@ -117,15 +116,6 @@ def by_name(several: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
     )
 
 
-def _stats_of(each: Any) -> Mapping[str, Any]:
-    """The statistics of a partition, or the given statistics."""
-    if isinstance(each, Mapping):
-        return each
-    if not hasattr(each, "stats"):
-        raise TypeError(f"give partitions or their stats(), not {type(each).__name__}")
-    return stats(each)
-
-
 def _number(found: Mapping[str, Any], key: str) -> float:
     """One number by its key; a plain dict may hold summaries as dicts."""
     name, _, inner = key.partition(".")
@@ -133,9 +123,8 @@ def _number(found: Mapping[str, Any], key: str) -> float:
     if isinstance(value, int | float):
         return value
     several = value if isinstance(value, Mapping) else range(len(value))
-    raise ValueError(
-        f"{key!r} has several numbers; choose one, such as {key + '.' + str(next(iter(several)))!r}"
-    )
+    one = f"{key}.{next(iter(several))}"
+    raise ValueError(f"{key!r} has several numbers; choose one, such as {one!r}")
 
 
 _LAYERS = "cells_by_layer"
@@ -158,9 +147,6 @@ class Counts(dict[str, int]):
     (4, {'1': 3, '3': 4})
     """
 
-    def __init__(self, numbers: Mapping[str, int] | Iterable[tuple[str, int]] = ()) -> None:
-        super().__init__(numbers)
-
     @property
     def activation_regions(self) -> int:
         """The number of cells of the partition: on each, every unit keeps one linear piece."""
@@ -178,7 +164,7 @@ class Counts(dict[str, int]):
 
     @property
     def unresolved(self) -> int:
-        """How often two maps count as equal that differ by more than rounding explains."""
+        """How often two maps count as equal although rounding does not explain the difference."""
         return self["unresolved"]
 
     @property
@@ -209,8 +195,8 @@ def counts(part: PartitionData) -> Counts:
       linear region, however many units switch between them. Regions that only touch at a vertex
       are separate.
     - ``distinct_maps``: the same map in separate places counts once.
-    - ``unresolved``: how often two maps count as equal, as their difference is within the
-      tolerance, though it is larger than rounding explains; usually 0.
+    - ``unresolved``: how often two maps count as equal within the tolerance, although their
+      difference is larger than rounding explains; usually 0.
     - ``cells_by_layer``: by the name of each layer, the cells that the layers up to this one make
       together, which are the regions of ``part.at_layer``.
 
@@ -232,37 +218,30 @@ def counts(part: PartitionData) -> Counts:
     """
     with torch.no_grad():
         merged = part.merged()
-        found, unclear = distinct_maps(part, merged.labels, len(merged))
-        unclear += _unclear_merges(part)
+        found, unclear = distinct_maps(part, merged.labels)
+        # Across some edges, merged maps differ by more than rounding explains.
+        beside, maps = part._edge_faces, part._maps
+        a, b = beside[(beside >= 0).all(1)].unbind(1)
+        jump = (maps.weight[a] - maps.weight[b]).abs().amax((1, 2))
+        error = maps.error[a] + maps.error[b]
+        unclear += int(((jump > error) & (jump <= SAFETY * error)).sum())
+    numbers = (len(part), len(merged), found, unclear)
     layers = zip(part.layers, regions_by_layer(part), strict=True)
-    return Counts(
-        {
-            "activation_regions": len(part),
-            "linear_regions": len(merged),
-            "distinct_maps": found,
-            "unresolved": unclear,
-            **{f"{_LAYERS}.{name}": number for name, number in layers},
-        }
-    )
+    by_layer = {f"{_LAYERS}.{name}": number for name, number in layers}
+    return Counts({**dict(zip(_MEANINGS, numbers, strict=True)), **by_layer})
 
 
-def _unclear_merges(part: PartitionData) -> int:
-    """The number of edges across which merged maps differ by more than rounding explains."""
-    beside = part._edge_faces
-    a, b = beside[(beside >= 0).all(1)].unbind(1)
-    jump = (part._maps.weight[a] - part._maps.weight[b]).abs().amax((1, 2))
-    error = part._maps.error[a] + part._maps.error[b]
-    return int(((jump > error) & (jump <= SAFETY * error)).sum())
-
-
-def distinct_maps(part: PartitionData, labels: Tensor, pieces: int) -> tuple[int, int]:
+def distinct_maps(part: PartitionData, labels: Tensor) -> tuple[int, int]:
     """The number of different maps among pieces, and how many pieces are too close to tell.
 
-    labels: (F,) the piece of each region. The region with the most precise map stands for a piece.
-    Maps are equal if all their coefficients are. These are compared one after the other, each
-    within the groups that the others leave, until none of them divides a group.
+    labels: (F,) the piece of each region; the region with the most precise map stands for it. Each
+    coefficient is compared within the groups that the others leave, until none divides a group.
     """
-    chosen = _most_precise(part._maps.error, labels, pieces)
+    order = torch.sort(part._maps.error, stable=True).indices
+    own, again = torch.sort(take(labels, order), stable=True)
+    first = torch.ones_like(own, dtype=torch.bool)
+    first[1:] = own[1:] != own[:-1]
+    chosen = take(order, again)[first]
     group, count = torch.zeros_like(chosen), 1
     while True:
         before, unclear = count, torch.zeros_like(chosen, dtype=torch.bool)
@@ -285,20 +264,8 @@ def distinct_maps(part: PartitionData, labels: Tensor, pieces: int) -> tuple[int
             return count, int(unclear.sum())
 
 
-def _most_precise(error: Tensor, labels: Tensor, pieces: int) -> Tensor:
-    """The region of each piece with the smallest error, the first of equal ones, (P,)."""
-    order = torch.sort(error, stable=True).indices
-    own, again = torch.sort(take(labels, order), stable=True)
-    first = torch.ones_like(own, dtype=torch.bool)
-    first[1:] = own[1:] != own[:-1]
-    return take(order, again)[first]
-
-
 def _coefficient(part: PartitionData, region: Tensor, column: int) -> tuple[Tensor, Tensor]:
-    """One coefficient of the maps of some regions (N,), and its rounding error, (N,) each.
-
-    The coefficients of an output are its two slopes and its value at the middle of the frame.
-    """
+    """A slope of an output, or its value at the frame's middle, and its error, (N,) each."""
     maps, (output, which) = part._maps, divmod(column, 3)
     error = take(maps.error, region)
     slope, anchor = take(maps.weight[:, output], region), take(maps.anchor, region)
@@ -307,7 +274,5 @@ def _coefficient(part: PartitionData, region: Tensor, column: int) -> tuple[Tens
     value = take(maps.value[:, output], region)
     size = value.abs() + (slope * anchor).abs().sum(1)
     reach = 1 + anchor.abs().sum(1)
-    return (
-        value - (slope * anchor).sum(1),
-        part._value_error[output] + reach * error + EPS * size,
-    )
+    error = part._value_error[output] + reach * error + EPS * size
+    return value - (slope * anchor).sum(1), error

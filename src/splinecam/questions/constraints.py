@@ -1,11 +1,8 @@
 """Linear constraints on outputs, and the cells of regions on which they hold.
 
-A row ``A y + C x <= b`` of a condition is the sign of the function ``A y + C x - b``. Rows that are
-equal or opposite share one function, so that an equation is one function and a box of inputs that
-all conjunctions have in common is cut once.
-
-A limit on outputs is met for certain where it is met by more than the bounds of the outputs allow,
-weighted by the moduli of its coefficients; and broken for certain where it is broken by more.
+A row ``A y + C x <= b`` is about the sign of a function, which equal and opposite rows share. If
+outputs are known within bounds, a limit is met or broken for certain where this exceeds the bounds,
+weighted by the moduli of the coefficients.
 """
 
 from __future__ import annotations
@@ -39,14 +36,12 @@ def condition_of(A: Any, b: Any) -> OutputCondition:
     """The condition that arguments ``A, b`` of ``part.preimage`` describe."""
     if isinstance(A, Property):
         raise TypeError("a Property has boxes of inputs, too: use part.check, or its .condition")
-    if b is not None:
-        if isinstance(A, OutputCondition | Conjunction):
-            raise TypeError("a condition has its own limits: leave out b")
-        return disjunction([_conjunction(A, b)])
+    if b is not None and isinstance(A, OutputCondition | Conjunction):
+        raise TypeError("a condition has its own limits: leave out b")
     if isinstance(A, OutputCondition):
         return A
-    if isinstance(A, Conjunction):
-        return disjunction([A])
+    if b is not None or isinstance(A, Conjunction):
+        return disjunction([A if b is None else _conjunction(A, b)])
     try:
         pairs = [x if isinstance(x, Conjunction) else _conjunction(*x) for x in A]
     except (TypeError, ValueError):
@@ -62,9 +57,8 @@ def _conjunction(rows: Any, limits: Any) -> Conjunction:
     A, b = as_float64(rows, "A"), as_float64(limits, "b")
     A = A[None] if A.dim() == 1 else A
     if A.dim() != 2:
-        raise SplineCamError(
-            f"A has shape {tuple(A.shape)}; give (m, n_out), a row for each limit."
-        )
+        shape = tuple(A.shape)
+        raise SplineCamError(f"A has shape {shape}; give (m, n_out), a row for each limit.")
     b = b.reshape(1).expand(A.shape[0]) if b.numel() == 1 else b.reshape(-1)
     if b.shape[0] != A.shape[0]:
         raise SplineCamError(f"A has {A.shape[0]} rows, but b has {b.shape[0]} limits.")
@@ -87,12 +81,11 @@ def disjunction(parts: Sequence[Conjunction]) -> OutputCondition:
 
 @dataclass(frozen=True, eq=False)
 class Constraints:
-    """The K different functions of a condition's m rows, which k conjunctions have.
+    """The K different functions of the m rows of k conjunctions.
 
-    A: (K, n_out), slope: (K, 2) by plane coordinates, offset: (K,): a function is
-    ``A y + slope uv + offset``. error: (K,) its rounding error at vertices. function, sign: (m,) a
-    row demands that ``sign * function <= 0``, or ``< 0`` if it is strict: (m,); conjunction: (m,)
-    the one it belongs to; count: k.
+    A function is ``A y + slope uv + offset``, with A: (K, n_out), slope: (K, 2), offset: (K,), and
+    error: (K,) its rounding error at vertices. A row of a conjunction demands that ``sign *
+    function <= 0``, or ``< 0`` if it is strict: (m,) each. count: k.
     """
 
     A: Tensor
@@ -109,15 +102,12 @@ class Constraints:
     def of(cls, part: PartitionData, condition: OutputCondition) -> Constraints:
         """The constraints of a condition on the outputs of a partition."""
         n, D = int(part.values.shape[1]), part.domain.dim
-        if condition.A.shape[1] != n:
-            raise SplineCamError(
-                f"The condition is about {condition.A.shape[1]} outputs; the network has {n}."
-            )
-        if condition.C is not None and condition.C.shape[1] != D:
-            raise SplineCamError(
-                f"The condition is about {condition.C.shape[1]} inputs; the network has {D}."
-            )
         C = condition.A.new_zeros(len(condition.b), D) if condition.C is None else condition.C
+        for rows, size, kind in ((condition.A, n, "outputs"), (C, D, "inputs")):
+            if rows.shape[1] != size:
+                raise SplineCamError(
+                    f"The condition is about {rows.shape[1]} {kind}; the network has {size}."
+                )
         rows = torch.cat([condition.A, C, condition.b[:, None]], 1)
         if not bool(rows.isfinite().all()):
             raise SplineCamError("The condition has coefficients or limits that are not finite.")
@@ -133,28 +123,10 @@ class Constraints:
         first = rows[:, :-1].gather(1, rows[:, :-1].ne(0).int().argmax(1, keepdim=True))
         sign = first[:, 0].sign()
         unique, function = torch.unique(rows * sign[:, None] + 0.0, dim=0, return_inverse=True)
-        A, C, b = unique[:, :n], unique[:, n : n + D], unique[:, -1]
-        strict = condition.strict[kept]
-        return cls._placed(part, A, C, b, (function, sign, strict, member, int((~dead).sum())))
-
-    @classmethod
-    def _placed(
-        cls, part: PartitionData, A: Tensor, C: Tensor, b: Tensor, rows: tuple[Any, ...]
-    ) -> Constraints:
-        """With the functions in plane coordinates, and their rounding errors."""
-        domain, like = part.domain, part.values
-        A, C, b = A.to(like), C.to(like), b.to(like)
-        origin, basis = domain.origin.reshape(-1).to(like), domain.basis.reshape(2, -1).to(like)
-        slope, start = C @ basis.T, C @ origin
-        reach = part.vertices.abs().amax(0)
-        terms = A.ne(0).sum(1) + C.ne(0).sum(1) + 4
-        size = A.abs() @ like.abs().amax(0) + b.abs() + C.abs() @ (basis.abs().T @ reach)
-        size = size + C.abs() @ origin.abs()
-        error = A.abs() @ part._value_error.to(like) + EPS * terms * size
-        function, sign, strict, member, count = rows
-        device = like.device
-        moved = (function.to(device), sign.to(like), strict.to(device), member.to(device))
-        return cls(A, slope, start - b, error, *moved, count)
+        functions = _in_plane(part, *unique.to(part.values).split([n, D, 1], 1))
+        columns = (function, sign, condition.strict[kept], member)
+        function, sign, strict, member = (x.to(part.values.device) for x in columns)
+        return cls(*functions, function, sign, strict, member, int((~dead).sum()))
 
     @property
     def tolerance(self) -> Tensor:
@@ -176,17 +148,9 @@ class Constraints:
         kept = (~dead[self.conjunction]).nonzero()[:, 0]
         member = (torch.cumsum(~dead, 0) - 1)[self.conjunction[kept]]
         used, function = torch.unique(self.function[kept], return_inverse=True)
-        return Constraints(
-            self.A[used],
-            self.slope[used],
-            self.offset[used],
-            self.error[used],
-            function,
-            self.sign[kept],
-            self.strict[kept],
-            member,
-            int((~dead).sum()),
-        )
+        functions = self.A[used], self.slope[used], self.offset[used], self.error[used]
+        rows = function, self.sign[kept], self.strict[kept], member
+        return Constraints(*functions, *rows, int((~dead).sum()))
 
     def claim(self, conjunction: int, slack: Tensor) -> Claim:
         """That a conjunction holds, though its functions are off by a slack (F, K)."""
@@ -201,17 +165,14 @@ class Constraints:
         return demands
 
     def sides(self, mesh: Mesh, z: Tensor, *, divided: bool) -> Tensor:
-        """Signs of functions z (V, K) on faces, 0 within rounding, (F, K).
-
-        divided: no function cuts a face; otherwise 0 also stands for those that may do so.
-        """
+        """Signs of functions z (V, K) on faces, (F, K); 0 within rounding, or if they cut one."""
         step, found = max(1, _BLOCK // max(1, mesh.corners.shape[0])), []
         blocks = zip(torch.split(z, step, 1), torch.split(self.tolerance, step), strict=True)
         for values, limit in blocks:
             low, high = mesh.ranges(values)
             if divided:  # what is beyond zero on the other side is rounding
                 low = high = torch.where(high > -low, high, low)
-            found.append((low > limit).to(torch.int8) - (high < -limit).to(torch.int8))
+            found.append(_signs(low, high, limit))
         return torch.cat(found, 1)
 
     def status(self, sides: Tensor) -> Tensor:
@@ -235,13 +196,13 @@ class Constraints:
 
     def point_sides(self, z: Tensor) -> Tensor:
         """Signs of functions z (N, K) at points, 0 within rounding."""
-        tolerance = self.tolerance
-        return (z > tolerance).to(torch.int8) - (z < -tolerance).to(torch.int8)
+        return _signs(z, z, self.tolerance)
 
     def _in_blocks(self, sides: Tensor, judge: Callable[[Tensor], Tensor]) -> Tensor:
         """A judgement of which rows hold (-1) and which do not (1), (N, m), in blocks."""
         sign = self.sign.to(torch.int8)
-        blocks = torch.split(sides, self._rows())  # at least one
+        rows = max(1, _BLOCK // max(1, len(self.function), self.count))
+        blocks = torch.split(sides, rows)  # at least one
         return torch.cat([judge(block[:, self.function] * sign) for block in blocks])
 
     def _count(self, rows: Tensor) -> Tensor:
@@ -249,52 +210,84 @@ class Constraints:
         none = rows.new_zeros((rows.shape[0], self.count), dtype=torch.int32)
         return none.index_add(1, self.conjunction, rows.to(torch.int32))
 
-    def _rows(self) -> int:
-        return max(1, _BLOCK // max(1, len(self.function), self.count))
+
+def _in_plane(
+    part: PartitionData, A: Tensor, C: Tensor, b: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Functions ``A y + C x - b`` as A, slopes by plane coordinates, offsets, and their errors."""
+    domain, like, b = part.domain, part.values, b[:, 0]
+    origin, basis = domain.origin.reshape(-1).to(like), domain.basis.reshape(2, -1).to(like)
+    reach = part.vertices.abs().amax(0)
+    terms = A.ne(0).sum(1) + C.ne(0).sum(1) + 4
+    size = A.abs() @ like.abs().amax(0) + b.abs() + C.abs() @ (basis.abs().T @ reach)
+    size = size + C.abs() @ origin.abs()
+    error = A.abs() @ part._value_error.to(like) + EPS * terms * size
+    return A, C @ basis.T, C @ origin - b, error
 
 
-def certain_cells(part: PartitionData, condition: OutputCondition) -> dict[int, ConvexPolygons]:
-    """Regions, divided where a condition is INSIDE for certain, OUTSIDE for certain, or UNDECIDED.
+def _signs(low: Tensor, high: Tensor, limit: Tensor) -> Tensor:
+    """1 for functions that are above a limit, -1 below its opposite, and 0 between or on both."""
+    return (low > limit).to(torch.int8) - (high < -limit).to(torch.int8)
 
-    The sources of the polygons are their regions.
+
+@dataclass(frozen=True, eq=False)
+class CertainCells:
+    """Where a condition is INSIDE or OUTSIDE for certain, or UNDECIDED, within bounds of outputs.
+
+    settled: (F,) the status of whole regions, UNDECIDED for the others; cells: the parts of those,
+    by status, with their regions as sources.
     """
+
+    partition: PartitionData
+    settled: Tensor
+    cells: dict[int, ConvexPolygons]
+
+    def occurs(self, status: int) -> bool:
+        """Whether a part of the domain has the status."""
+        whole = status != UNDECIDED and bool((self.settled == status).any())
+        return whole or len(self.cells[status]) > 0
+
+    def area(self, status: int) -> float:
+        """The area of the part of the domain that has the status."""
+        area = float(self.cells[status].areas().sum())
+        if status != UNDECIDED:
+            area += area_of(self.partition.mesh, self.settled == status)
+        return area * self.partition._frame.scale**2
+
+    def widest(self, status: int, n: int) -> Tensor:
+        """Points in the middle of the widest parts that have the status, at most n, (N, 2)."""
+        cells = self.cells[status]
+        if status != UNDECIDED:
+            whole = (self.settled == status).nonzero()[:, 0]
+            none = self.partition.values[:, :0]
+            cells = joined([ConvexPolygons.of_faces(self.partition.mesh, whole, none), cells])
+        around = lengths(take(cells.uv, following(cells.offsets, len(cells.uv))) - cells.uv)
+        width = cells.areas() / cells.uv.new_zeros(len(cells)).index_add(0, cells.owners, around)
+        best = cells.select(width.argsort(descending=True)[:n])
+        total = best.uv.new_zeros((len(best), 2)).index_add_(0, best.owners, best.uv)
+        return total / best.counts[:, None]
+
+
+def certain_cells(part: PartitionData, condition: OutputCondition) -> CertainCells:
+    """Where a condition is certain although outputs are known only within bounds."""
     constraints = Constraints.of(part, condition)
     z = constraints.at_vertices(part)
     slack = part.region_bounds @ constraints.A.abs().T + constraints.tolerance
     certain, possible = (
         [constraints.claim(j, sign * slack) for j in range(constraints.count)] for sign in (-1, 1)
     )
-    low, high = part.mesh.ranges(z)
-    settled = constraints.status((low > slack).to(torch.int8) - (high < -slack).to(torch.int8))
-    found = {
-        status: [ConvexPolygons.of_faces(part.mesh, (settled == status).nonzero()[:, 0], z[:, :0])]
-        for status in (INSIDE, OUTSIDE)
-    }
+    settled = constraints.status(_signs(*part.mesh.ranges(z), slack))
     open_ = (settled == UNDECIDED).nonzero()[:, 0]
-    found[UNDECIDED] = [ConvexPolygons.of_faces(part.mesh, open_[:0], z[:, :0])]
+    none = ConvexPolygons.of_faces(part.mesh, open_[:0], z[:, :0])
+    found = {status: [none] for status in (INSIDE, OUTSIDE, UNDECIDED)}
     limit = max(1, backend_of(z.device).numbers // max(1, z.shape[1]))
     counts = take(part.mesh.counts(), open_)
     for first, last in blocks_of(counts, limit) if len(open_) else []:
-        cells = ConvexPolygons.of_faces(part.mesh, open_[first:last], z)
-        inside, rest = divided(cells, certain)
+        inside, rest = divided(ConvexPolygons.of_faces(part.mesh, open_[first:last], z), certain)
         undecided, outside = divided(rest, possible, closed=True)
-        for status, cells in (
-            *((INSIDE, each) for each in inside),
-            *((UNDECIDED, each) for each in undecided),
-            (OUTSIDE, outside),
-        ):
-            found[status].append(replace(cells, values=cells.values[:, :0]))
-    return {status: joined(cells) for status, cells in found.items()}
-
-
-def widest(cells: ConvexPolygons, n: int) -> Tensor:
-    """Points in the middle of the widest cells, at most n, (N, 2)."""
-    owner = cells.owners
-    around = lengths(take(cells.uv, following(cells.offsets, len(owner))) - cells.uv)
-    width = cells.areas() / cells.uv.new_zeros(len(cells)).index_add(0, owner, around)
-    best = cells.select(width.argsort(descending=True)[:n])
-    total = best.uv.new_zeros((len(best), 2)).index_add_(0, best.owners, best.uv)
-    return total / best.counts[:, None]
+        for status, parts in ((INSIDE, inside), (UNDECIDED, undecided), (OUTSIDE, [outside])):
+            found[status] += [replace(cells, values=cells.values[:, :0]) for cells in parts]
+    return CertainCells(part, settled, {status: joined(parts) for status, parts in found.items()})
 
 
 _FEW = 1 << 12  # faces whose areas are computed one by one, which rounds less if they are tiny
@@ -305,9 +298,8 @@ class PreimageCells:
     """Convex cells on which a condition holds everywhere, nowhere, or to within rounding.
 
     overlay: the cells, with the functions of ``constraints`` at its vertices; status: (C,) of each
-    cell, INSIDE, OUTSIDE or UNDECIDED; member: (C,) whether a cell belongs to the preimage, where
-    functions that vanish to within rounding count as zero; settled: (F,) the status of regions that
-    the overlay leaves out, UNDECIDED for the others.
+    cell; member: (C,) whether a cell belongs to the preimage if functions that vanish to within
+    rounding are zero; settled: (F,) the status of regions that the overlay leaves out.
     """
 
     constraints: Constraints
@@ -322,17 +314,13 @@ class PreimageCells:
 
     def touches(self) -> bool:
         """Whether the condition holds anywhere, to within rounding."""
-        sides = self.constraints.point_sides(self.overlay.z)
-        return bool((self.settled == INSIDE).any()) or bool(
-            (self.constraints.status(sides) != OUTSIDE).any()
-        )
+        if bool((self.settled == INSIDE).any()):
+            return True
+        status = self.constraints.status(self.constraints.point_sides(self.overlay.z))
+        return bool((status != OUTSIDE).any())
 
     def thin(self) -> tuple[Tensor, Tensor]:
-        """Edges (N,) and vertices (M,) on which the condition holds without an area beside them.
-
-        Functions that vanish to within rounding count as zero. The cells have to be those of all
-        regions.
-        """
+        """Edges (N,) and vertices (M,) on which the condition holds without an area beside them."""
         mesh = self.mesh
         holds = self.constraints.holds(self.constraints.point_sides(self.overlay.z))
         somewhere = holds.any(1)
@@ -356,11 +344,8 @@ def preimage_cells(
     if live is not constraints:
         constraints, z = live, live.at_vertices(part)
     settled = constraints.status(constraints.sides(part.mesh, z, divided=False))
-    faces = None
-    if whole:
-        settled = torch.zeros_like(settled)
-    else:
-        faces = (settled == UNDECIDED).nonzero()[:, 0]
+    faces = None if whole else (settled == UNDECIDED).nonzero()[:, 0]
+    settled = torch.zeros_like(settled) if whole else settled
     error = constraints.error
     wanted = (z.amin(0) < -error) & (z.amax(0) > error)
 
@@ -380,9 +365,10 @@ def preimage_cells(
 def area_of(mesh: Mesh, chosen: Tensor) -> float:
     """The area of the faces that a mask (F,) chooses; of many, it follows from their border."""
     number = int(chosen.sum())
+    if not number:
+        return 0.0
     if number <= _FEW:
-        some = mesh.select(chosen.nonzero()[:, 0])[0] if number else None
-        return 0.0 if some is None else float(some.areas_and_centroids()[0].sum())
+        return float(mesh.select(chosen.nonzero()[:, 0])[0].areas_and_centroids()[0].sum())
     beside = mesh.halfedge_face().view(-1, 2)
     left, right = ((beside[:, k] >= 0) & chosen[beside[:, k].clamp(min=0)] for k in (0, 1))
     edge = (left != right).nonzero()[:, 0]

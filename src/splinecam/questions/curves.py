@@ -10,29 +10,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from splinecam._util.arrays import (
-    Views,
-    lengths,
-    line_strings,
-    offsets_of,
-    owners_of,
-    take,
-)
+from splinecam._util.arrays import Views, lengths, line_strings, offsets_of, owners_of, take
 from splinecam._util.bvh import BoxTree
 from splinecam._util.graphs import chains
 from splinecam.errors import SplineCamError
 from splinecam.geometry.outlines import closed_lines
 from splinecam.geometry.point_location import closest
-from splinecam.geometry.subdivision import Mesh
-from splinecam.questions.partition_data import PartitionData
+from splinecam.questions.partition_data import PartitionData, counted
 from splinecam.questions.sampling import choose, sample_count, uniform
 
 
 def polylines(curves: Curves) -> Polylines:
     """The longest chains of segments of one label through points where just two of them meet.
 
-    They are ordered by label and then by lowest segment, and have the direction of that segment;
-    closed ones begin with it.
+    They are in the order of label and lowest segment. That segment gives the direction of the
+    chain, and is the first one of a closed chain.
     """
     ends = curves.segments
     found = chains(ends, curves.label)
@@ -53,10 +45,10 @@ def polylines(curves: Curves) -> Polylines:
 class Polylines(Views["Polyline"]):
     """The polylines of curves, as a sequence of views.
 
-    curves: the segments; offsets: (L + 1,) the place in ``points`` where each line begins; points:
-    the indices of the points in order, without the first one again at the end of a closed line;
-    segments: (S,) the segments in order along the lines, which begin at ``segment_offsets``;
-    closed: (L,) whether each line is; label: (L,) the curve that it belongs to.
+    curves: the segments; points: the indices of the points in order, without the first one again
+    at the end of a closed line; offsets: (L + 1,) where each line begins there; segments: (S,) the
+    segments in order, in which lines begin at ``segment_offsets``; closed: (L,) whether each line
+    is; label: (L,) the curve that it belongs to.
     """
 
     curves: Curves
@@ -135,8 +127,7 @@ class Polyline:
         return self.lines.curves.key(self.label)
 
     def __repr__(self) -> str:
-        kind, count = "closed" if self.closed else "open", len(self.segments)
-        segments = f"{count:,} segment{'s' * (count != 1)}"
+        kind, segments = "closed" if self.closed else "open", counted(len(self.segments), "segment")
         return f"Polyline({self.key}, {kind}, {segments}, length {self.length:.4g})"
 
 
@@ -187,10 +178,8 @@ class Nearest:
         """The two classes between which each closest point lies, -1 where there is none, (N, 2)."""
         classes = getattr(self.curves, "classes", None)
         if not isinstance(classes, Tensor):
-            raise AttributeError(
-                f"{type(self.curves).__name__} has no classes, only a decision boundary between "
-                "several outputs does; see label and keys"
-            )
+            hint = "only a decision boundary does; see label and keys"
+            raise AttributeError(f"{type(self.curves).__name__} has no classes, {hint}")
         return self._of_segments(classes)
 
     def _of_segments(self, values: Tensor) -> Tensor:
@@ -203,8 +192,8 @@ class Nearest:
     def __repr__(self) -> str:
         found = self.distance[self.segment >= 0]
         reach = f"distances {found.min():.4g} to {found.max():.4g}" if len(found) else "none found"
-        inputs = f"{len(self):,} input{'s' * (len(self) != 1)}"
-        return f"Nearest({inputs}, {reach}, {int(self.certain.sum()):,} certain)"
+        certain = f"{int(self.certain.sum()):,} certain"
+        return f"Nearest({counted(len(self), 'input')}, {reach}, {certain})"
 
 
 def nearest(curves: Curves, x: Any) -> Nearest:
@@ -240,13 +229,12 @@ def nearest(curves: Curves, x: Any) -> Nearest:
 def _search(curves: Curves, points: Tensor) -> tuple[Tensor, Tensor]:
     """Segment and distance of the closest points, (N,) each, in local coordinates."""
     # A point without a finite square would search everywhere; nan searches nowhere.
-    squares = points.square().sum(1)
+    squares, tree = points.square().sum(1), curves.tree
     best = torch.where(squares.isfinite(), torch.inf, torch.nan).to(squares)
     found = torch.full_like(best, _NONE, dtype=torch.int64)
-    tree, ends = curves.tree, curves.local_ends
-    if len(tree):
-        for block in torch.split(tree.sorted(points), _BLOCK):
-            found[block], best[block] = _search_block(ends, tree, points[block], best[block])
+    for block in torch.split(tree.sorted(points), _BLOCK) if len(tree) else ():
+        made = _search_block(curves.local_ends, tree, points[block], best[block])
+        found[block], best[block] = made
     return torch.where(found == _NONE, -1, found), best.sqrt()
 
 
@@ -293,7 +281,7 @@ def sample_segments(
     if n and not curves.length > 0:
         raise SplineCamError(
             "There is nothing to sample from: the curves have no segments of positive length. "
-            "Check their length before, or choose a larger domain or another level."
+            "Check their length first, or choose a larger domain or another level."
         )
     segment = choose(curves.lengths, chance[:, 0])
     ends = take(curves.ends, segment)
@@ -356,12 +344,10 @@ class Curves:
 
         chosen: their indices (N,), or a mask (S,).
         """
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        rows: dict[str, Any] = {
-            name: value[chosen]
-            for name, value in values.items()
-            if isinstance(value, Tensor) and name != "points"
-        }
+        rows: dict[str, Any] = {}
+        for name in (field.name for field in fields(self) if field.name != "points"):
+            values = getattr(self, name)
+            rows[name] = values[chosen] if isinstance(values, Tensor) else values
         return replace(self, **rows)
 
     @cached_property
@@ -433,28 +419,8 @@ class Curves:
 
     def _summary(self) -> str:
         """The first words of the representation: what the curves are."""
-        return f"{len(self):,} segment{'s' * (len(self) != 1)}"
+        return counted(len(self), "segment")
 
     def __repr__(self) -> str:
-        lines = len(self.polylines)
-        return (
-            f"{type(self).__name__}({self._summary()}, {lines:,} polyline{'s' * (lines != 1)}, "
-            f"length {self.length:.4g})"
-        )
-
-
-def edge_curves(part: PartitionData, mesh: Mesh, edge: Tensor, region: Tensor) -> Curves:
-    """Edges (N,) of a mesh of cells as curves with the label 0; region: (C,) of each cell."""
-    used, segments = torch.unique(mesh.edges[edge], return_inverse=True)
-    points = part._frame.to_plane(mesh.uv[used])
-    beside = mesh.halfedge_face().view(-1, 2)[edge]
-    regions = torch.where(beside < 0, -1, region[beside.clamp(min=0)])
-    return Curves(part, points, segments.view(-1, 2), regions, torch.zeros_like(edge))
-
-
-def outline_of(part: PartitionData, mesh: Mesh, inside: Tensor, region: Tensor) -> Curves:
-    """The border of some cells, which a mask (C,) chooses, without the border of their mesh."""
-    beside = mesh.halfedge_face().view(-1, 2)
-    chosen = take(inside, beside.clamp(min=0).view(-1)).view(-1, 2)
-    edge = ((chosen[:, 0] != chosen[:, 1]) & (beside >= 0).all(1)).nonzero()[:, 0]
-    return edge_curves(part, mesh, edge, region)
+        parts = self._summary(), counted(len(self.polylines), "polyline")
+        return f"{type(self).__name__}({', '.join(parts)}, length {self.length:.4g})"

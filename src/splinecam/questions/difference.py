@@ -19,23 +19,20 @@ from splinecam._util.arrays import take
 from splinecam._util.text import TextTable, number_text
 from splinecam._util.tolerances import EPS
 from splinecam.arrangement.crossings import Ambiguities
-from splinecam.arrangement.refine import Refinement
 from splinecam.arrangement.zero_sets import overlay
 from splinecam.engine.affine_maps import fit_maps
-from splinecam.errors import SplineCamError
-from splinecam.geometry.outlines import Outlines, outlines
 from splinecam.geometry.subdivision import Mesh
 from splinecam.network.capture import Both
 from splinecam.network.capture.models import dtype_of
 from splinecam.network.capture.pairs import Shown
 from splinecam.questions.boundary import Kind, check_kind, unresolved_places
 from splinecam.questions.certainty import class_band
-from splinecam.questions.class_regions import ClassPolygon, piece_polygons, ring_points
-from splinecam.questions.curves import Curves, outline_of
+from splinecam.questions.class_regions import ClassPolygon, LabelledCells
+from splinecam.questions.curves import Curves
 from splinecam.questions.measures import integrals
-from splinecam.questions.model_checks import run_real
-from splinecam.questions.partition_data import PartitionData, Unresolved, class_number
+from splinecam.questions.partition_data import PartitionData, Unresolved, class_number, counted
 from splinecam.questions.stats import few_rows, output_names, tables_text
+from splinecam.questions.validate import run_real
 from splinecam.questions.winners import CLOSE, Scores, disputed, face_winners, find_leads
 
 _PRINTED = 3  # pairs of classes
@@ -48,7 +45,7 @@ class Disagreement:
     partition: of the first network, on the regions of both; n_classes: the number of classes;
     areas: (n_classes, n_classes) the area of the points that belong to one class by the first
     network (row) and to another by the second (column); the areas add up to that of the domain.
-    mesh: the regions that are not of one class by both, cut along both decision boundaries;
+    mesh: the regions on which they may differ, cut along both decision boundaries;
     cell_classes: (C, 2) the classes of its cells by both networks; cell_region: (C,) the region in
     which each lies. unresolved: places that float64 could not settle, usually none.
     """
@@ -72,23 +69,17 @@ class Disagreement:
         return self.area / float(self.areas.sum())
 
     def pairs(self) -> dict[tuple[int, int], float]:
-        """The pairs of different classes, by the first and the second network, with their areas.
-
-        The largest area comes first.
-        """
+        """The areas of pairs of different classes by the two networks, the largest first."""
         off = self.areas - self.areas.diag().diag()
         found = {(i, j): float(off[i, j]) for i, j in off.nonzero().tolist()}
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     @cached_property
-    def _labels(self) -> Tensor:
-        """The pair of classes of each cell as one number, -1 where both agree, (C,)."""
+    def _cells(self) -> LabelledCells:
+        """The cells, labelled with their pair of classes as one number, -1 where both agree."""
         a, b = self.cell_classes.unbind(1)
-        return torch.where(a == b, -1, a * self.n_classes + b)
-
-    @cached_property
-    def _outlines(self) -> Outlines:
-        return outlines(self.mesh, self._labels)
+        label = torch.where(a == b, -1, a * self.n_classes + b)
+        return LabelledCells(self.partition, self.mesh, self.cell_region, label)
 
     def polygons(
         self, class_a: int | str | None = None, class_b: int | str | None = None
@@ -98,59 +89,43 @@ class Disagreement:
         Each has one pair of classes. class_a, class_b: only the pieces of these classes, given by
         number or name, of the first and of the second network.
         """
-        label = self._outlines.piece_label
+        label = self._cells.outlines.piece_label
         chosen = label >= 0
         for which, own in ((class_a, label // self.n_classes), (class_b, label % self.n_classes)):
             if which is not None:
                 number = class_number(which, self.partition.names, self.n_classes)
                 chosen &= own == number
-        return piece_polygons(self.mesh, self.partition._frame, self._outlines, chosen)
+        return self._cells.polygons(chosen)
 
     def rings(self) -> tuple[Tensor, Tensor]:
         """The outlines of the pieces and of their holes, as closed rings in plane coordinates.
 
         Each ring ends with its first point; the first result says where each begins, (R + 1,).
         """
-        found = self._outlines
-        return ring_points(self.mesh, self.partition._frame, found, found.piece_label >= 0)
+        return self._cells.rings(self._cells.outlines.piece_label >= 0)
 
     @cached_property
     def outline(self) -> Curves:
-        """The outline of the area on which the decisions differ, without the domain's border.
-
-        It consists of parts of both decision boundaries. The label of a segment is 0.
-        """
+        """The outline of the area where decisions differ, without the border; all labels are 0."""
         # Cells beside which the mesh ends agree, unless they lie at the domain's border.
-        return outline_of(self.partition, self.mesh, self._labels >= 0, self.cell_region)
+        return self._cells.outline(self._cells.label >= 0)
 
     def __repr__(self) -> str:
-        names = self.partition.names or range(self.n_classes)
-        largest = list(self.pairs().items())[:_PRINTED]
+        names, pairs = self.partition.names or range(self.n_classes), self.pairs()
+        largest = list(pairs.items())[:_PRINTED]
         parts = [f"{names[i]} -> {names[j]}: area {area:.4g}" for (i, j), area in largest]
-        more = ["..."] if len(self.pairs()) > _PRINTED else []
-        return (
-            f"Disagreement({', '.join([f'{100 * self.share:.3g} % of the domain', *parts, *more])})"
-        )
+        more = ", ..." * (len(pairs) > _PRINTED)
+        share = f"{100 * self.share:.3g} % of the domain"
+        return f"Disagreement({', '.join([share, *parts])}{more})"
 
 
+@torch.no_grad()
 def disagreement(
     a: PartitionData, b: PartitionData, *, kind: Kind = "argmax", level: float = 0.0
 ) -> Disagreement:
-    """Where the decisions of two networks differ, from partitions with the same mesh.
-
-    kind, level: as for ``part.class_regions``.
-    """
-    n, level = check_kind(a, kind, level)
-    if kind == "pairwise":
-        raise SplineCamError('Classes are decided by kind="argmax" or "argmin", not "pairwise".')
-    with torch.no_grad():
-        return _disagreement(a, b, n, smallest=kind == "argmin", level=level)
-
-
-def _disagreement(
-    a: PartitionData, b: PartitionData, n: int, *, smallest: bool, level: float
-) -> Disagreement:
-    both = [Scores.of(part, smallest=smallest, level=level) for part in (a, b)]
+    """Where the decisions of two networks differ, from partitions with the same mesh."""
+    n, level = check_kind(a, kind, level, single=True)
+    both = [Scores.of(part, smallest=kind == "argmin", level=level) for part in (a, b)]
     leads = [find_leads(scores.z, scores.error) for scores in both]
     first = take(a._face_vertices, a.mesh.offsets[:-1])
     settled = torch.stack([take(winner, first) for winner, _, _ in leads], 1)
@@ -161,16 +136,10 @@ def _disagreement(
     places = [a.mesh.uv[unclear] for _, _, unclear in leads if unclear.shape[0]]
     ambiguities = [Ambiguities(uv, CLOSE) for uv in places]
 
-    # The mesh is cut by the first network's decisions, and then by those of the second.
-    def cut_first(mesh: Mesh, z: Tensor, layer: int) -> Refinement:
-        return both[0].cut(mesh, z[:, :n], layer)
-
-    def cut_second(mesh: Mesh, z: Tensor, layer: int) -> Refinement:
-        return both[1].cut(mesh, z[:, n:], layer)
-
+    # The decisions of the first network cut the mesh, and then the decisions of the second.
     z = torch.cat([both[0].z, both[1].z], 1)
-    once = overlay(a.mesh, z, cut_first, faces)
-    twice = overlay(once.mesh, once.z, cut_second)
+    once = overlay(a.mesh, z, lambda mesh, z, layer: both[0].cut(mesh, z[:, :n], layer), faces)
+    twice = overlay(once.mesh, once.z, lambda mesh, z, layer: both[1].cut(mesh, z[:, n:], layer))
     winners = [
         face_winners(twice.mesh, values, scores.error, find_leads(values, scores.error))[0]
         for values, scores in zip((twice.z[:, :n], twice.z[:, n:]), both, strict=True)
@@ -180,15 +149,10 @@ def _disagreement(
     closed = (~open_).nonzero()[:, 0]
     areas.index_add_(0, settled[closed, 0] * n + settled[closed, 1], a.areas[closed])
     areas.index_add_(0, winners[0] * n + winners[1], cell_areas)
-    return Disagreement(
-        a,
-        n,
-        areas.view(n, n),
-        twice.mesh,
-        torch.stack(winners, 1),
-        once.face[twice.face],
-        unresolved_places(a, ambiguities + once.ambiguities + twice.ambiguities, "disagreement"),
-    )
+    ambiguities += [*once.ambiguities, *twice.ambiguities]
+    unresolved = unresolved_places(a, ambiguities, "disagreement")
+    cells = twice.mesh, torch.stack(winners, 1), once.face[twice.face]
+    return Disagreement(a, n, areas.view(n, n), *cells, unresolved)
 
 
 _NORMS = (1.0, 2.0, math.inf)
@@ -198,8 +162,8 @@ _NORMS = (1.0, 2.0, math.inf)
 class LargestDifference:
     """The largest difference of two networks on a domain, and where it is attained.
 
-    value: the largest modulus of one output's difference, or the largest norm of that of all;
-    error: the bound of its rounding error, and of what replaced smooth functions change; output:
+    value: the largest modulus of the difference of one output, or the largest norm of all;
+    error: the bound of its rounding error, and of the change by replaced smooth functions; output:
     the index of the output, None for a norm; norm: 1, 2 or inf; place: the plane coordinates;
     input: the input there, in the first model's floating-point type; outputs: what the two models
     themselves return for this input, as float64 vectors, after a final softmax, sigmoid or tanh.
@@ -237,21 +201,6 @@ class Magnitude:
     values: Tensor
     origin: Tensor
     slopes: Tensor
-
-    @classmethod
-    def of(cls, mesh: Mesh, values: Tensor, error: Tensor) -> Magnitude:
-        """The largest magnitude of functions that are affine on the faces of a mesh.
-
-        mesh: with V vertices; values: (V, n), of the functions there; error: (n,), their rounding.
-        """
-        z = torch.cat([values, -values], 1)
-        error = torch.cat([error, error]) + EPS * z.abs().amax(0)
-        scores = Scores(z, error, z.amin(0), z.amax(0))
-        found = overlay(mesh, z, scores.cut)
-        values = found.z.amax(1)
-        fit = fit_maps(found.mesh, values[:, None])
-        slopes = fit.weight[:, 0]
-        return cls(found.mesh, values, fit.value[:, 0] - (slopes * fit.anchor).sum(1), slopes)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -301,8 +250,6 @@ class Difference:
         """Places of the common partition that float64 could not settle, usually none."""
         return self.delta.unresolved
 
-    # -- how large ------------------------------------------------------------------------------
-
     @property
     def bound(self) -> Tensor:
         """How far the difference of the models is at most from that of the maps, (n_out,).
@@ -325,7 +272,12 @@ class Difference:
         its number or by the name of its class.
         """
         values, error = self.delta.values, self.error + self.bound
-        size = _norm_of(norm)
+        try:
+            size = float(norm)
+        except (TypeError, ValueError):
+            size = math.nan
+        if size not in _NORMS:
+            raise ValueError(f"norm must be 1, 2 or inf, not {norm!r}")
         index = None if output is None else self.output_index(output)
         if index is not None:
             values, error = values[:, index : index + 1], error[index : index + 1]
@@ -340,17 +292,13 @@ class Difference:
         return LargestDifference(float(norms[vertex]), bound, index, size, (u, v), x[0], shown)
 
     def output_index(self, output: int | str) -> int:
-        """The number of an output.
-
-        output: its number, or the name of its class.
-        """
+        """The number of an output, which is given by number or by the name of its class."""
         n = int(self.delta.values.shape[1])
         return class_number(output, None if n == 1 else self.a.names, n)
 
     def _outputs_at(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """What the models themselves return for one input."""
-        made = []
-        both = cast(Both, self.a.model)
+        made, both = [], cast(Both, self.a.model)
         for model, output in zip((both.a, both.b), both.outputs, strict=True):
             options = model, output, dtype_of(model)
             with run_real(*options, wide=False, device=x.device) as forward, torch.no_grad():
@@ -360,17 +308,23 @@ class Difference:
     def magnitude(self, output: int | str | None = None) -> Magnitude:
         """The difference as a function on the domain.
 
-        output: the number or the name of an output; by default that with the largest difference at
-        each place.
+        output: the number or the name of an output; by default the largest difference at each
+        place counts.
         """
-        values, error = self.delta.values, self.error
+        chosen = slice(None)
         if output is not None:
             index = self.output_index(output)
-            values, error = values[:, index : index + 1], error[index : index + 1]
+            chosen = slice(index, index + 1)
         with torch.no_grad():
-            return Magnitude.of(self.delta.mesh, values, error)
-
-    # -- on average -----------------------------------------------------------------------------
+            values, error = self.delta.values[:, chosen], self.error[chosen]
+            z = torch.cat([values, -values], 1)
+            error = torch.cat([error, error]) + EPS * z.abs().amax(0)
+            found = overlay(self.delta.mesh, z, Scores(z, error, z.amin(0), z.amax(0)).cut)
+            largest = found.z.amax(1)
+            fit = fit_maps(found.mesh, largest[:, None])
+            slopes = fit.weight[:, 0]
+            origin = fit.value[:, 0] - (slopes * fit.anchor).sum(1)
+            return Magnitude(found.mesh, largest, origin, slopes)
 
     @cached_property
     def _means(self) -> Tensor:
@@ -395,8 +349,6 @@ class Difference:
         """The root of the mean squared difference of each output over the domain, (n_out,)."""
         return self._means[2].sqrt()
 
-    # -- decisions ------------------------------------------------------------------------------
-
     @cached_property
     def disagreement(self) -> Disagreement:
         """Where the decisions differ; that of a single output is whether it exceeds 0."""
@@ -416,12 +368,10 @@ class Difference:
         """The area on which the class of one of the models is not certain, at most.
 
         It is zero unless smooth functions were replaced. The area on which the decisions of the
-        models differ is that of ``disagreement``, less or more this area at most.
+        models differ is the area of ``disagreement``, up to this number.
         """
-        bands = (class_band(part, smallest=False, level=0.0) for part in (self.a, self.b))
-        return min(sum(band.area for band in bands), float(self.a.domain.area))
-
-    # -- in short -------------------------------------------------------------------------------
+        open_ = class_band(self.a).area + class_band(self.b).area
+        return min(open_, float(self.a.domain.area))
 
     def stats(self) -> dict[str, float]:
         """The numbers in short, as a flat dict.
@@ -439,9 +389,8 @@ class Difference:
             "domain_area": float(self.delta.domain.area),
             "unresolved": len(self.unresolved),
         }
-        values = self.delta.values
         for size in _NORMS:
-            found[f"largest_{size:g}"] = float(_row_norms(values, size).max())
+            found[f"largest_{size:g}"] = float(_row_norms(self.delta.values, size).max())
         for key, column in self._columns().items():
             found |= {f"{key}.{name}": x for name, x in zip(self._names, column, strict=True)}
         found["disagreement_area"] = self.disagreement.area
@@ -475,7 +424,7 @@ class Difference:
             "unresolved places": numbers["unresolved"],
         }
         whole = TextTable("Difference", (), [(k, [number_text(x)]) for k, x in singles.items()])
-        lines = list(zip(self._names, *columns.values(), strict=True))
+        lines = zip(self._names, *columns.values(), strict=True)
         rows = [(name, [number_text(x) for x in line]) for name, *line in lines]
         names = self.a.names or [str(k) for k in range(self.disagreement.n_classes)]
         pairs = [
@@ -494,7 +443,7 @@ class Difference:
     def __repr__(self) -> str:
         n = int(self.delta.values.shape[1])
         parts = [
-            f"{len(self):,} region{'s' * (len(self) != 1)}",
+            counted(len(self), "region"),
             f"{n} output{'s' * (n != 1)}",
             f"largest difference {float(self.maxima.max()):.4g}",
             f"decisions differ on {100 * self.disagreement.share:.3g} % of the domain",
@@ -521,14 +470,3 @@ def _row_norms(values: Tensor, size: float) -> Tensor:
         return values.abs().amax(1)
     ones = values.new_ones(values.shape[1])
     return values.abs() @ ones if size == 1 else (values.square() @ ones).sqrt()
-
-
-def _norm_of(norm: float | str) -> float:
-    """One of the norms that are known."""
-    try:
-        size = float(norm)
-    except (TypeError, ValueError):
-        size = math.nan
-    if size not in _NORMS:
-        raise ValueError(f"norm must be 1, 2 or inf, not {norm!r}")
-    return size

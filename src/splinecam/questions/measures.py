@@ -1,19 +1,8 @@
-r"""Numbers that describe regions: size, shape, slope and output; layers, and exact integrals.
-
-A face is divided into triangles. On a triangle whose corners have the values p, q and r, an affine
-function changes its sign along a line that cuts off one corner:
-
-        p
-       / \        Cut off is the share p^2 / ((p - q) (p - r)) of the area A, on which the mean of
-      /---\       the function is p / 3. The function integrates to A (p + q + r) / 3 in all.
-     /     \
-    q ----- r
-"""
+"""Numbers that describe regions: size, shape, slope and output; layers, and exact integrals."""
 
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any, NamedTuple
 
 import torch
@@ -27,7 +16,7 @@ from splinecam._util.text import pandas_if_installed
 from splinecam.errors import SplineCamError
 from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels.kernel import kernel_for
-from splinecam.questions.partition_data import PartitionData
+from splinecam.questions.partition_data import PartitionData, whole_number
 
 
 def integrals(mesh: Mesh, values: Tensor) -> Tensor:
@@ -47,7 +36,7 @@ def integrals(mesh: Mesh, values: Tensor) -> Tensor:
 
 
 def _by_tensors(mesh: Mesh, values: Tensor) -> Tensor:
-    """The same without the compiled kernel."""
+    """The same integrals without the compiled kernel, over the triangles of the faces."""
     n = values.shape[1]
     total = values.new_zeros((3, n))
     block = max(1, backend_of(values.device).numbers // (4 * max(1, n)))
@@ -75,29 +64,22 @@ def _by_tensors(mesh: Mesh, values: Tensor) -> Tensor:
 
 
 def _modulus(area: Tensor, f: Tensor) -> Tensor:
-    """Integrals of moduli over faces with values (N, k) and triangles (N, k - 2), (N,)."""
+    """Integrals of moduli over faces with values (N, k) and triangles (N, k - 2), (N,).
+
+    If the value p at a corner of a triangle has another sign than q and r, the line between them
+    cuts off the share p^2 / ((p - q) (p - r)) of the area, on which the mean is p / 3.
+    """
     p, q, r = f[:, :1].expand_as(area), f[:, 1:-1], f[:, 2:]
-    return (area * (p + q + r - 2 * _cut_off(p, q, r)).abs()).sum(1) / 3
-
-
-def _cut_off(p: Tensor, q: Tensor, r: Tensor) -> Tensor:
-    """Three times the integral over the corner that a change of sign cuts off, per area."""
-    cut = torch.zeros_like(p)
+    cut = torch.zeros_like(area)
     for x, y, z in ((p, q, r), (q, r, p), (r, p, q)):
         sign = x.sign()
         alone = (sign != 0) & (sign * y <= 0) & (sign * z <= 0)
         cut = torch.where(alone, x * (x / (x - y)) * (x / (x - z)), cut)
-    return cut
+    return (area * (p + q + r - 2 * cut).abs()).sum(1) / 3
 
 
 def regions_by_layer(part: PartitionData) -> list[int]:
-    """The number of regions after each of ``part.layers``.
-
-    >>> import torch, splinecam as sc
-    >>> model = torch.nn.Sequential(torch.nn.Identity(), torch.nn.ReLU(), torch.nn.Hardtanh(-9, 1))
-    >>> regions_by_layer(sc.partition(model, sc.Domain.box(-2, 2), progress=False))
-    [4, 9]
-    """
+    """The number of regions after each of ``part.layers``."""
     # The regions that a layer divided are united again, from the last layer to the second.
     counts, beside = [len(part)], part._edge_faces
     region = torch.arange(len(part), device=beside.device)
@@ -110,10 +92,7 @@ def regions_by_layer(part: PartitionData) -> list[int]:
 
 
 def last_layers(part: PartitionData) -> Tensor:
-    """Index into ``part.layers`` of the last layer that bounds each region, (F,).
-
-    It is -1 for a region that is bounded by the domain's border only.
-    """
+    """The last of ``part.layers`` that bounds each region, -1 if only the border does, (F,)."""
     mesh = part.mesh
     layer = mesh.edge_layer[mesh.corners >> 1]
     return torch.full_like(mesh.offsets[1:], -1).scatter_reduce(0, mesh.owners(), layer, "amax")
@@ -123,13 +102,8 @@ def layer_index(part: PartitionData, layer: str | int) -> int:
     """The index into ``part.layers`` of a layer that is given by index, name or module."""
     names = part.layers
     if not isinstance(layer, str):
-        try:
-            index = operator.index(layer)
-        except TypeError:
-            raise TypeError(
-                f"layer must be the name or the number of one layer, not {layer!r}: "
-                f"{layer_names(part)}"
-            ) from None
+        meant = f"layer must be the name or the number of one layer ({layer_names(part)})"
+        index = whole_number(layer, meant)
         if not -len(names) <= index < len(names):
             raise IndexError(f"layer {index} of {len(names)} layers: {layer_names(part)}")
         return index % len(names)
@@ -137,15 +111,11 @@ def layer_index(part: PartitionData, layer: str | int) -> int:
         return names.index(layer)
     found = [k for k, name in enumerate(names) if name.startswith(f"{layer}.")]
     # A ReLU that is called as a function may be named by the module before it.
-    found = found or [
-        index for index, each in enumerate(part._network.layers) if each.after == layer
-    ]
+    found = found or [k for k, each in enumerate(part._network.layers) if each.after == layer]
     if len(found) != 1:
         what = f"{len(found)} layers are" if found else "no layer is"
-        raise SplineCamError(
-            f"{what} called {layer!r}; give one of {layer_names(part)}, or the module right before"
-            " it"
-        )
+        known = f"give one of {layer_names(part)}, or the module right before it"
+        raise SplineCamError(f"{what} called {layer!r}; {known}")
     return found[0]
 
 
@@ -153,17 +123,11 @@ def layer_count(part: PartitionData, layer: str | int) -> int:
     """How many layers there are up to and including a named one; a number stands for itself."""
     if isinstance(layer, str):
         return layer_index(part, layer) + 1
-    try:
-        count = operator.index(layer)
-    except TypeError:
-        raise TypeError(
-            f"layer must be the name of a layer or a number of layers, not {layer!r}"
-        ) from None
-    if not 0 <= count <= len(part.layers):
-        raise IndexError(
-            f"{count} layers: give a number from 0 to {len(part.layers)}, or a name: "
-            f"{layer_names(part)}"
-        )
+    count = whole_number(layer, "layer must be the name of a layer or a number of layers")
+    most = len(part.layers)
+    if not 0 <= count <= most:
+        known = f"give a number from 0 to {most}, or a name: {layer_names(part)}"
+        raise IndexError(f"{count} layers: {known}")
     return count
 
 
@@ -243,9 +207,6 @@ def centroid_values(part: PartitionData) -> Tensor:
     return maps.value + maps.weight[:, :, 0] * u[:, None] + maps.weight[:, :, 1] * v[:, None]
 
 
-# -- shapes -----------------------------------------------------------------------------------
-
-
 class Shapes(NamedTuple):
     """Of each face the perimeter, and the largest and smallest distance of two corners, (F,)."""
 
@@ -260,13 +221,7 @@ class Shapes(NamedTuple):
 
 
 def shapes(mesh: Mesh) -> Shapes:
-    """Distances between all pairs of corners of each face, in the mesh's coordinates.
-
-    >>> from splinecam.geometry.subdivision import polygon_mesh
-    >>> square = polygon_mesh(torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]))
-    >>> [f"{float(x):.3f}" for x in (shapes(square).perimeter, shapes(square).eccentricity)]
-    ['4.000', '1.414']
-    """
+    """The shapes of all faces, in the mesh's coordinates."""
     found = Shapes(*mesh.uv.new_empty((3, mesh.num_faces)))
     for face, vertex in mesh.by_size(_BLOCK):
         k = vertex.shape[1]
@@ -280,9 +235,6 @@ def shapes(mesh: Mesh) -> Shapes:
             nearest = torch.minimum(nearest, distance.amin(1))
         found.diameter[face], found.nearest[face] = farthest, nearest
     return found
-
-
-# -- slopes -----------------------------------------------------------------------------------
 
 
 def slopes(part: PartitionData) -> tuple[Tensor, Tensor]:
@@ -317,14 +269,13 @@ def _rows(part: PartitionData, numbers: int) -> int:
 def _norms(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """The largest singular value and the Frobenius norm of matrices (N, n, m), (N,) each.
 
-    The largest singular value is the root of the largest eigenvalue of the Gram matrix. Squaring
-    costs the largest one no digits, unlike the smaller ones. The division by a power of two does
-    not round, and keeps the squares of very large and very small numbers within range.
+    The largest singular value is the root of the Gram matrix' largest eigenvalue, which squaring
+    costs no digits. Division by a power of two does not round, and keeps squares within range.
     """
     largest = float(matrix.abs().max()) if matrix.numel() else 0.0
-    unit = math.ldexp(1.0, math.frexp(largest)[1] - 1)
-    matrix = matrix / unit
-    frobenius = matrix.square().sum((1, 2)).sqrt() * unit
+    power = math.ldexp(1.0, math.frexp(largest)[1] - 1)
+    matrix = matrix / power
+    frobenius = matrix.square().sum((1, 2)).sqrt() * power
     short = matrix if matrix.shape[1] <= matrix.shape[2] else matrix.mT
     if short.shape[1] == 1:
         return frobenius, frobenius
@@ -335,4 +286,4 @@ def _norms(matrix: Tensor) -> tuple[Tensor, Tensor]:
         square = (p + q) / 2 + torch.hypot((p - q) / 2, (a * b).sum(1))
     else:
         square = torch.linalg.eigvalsh(short @ short.mT)[:, -1].clamp(min=0)
-    return square.sqrt() * unit, frobenius
+    return square.sqrt() * power, frobenius

@@ -1,8 +1,7 @@
 """Neuron curves: where in the domain single units switch, and which units never do.
 
-An edge records the first unit that drew it. Other units may switch on the same edge, such as a copy
-of the unit, or a unit of a later layer. The activation patterns of the two regions beside an edge
-therefore tell which curves the edge belongs to.
+An edge records the first unit that drew it, but other units may switch on it, too. The activation
+patterns of the two regions beside an edge tell which curves the edge belongs to.
 """
 
 from __future__ import annotations
@@ -19,15 +18,10 @@ from torch import Tensor
 
 from splinecam._util.arrays import offsets_of, take
 from splinecam._util.backend import backend_of
-from splinecam.network.nonlinearities import (
-    MaxNonlinearity,
-    Nonlinearity,
-    PiecewiseScalar,
-    SortNonlinearity,
-)
+from splinecam.network.nonlinearities import MaxNonlinearity, PiecewiseScalar, SortNonlinearity
 from splinecam.questions.curves import Curves
 from splinecam.questions.measures import layer_index, layer_names
-from splinecam.questions.partition_data import PartitionData
+from splinecam.questions.partition_data import PartitionData, counted
 
 _TABLE = 1 << 26  # pieces of units held at a time
 
@@ -40,10 +34,10 @@ class NeuronCurves(Curves):
 
     Every segment is an edge of the partition, and occurs once for each unit that switches on it.
     ``label`` numbers the units of all layers consecutively and ascends; ``layer`` and ``unit`` say
-    the same in two numbers, as ``part.mesh`` does for edges. A unit with several
-    breakpoints has several curves with one label. The unit of a maximum is a group, and its piece
-    is the winner's flat index; the unit of a sorting is the first of the two that change places;
-    the unit of a registered operation is one of its functions.
+    the same in two numbers, as ``part.mesh`` does for edges. A unit with several breakpoints has
+    several curves with one label. The unit of a maximum is a group, and its piece is the winner's
+    flat index. The unit of a sorting is the first of the two that change places, and the unit of a
+    registered operation is one of its functions.
     """
 
     @cached_property
@@ -108,7 +102,7 @@ class NeuronCurves(Curves):
     def _summary(self) -> str:
         count, layers = self.units.shape[0], torch.unique(self.units[:, 0]).tolist()
         of = f" of {self.partition.layers[layers[0]]!r}" if len(layers) == 1 else ""
-        return f"{count:,} unit{'s' * (count != 1)}{of}, {super()._summary()}"
+        return f"{counted(count, 'unit')}{of}, {super()._summary()}"
 
 
 def neurons(
@@ -136,8 +130,7 @@ def neurons(
     """
     with torch.no_grad():
         chosen = _chosen(part, layer, unit)
-        several = [*_differences(part, chosen), _own_edges(part, chosen)]
-        edge, label, backward = _merged(part, several)
+        edge, label, backward = _switches(part, chosen)
         ends, regions = (
             torch.where(backward[:, None], pair.flip(1), pair)
             for pair in (part.edges[edge], part._edge_faces[edge])
@@ -149,9 +142,9 @@ def neurons(
 def fixed_units(part: PartitionData) -> dict[str, Tensor]:
     """By layer, the piece that each unit keeps on the whole domain, -1 if it switches, (units,).
 
-    The layout is that of ``part.patterns()``. A ReLU with 0 is never active, and one with 1 always
-    is; the number of a maximum is the unit that always wins; the piece of a periodic function is
-    counted modulo its breakpoints, so that it is not negative.
+    The layout is the same as in ``part.patterns()``. A ReLU with 0 is never active, and a ReLU with
+    1 always is. The number of a maximum is the unit that always wins. The piece of a periodic
+    function is counted modulo its breakpoints.
 
     >>> from torch import nn
     >>> import splinecam as sc
@@ -176,24 +169,12 @@ def fixed_units(part: PartitionData) -> dict[str, Tensor]:
     return found
 
 
-# -- which units ------------------------------------------------------------------------------
-
-
-def _num_units(layer: Nonlinearity) -> int:
-    """Number of units that can draw an edge."""
-    return int(layer.members.shape[0]) if isinstance(layer, MaxNonlinearity) else prod(layer.shape)
-
-
-def _unit_of_piece(layer: Nonlinearity, device: torch.device) -> Tensor:
-    """The unit of each column of a layer's pieces, (n,)."""
-    if isinstance(layer, SortNonlinearity):
-        return layer.pairs[0]
-    return torch.arange(_num_units(layer), device=device)
-
-
 def _first_labels(part: PartitionData) -> Tensor:
     """The label of each layer's first unit, and the number of all labels, (L + 1,)."""
-    counts = [_num_units(layer) for layer in part._network.layers]
+    counts = [
+        len(layer.members) if isinstance(layer, MaxNonlinearity) else prod(layer.shape)
+        for layer in part._network.layers
+    ]
     counts += [1] * (len(part.layers) - len(counts))  # edges of refinement belong to no unit
     return offsets_of(torch.tensor(counts, dtype=torch.int64, device=part.mesh.uv.device))
 
@@ -214,41 +195,45 @@ def _chosen(part: PartitionData, layer: str | int | None, unit: Units) -> Tensor
         return chosen
     try:
         units = torch.as_tensor(unit, device=first.device).reshape(-1)
+        if units.numel() and (units.is_floating_point() or units.dtype == torch.bool):
+            raise TypeError
     except (TypeError, ValueError, RuntimeError):
         raise TypeError(f"units are numbered by whole numbers, not {unit!r}") from None
-    if units.numel() and (units.is_floating_point() or units.dtype == torch.bool):
-        raise TypeError(f"units are numbered by whole numbers, not {unit!r}")
     wrong = units[(units < 0) | (units >= end - start)]
     if wrong.numel():
-        raise IndexError(
-            f"unit {int(wrong[0])} of layer {part.layers[index]!r}, "
-            f"whose units are 0 to {end - start - 1}"
-        )
+        which = f"unit {int(wrong[0])} of layer {part.layers[index]!r}"
+        raise IndexError(f"{which}, whose units are 0 to {end - start - 1}")
     chosen[start + units.long()] = True
     return chosen
-
-
-# -- which edges ------------------------------------------------------------------------------
 
 
 _Switches = tuple[Tensor, Tensor, Tensor]
 """Edges (N,) on which units switch, their labels, and whether the segment is reversed."""
 
 
-def _own_edges(part: PartitionData, chosen: Tensor) -> _Switches:
-    """The edges that a chosen unit drew."""
-    edge = (part.mesh.edge_layer >= 0).nonzero()[:, 0]
-    label = _first_labels(part)[part.mesh.edge_layer[edge]] + part.mesh.edge_unit[edge]
-    own = chosen[label].nonzero()[:, 0]
-    return edge[own], label[own], torch.zeros_like(own, dtype=torch.bool)
+def _switches(part: PartitionData, chosen: Tensor) -> _Switches:
+    """All switches of chosen units, each once, in the order of labels and edges."""
+    own = (part.mesh.edge_layer >= 0).nonzero()[:, 0]
+    label = _first_labels(part)[part.mesh.edge_layer[own]] + part.mesh.edge_unit[own]
+    drawn = chosen[label].nonzero()[:, 0]
+    several = [*_differences(part, chosen)]
+    several.append((own[drawn], label[drawn], torch.zeros_like(drawn, dtype=torch.bool)))
+    edge, label, backward = (torch.cat(columns) for columns in zip(*several, strict=True))
+    key, order = torch.sort(label * part.mesh.num_edges + edge, stable=True)
+    fresh = torch.ones_like(key, dtype=torch.bool)  # the first of equal ones
+    fresh[1:] = key[1:] != key[:-1]
+    order = order[fresh]
+    return edge[order], label[order], backward[order]
 
 
 def _differences(part: PartitionData, chosen: Tensor) -> Iterator[_Switches]:
-    """The edges on whose two sides a chosen unit has different pieces."""
+    """Yield the edges on whose two sides a chosen unit has different pieces."""
     first = _first_labels(part)
     columns, units = {}, {}
     for index, layer in enumerate(part._network.layers):
-        unit = _unit_of_piece(layer, first.device)
+        unit = torch.arange(int(first[index + 1] - first[index]), device=first.device)
+        if isinstance(layer, SortNonlinearity):
+            unit = layer.pairs[0]  # of each column of the pieces
         column = chosen[first[index] + unit].nonzero()[:, 0]
         if column.numel():
             columns[index], units[index] = column, unit[column]
@@ -266,10 +251,7 @@ def _differences(part: PartitionData, chosen: Tensor) -> Iterator[_Switches]:
 
 
 def _unequal(table: Tensor, pairs: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Where the two rows of a table (R, n) that each pair (N, 2) names differ, block by block.
-
-    Yields the pair, the column, and whether the first row has the lower number there.
-    """
+    """Yield where pairs (N, 2) of rows of a table (R, n) differ, and whether the first is lower."""
     step = max(1, backend_of(table.device).numbers // table.shape[1])
     for start in range(0, pairs.shape[0], step):
         left, right = (take(table, row) for row in pairs[start : start + step].unbind(1))
@@ -278,14 +260,13 @@ def _unequal(table: Tensor, pairs: Tensor) -> Iterator[tuple[Tensor, Tensor, Ten
 
 
 def _strips(part: PartitionData, means: Tensor, pieces: int) -> Iterator[Tensor]:
-    """The inner edges, strip by strip of the domain, so that the pieces of a strip fit in memory.
-
-    pieces: how many each region has.
-    """
+    """Yield the inner edges by strips of the domain; the pieces of a strip fit in memory."""
     inner = (part._edge_faces >= 0).all(1).nonzero()[:, 0]
     size = max(1, _TABLE // pieces)
-    if means.shape[0] <= size or not inner.shape[0]:
-        yield from [inner] * bool(inner.shape[0])
+    if not inner.shape[0]:
+        return
+    if means.shape[0] <= size:
+        yield inner
         return
     order = torch.sort(means[:, 1]).indices
     rank = torch.empty_like(order)
@@ -298,10 +279,7 @@ def _strips(part: PartitionData, means: Tensor, pieces: int) -> Iterator[Tensor]
 def _pieces(
     part: PartitionData, local: Tensor, layers: Collection[int]
 ) -> Iterator[tuple[int, Tensor]]:
-    """The pieces (B, units) of some layers at points (N, 2) in local coordinates.
-
-    The points are taken in blocks, and the network is evaluated as far as the last of ``layers``.
-    """
+    """Yield the pieces (B, units) of some layers at local points (N, 2), in blocks."""
     widest = max([part.domain.dim, *(prod(layer.shape) for layer in part._network.layers)])
     step = max(1, backend_of(local.device).numbers // widest)
     for block in torch.split(local, step):
@@ -309,13 +287,3 @@ def _pieces(
         for index, (layer, z) in enumerate(islice(walk, max(layers, default=-1) + 1)):
             if index in layers:
                 yield index, layer.pieces(z, part._layer_errors[layer.name])
-
-
-def _merged(part: PartitionData, several: list[_Switches]) -> _Switches:
-    """Every switch once, the first of equal ones, in the order of labels and edges."""
-    edge, label, reversed_ = (torch.cat(columns) for columns in zip(*several, strict=True))
-    key, order = torch.sort(label * part.mesh.num_edges + edge, stable=True)
-    fresh = torch.ones_like(key, dtype=torch.bool)
-    fresh[1:] = key[1:] != key[:-1]
-    order = order[fresh]
-    return edge[order], label[order], reversed_[order]

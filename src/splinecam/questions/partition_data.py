@@ -34,11 +34,7 @@ _MOST = 8  # names in a message
 
 
 def names_of(names: Iterable[Any] | None, outputs: int) -> tuple[str, ...] | None:
-    """The names of the classes, in the order of the outputs, after checks; two for one output.
-
-    >>> names_of(["cat", "dog"], outputs=1)
-    ('cat', 'dog')
-    """
+    """The names of the classes in the order of the outputs, two for one output, after checks."""
     if names is None:
         return None
     if isinstance(names, str | bytes) or not isinstance(names, Iterable):
@@ -53,51 +49,57 @@ def names_of(names: Iterable[Any] | None, outputs: int) -> tuple[str, ...] | Non
     return given
 
 
-def few(names: Sequence[str]) -> str:
-    """The first names, as text for a message.
+def counted(number: int, noun: str) -> str:
+    """A number of things in words, such as "1 region" or "2,000 regions"."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
-    >>> few(["cat", "dog"]), few("abcdefghij")
-    ("'cat', 'dog'", "'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', ...")
-    """
+
+def few(names: Sequence[str]) -> str:
+    """The first names, as text for a message."""
     return ", ".join(map(repr, names[:_MOST])) + ", ..." * (len(names) > _MOST)
 
 
 def class_number(which: Any, names: tuple[str, ...] | None, classes: int) -> int:
-    """The number of a class that is given by number or name.
-
-    >>> class_number("dog", ("cat", "dog"), 2), class_number(-1, None, 10)
-    (1, 9)
-    """
+    """The number of a class that is given by number or name."""
     if isinstance(which, str):
         if names is not None and which in names:
             return names.index(which)
-        known = (
-            f"the names are {few(names)}" if names else "the partition has no names: set part.names"
-        )
+        known = "the partition has no names: set part.names"
+        if names:
+            known = f"the names are {few(names)}"
         raise ValueError(f"there is no class {which!r}; {known}")
+    meant = "a class is given by its number or its name"
+    return numbered(which, classes, ("class", "classes"), meant)
+
+
+def whole_number(value: Any, meant: str) -> int:
+    """A value as a whole number; otherwise an error that says what is meant."""
     try:
-        number = operator.index(which)
+        return operator.index(value)
     except TypeError:
-        raise TypeError(f"a class is given by its number or its name, not by {which!r}") from None
-    if not -classes <= number < classes:
-        raise IndexError(f"class {number} of {classes} classes, numbered from 0")
-    return number % classes
+        raise TypeError(f"{meant}, not {value!r}") from None
+
+
+def numbered(value: Any, count: int, nouns: tuple[str, str], meant: str) -> int:
+    """The number of one of several things, from the end if it is negative, or an error."""
+    index = whole_number(value, meant)
+    if not -count <= index < count:
+        raise IndexError(f"{nouns[0]} {index} of {count} {nouns[1]}, numbered from 0")
+    return index % count
 
 
 class Attached:
-    """A result with its model and the captured network; both are None until they are given."""
+    """A result with its model and the captured network, which are None until they are given."""
 
     _model: nn.Module | None
     _program: Program | None
     _given_by: ClassVar[tuple[str, str]]  # what this is, and how to give it its model
 
     def _absent(self) -> SplineCamError:
-        """The error where they are missing."""
+        """The error if they are missing."""
         what, how = self._given_by
-        return SplineCamError(
-            f"This needs the network, and the {what} was loaded without it. Give the same model: "
-            f"{option(how)}."
-        )
+        why = f"This needs the network, and the {what} was loaded without it."
+        return SplineCamError(f"{why} Give the same model: {option(how)}.")
 
     @property
     def model(self) -> nn.Module:
@@ -174,10 +176,9 @@ class Smoothing:
         count, units = len(self.layers), sum(layer.units for layer in self.layers)
         functions = ", ".join(dict.fromkeys(layer.function for layer in self.layers))
         pieces = sum(layer.pieces for layer in self.layers) / max(1, units)
-        replaced = f"{count} layer{'s' * (count != 1)} replaced"
-        if count:
-            replaced += f": {functions}, {pieces:.3g} pieces per unit on average"
-        return f"Smoothing({replaced}; outputs within {_upwards(float(self._bound.max()))})"
+        how = f": {functions}, {pieces:.3g} pieces per unit on average" if count else ""
+        within = f"outputs within {_upwards(float(self._bound.max()))}"
+        return f"Smoothing({counted(count, 'layer')} replaced{how}; {within})"
 
 
 def _upwards(number: float) -> str:
@@ -262,14 +263,9 @@ class PartitionData(Attached):
         """The local coordinates of ``mesh`` and ``maps``, which are centred and of unit size."""
         return Frame.of(self.domain)
 
-    # -- how far the model may be from the maps -----------------------------------------------
-
     @property
     def region_bounds(self) -> Tensor:
-        """How far the model's outputs are at most from the map of each region, (F, n_out).
-
-        They are zero if the partition is exact.
-        """
+        """How far the model is at most from each region's map, (F, n_out); zero if it is exact."""
         if self.smoothing is None:
             return self.values.new_zeros((len(self), self.values.shape[1]))
         return self.smoothing.region_bounds
@@ -280,8 +276,6 @@ class PartitionData(Attached):
         if self.smoothing is None:
             return self.values.new_zeros(self.values.shape[1])
         return self.smoothing._bound
-
-    # -- arrays -------------------------------------------------------------------------------
 
     @cached_property
     def vertices(self) -> Tensor:
@@ -318,10 +312,9 @@ class PartitionData(Attached):
         # Triangles of a refinement have other maps than the network.
         refined = self.smoothing is not None and self.smoothing.refined
         network = None if refined else self._network
+        values = self.values, self._value_error
         with torch.no_grad():
-            return affine_maps(
-                self.mesh, self.values, self._value_error, network, self.domain, self._frame
-            )
+            return affine_maps(self.mesh, *values, network, self.domain, self._frame)
 
     @cached_property
     def weight(self) -> Tensor:
@@ -338,8 +331,6 @@ class PartitionData(Attached):
     def _edge_faces(self) -> Tensor:
         """Regions left and right of each edge, -1 outside the domain, (E, 2)."""
         return self.mesh.halfedge_face().view(-1, 2)
-
-    # -- regions ------------------------------------------------------------------------------
 
     def locate(self, x: Tensor) -> Tensor:
         """The region of each input (N, ...), (N,); -1 outside the domain or off its plane.
@@ -385,10 +376,7 @@ class PartitionData(Attached):
         return self._patterns_at(self.mesh.means()[chosen])
 
     def _patterns_at(self, local: Tensor, errors: float = 1.0) -> dict[str, Tensor]:
-        """Patterns at points (N, 2) in local coordinates.
-
-        errors: a unit beyond a breakpoint by this many rounding errors counts as on it.
-        """
+        """The patterns at local points (N, 2); within so many errors, a unit is on a breakpoint."""
         slack = {name: errors * error for name, error in self._layer_errors.items()}
         widest = max([self.domain.dim, *(len(error) for error in slack.values())])
         with torch.no_grad():
@@ -406,9 +394,8 @@ class PartitionData(Attached):
         chosen = self._indices(regions)
         if not chosen.shape[0]:
             return self.values.new_zeros((0, self.values.shape[1], *self.domain.input_shape))
-        return gradients(
-            self._network, self.domain.embed(self._frame.to_plane(self.mesh.means()[chosen]))
-        )
+        uv = self._frame.to_plane(self.mesh.means()[chosen])
+        return gradients(self._network, self.domain.embed(uv))
 
     def merged(self) -> Merged:
         """The pieces that neighbouring regions with the same affine map form together."""
@@ -439,10 +426,10 @@ class PartitionData(Attached):
 
     def __repr__(self) -> str:
         parts = [
-            f"{len(self):,} region{'s' * (len(self) != 1)}",
+            counted(len(self), "region"),
             f"{self.mesh.num_edges:,} edges",
             f"{self.values.shape[1]} output{'s' * (self.values.shape[1] != 1)}",
-            f"{len(self.layers)} layer{'s' * (len(self.layers) != 1)}",
+            counted(len(self.layers), "layer"),
         ]
         if self.stripped:
             parts.append(f"final {self.stripped} left out")
@@ -457,11 +444,68 @@ class PartitionData(Attached):
         return f"{type(self).__name__}({', '.join(parts)}, on {self.mesh.uv.device})"
 
 
-def in_plane(domain: Domain, frame: Frame, x: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Local coordinates (N, 2) of inputs (N, ...), and whether each is off the plane, (N,).
+@dataclass(frozen=True)
+class Region:
+    """A view of one convex cell, on which output = weight @ uv + bias; nothing is copied."""
 
-    like: a tensor of the type and on the device of the results.
-    """
+    partition: PartitionData
+    index: int
+
+    @property
+    def vertices(self) -> Tensor:
+        """Plane coordinates of the vertices, counter-clockwise, (k, 2)."""
+        p = self.partition
+        start, end = p.mesh.offsets[self.index], p.mesh.offsets[self.index + 1]
+        return p.vertices[p._face_vertices[start:end]]
+
+    @property
+    def area(self) -> float:
+        """Area in plane coordinates."""
+        return float(self.partition.areas[self.index])
+
+    @property
+    def centroid(self) -> Tensor:
+        """Plane coordinates of the centroid, (2,)."""
+        return self.partition.centroids[self.index]
+
+    @property
+    def weight(self) -> Tensor:
+        """Slope of the output in plane coordinates, (n_out, 2)."""
+        return self.partition.weight[self.index]
+
+    @property
+    def bias(self) -> Tensor:
+        """Offset of the output, (n_out,)."""
+        return self.partition.bias[self.index]
+
+    @property
+    def pattern(self) -> dict[str, Tensor]:
+        """The piece that each unit is on, by the name of the layer, (units,) each."""
+        return {k: v[0] for k, v in self.partition.patterns([self.index]).items()}
+
+    @property
+    def neighbours(self) -> tuple[int, ...]:
+        """The numbers of the regions that share an edge with this one, ascending."""
+        return tuple(self.partition.neighbours(self.index).tolist())
+
+    def jacobian(self) -> Tensor:
+        """The derivative of the output in input space, (n_out, ...)."""
+        return self.partition.jacobian([self.index])[0]
+
+    def _repr_html_(self) -> str:
+        from splinecam.plot.notebook import region_card
+
+        return region_card(self)
+
+    def __repr__(self) -> str:
+        u, v = self.centroid.tolist()
+        k = int(self.partition.mesh.counts()[self.index])
+        place = f"around ({u:.4g}, {v:.4g})"
+        return f"Region({self.index}: {k} vertices, area {self.area:.4g}, {place})"
+
+
+def in_plane(domain: Domain, frame: Frame, x: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Local coordinates (N, 2) of inputs, of a tensor's type, and which are off the plane, (N,)."""
     uv, distance = domain.project(x)
     local = frame.to_local(uv.to(like))
     reach = float(domain.origin.abs().max()) + domain.diameter
@@ -488,6 +532,7 @@ def region_numbers(
     return index
 
 
+_OTHER = "The model is not the one that was partitioned"
 _COMPARED = 1000  # vertices at which a model is compared with a partition from a file
 
 
@@ -497,7 +542,7 @@ def attach(
     """Give a loaded partition its model back; an error if the model is another one.
 
     model: the module, or the path of its file for ``load_model``. output: which of several
-    outputs, by default the one that was partitioned.
+    outputs, by default the partitioned one.
     """
     check_output(output)
     output = part.output if output is None else output
@@ -521,33 +566,26 @@ def attach(
     if refined:
         limit = limit + part._bound
     if bool((off > limit).any()):
-        raise SplineCamError(
-            "The model is not the one that was partitioned: its outputs at the vertices differ "
-            f"by up to {float(off.max()):.3g}. Were its weights changed since?"
-        )
+        off_by = f"its outputs at the vertices differ by up to {float(off.max()):.3g}"
+        raise SplineCamError(f"{_OTHER}: {off_by}. Were its weights changed since?")
     part._model, part._program, part.output = network, program, output
 
 
 def _captured(part: PartitionData, network: nn.Module, output: Output) -> tuple[Program, Program]:
-    """The network, and as it was partitioned: with tables in place of smooth functions."""
+    """The network, and the one that was partitioned: with tables in place of smooth functions."""
     record, shape = part.smoothing, part.domain.input_shape
-    how: dict[str, Any] = {"device": part.mesh.uv.device, "output": output}
-    program = capture(network, shape, smooth=record is not None, **how)
+    device, smooth = part.mesh.uv.device, record is not None
+    program = capture(network, shape, smooth=smooth, device=device, output=output)
     layers = tuple(layer.name for layer in program.layers)
     refinement = part.layers[len(layers) :] if record is not None and record.refined else ()
     outputs = prod(program.output_shape)
     if layers + refinement != part.layers or outputs != part.values.shape[1]:
-        raise SplineCamError(
-            f"The model is not the one that was partitioned: it has {outputs} outputs "
-            f"and the layers {layers}; the partition has {part.values.shape[1]} and "
-            f"{part.layers}."
-        )
+        own = f"the partition has {part.values.shape[1]} and {part.layers}"
+        raise SplineCamError(f"{_OTHER}: it has {outputs} outputs and the layers {layers}; {own}.")
     if record is None:
         return program, program
     found = {x.name: prod(x.shape) for x in program.layers if isinstance(x, SmoothScalar)}
     if found != {name: int(table.slope.shape[1]) for name, table in record.tables.items()}:
-        raise SplineCamError(
-            "The model is not the one that was partitioned: it has the smooth layers "
-            f"{tuple(found)}; those that were replaced are {tuple(record.tables)}."
-        )
+        own = f"the replaced layers are {tuple(record.tables)}"
+        raise SplineCamError(f"{_OTHER}: it has the smooth layers {tuple(found)}; {own}.")
     return program, replaced(program, record.tables)

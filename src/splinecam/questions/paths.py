@@ -1,38 +1,25 @@
-"""The partition of a path: breakpoints, pieces, and the questions that can be asked about them."""
+"""The partitions of paths and of many segments: breakpoints, pieces, and questions about them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from splinecam._util.arrays import Views, take
+from splinecam._util.arrays import Views, blocks_of, take
 from splinecam._util.options import as_float64
 from splinecam._util.text import pandas_if_installed
-from splinecam._util.tolerances import (
-    JACOBIAN_PRECISION,
-    SAFETY,
-    SLOPE_PRECISION,
-)
+from splinecam._util.tolerances import JACOBIAN_PRECISION, SAFETY, SLOPE_PRECISION
 from splinecam.engine.affine_maps import directional_derivative
-from splinecam.errors import ValidationError
 from splinecam.geometry.checks import Check
-from splinecam.geometry.paths import Path
+from splinecam.geometry.paths import Path, SegmentBatch
 from splinecam.network.program import Program
 from splinecam.questions.measures import MOST_OUTPUTS, largest_outputs
-from splinecam.questions.model_checks import (
-    CannotRun,
-    Forward,
-    compared,
-    value_limit,
-    with_final,
-    worst_of,
-)
-from splinecam.questions.partition_data import names_of
+from splinecam.questions.partition_data import counted, names_of
 from splinecam.questions.pieces import (
     Decisions,
     Pieces,
@@ -43,7 +30,16 @@ from splinecam.questions.pieces import (
     piece_inputs,
     rows_in_pass,
 )
-from splinecam.questions.validate import Report
+from splinecam.questions.validate import (
+    CannotRun,
+    Forward,
+    Report,
+    accepted,
+    compared,
+    value_limit,
+    with_final,
+    worst_of,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -91,9 +87,9 @@ def table(part: PathPartition) -> Any:
 class Switches:
     """Units that are on other pieces before and after a point of a path, (N,) each, in order.
 
-    point: the number of the point; layer: the number of the layer; unit: the flat index of the
-    unit, or the group of a maximum; before, after: the pieces of the unit, or the winners of the
-    group, see ``part.patterns``. layers: the names of the layers.
+    point, layer: the numbers of the point and of the layer; unit: the flat index of the unit, or
+    the group of a maximum; before, after: the pieces of the unit, or the winners of the group, see
+    ``part.patterns``. layers: the names of the layers.
     """
 
     point: Tensor
@@ -116,19 +112,15 @@ class Switches:
         return [(self.layers[layer], unit) for layer, unit in rows]
 
     def __repr__(self) -> str:
-        count = len(self)
-        return f"Switches({count:,} unit{'s' * (count != 1)} in {len(self.layers)} layers)"
+        return f"Switches({counted(len(self), 'unit')} in {len(self.layers)} layers)"
 
 
 def find_switches(pieces: Pieces) -> Switches:
-    """Compare the patterns of neighbouring pieces, which are found in the middle of each.
-
-    The segments must form a path.
-    """
+    """The units whose pieces differ in the middle of neighbouring pieces of one path."""
     segment, t = piece_inputs(pieces)
     program, errors = pieces.program, pieces.errors[1]
     names = tuple(layer.name for layer in program.layers)
-    found = []
+    found = [(segment[:0],) * 5]
     step = max(2, rows_in_pass(program))
     with torch.no_grad():
         for start in range(0, max(1, t.shape[0] - 1), step):
@@ -137,23 +129,16 @@ def find_switches(pieces: Pieces) -> Switches:
             for number, (layer, z) in enumerate(program.walk(x)):
                 state = layer.pieces(z, take(errors[layer.name], segment[rows]))
                 point, unit = (state[1:] != state[:-1]).nonzero(as_tuple=True)
-                sides = (state[point + side, unit].long() for side in (0, 1))
-                found.append((point + start + 1, torch.full_like(point, number), unit, *sides))
-    if not found:
-        none = segment[:0]
-        return Switches(none, none, none, none, none, names)
-    point, layer_number, unit, before, after = (torch.cat(x) for x in zip(*found, strict=True))
-    order = torch.sort(point, stable=True).indices
-    return Switches(
-        point=take(point, order),
-        layer=take(layer_number, order),
-        unit=take(unit, order),
-        before=take(before, order),
-        after=take(after, order),
-        layers=names,
-    )
+                before, after = (state[point + side, unit].long() for side in (0, 1))
+                index = torch.full_like(point, number)
+                found.append((point + start + 1, index, unit, before, after))
+    columns = [torch.cat(column) for column in zip(*found, strict=True)]
+    order = torch.sort(columns[0], stable=True).indices
+    point, index, unit, before, after = (take(column, order) for column in columns)
+    return Switches(point, index, unit, before, after, names)
 
 
+_BLOCK = 1 << 22  # points of segments whose outputs are compared at a time
 _SLOPES = 64  # pieces on which slopes are compared with autograd
 
 
@@ -173,8 +158,8 @@ def validate(part: PathPartition, *, samples: int = 1000, seed: int = 0) -> Path
     """Check the order of the points, and the pieces against the real model.
 
     Returns a report of the checks, or raises a ``ValidationError`` with those that failed. Outputs
-    are compared with the model in float64 at the points and inside the pieces, slopes with its
-    gradients; and no unit may switch inside a piece.
+    are compared with the model in float64 at the points and inside the pieces, and slopes with its
+    gradients. No unit may switch inside a piece.
 
     samples: how many pieces are compared at most; seed: determines which.
 
@@ -193,25 +178,17 @@ def validate(part: PathPartition, *, samples: int = 1000, seed: int = 0) -> Path
     with torch.inference_mode(False):
         checks += [_check_switches(part.pieces, chosen), *_check_model(part, chosen)]
     report = PathReport(tuple(checks), len(part), int(chosen.shape[0]))
-    if not report.ok and not part.unresolved:
-        listed = "\n".join(f"  {check}" for check in checks if not check.ok)
-        raise ValidationError(
-            f"{part!r} is not valid:\n{listed}\n"
-            "If the model was changed since (weights, train mode), partition the path again."
-        )
-    return report
+    return report if part.unresolved else accepted(report, part)
 
 
 def _check_switches(pieces: Pieces, chosen: Tensor) -> Check:
     """A check that no unit is on different pieces at two points inside one piece of the path."""
-    switched, rows = 0, rows_in_pass(pieces.program)
+    switched, program = 0, pieces.program
     ends = [piece_inputs(pieces, share) for share in (0.25, 0.75)]
     with torch.no_grad():
-        for some in torch.split(chosen, rows):
-            walks = [
-                pieces.program.walk(pieces.inputs(segment[some], t[some])) for segment, t in ends
-            ]
-            apart = torch.zeros(some.shape[0], dtype=torch.bool, device=some.device)
+        for some in torch.split(chosen, rows_in_pass(program)):
+            walks = [program.walk(pieces.inputs(segment[some], t[some])) for segment, t in ends]
+            apart = torch.zeros_like(some, dtype=torch.bool)
             for (layer, a), (_, b) in zip(*walks, strict=True):
                 error = SAFETY * take(pieces.errors[1][layer.name], ends[0][0][some])
                 apart |= layer.apart(a, b, error).any(1)
@@ -221,15 +198,13 @@ def _check_switches(pieces: Pieces, chosen: Tensor) -> Check:
 
 def _check_model(part: PathPartition, chosen: Tensor) -> list[Check]:
     """Checks of outputs and slopes against the real model."""
-
-    def values(forward: Forward, dtype: torch.dtype) -> list[Check]:
-        return _check_values(forward, part, chosen, dtype)
-
-    def slopes(forward: Forward) -> list[Check]:
-        return [_check_slopes(forward, part, chosen[:_SLOPES])]
-
-    options = part.pieces.model, part.pieces.output, part.pieces.dtype
-    checks, obstacle = compared(part, options, part.t.device, values, slopes)
+    checks, obstacle = compared(
+        part,
+        (part.pieces.model, part.pieces.output, part.pieces.dtype),
+        part.t.device,
+        lambda forward, dtype: _check_values(forward, part, chosen, dtype),
+        lambda forward: [_check_slopes(forward, part, chosen[:_SLOPES])],
+    )
     if obstacle is not None:
         checks.append(Check(f"slopes not compared: {obstacle}", 0, 0))
     return checks
@@ -297,10 +272,8 @@ class DecisionChange:
     after: int | str
 
     def __repr__(self) -> str:
-        return (
-            f"DecisionChange({self.before!r} -> {self.after!r} at t = {self.t:.6g}, "
-            f"distance {self.distance:.6g})"
-        )
+        place = f"at t = {self.t:.6g}, distance {self.distance:.6g}"
+        return f"DecisionChange({self.before!r} -> {self.after!r} {place})"
 
 
 @dataclass(frozen=True)
@@ -347,8 +320,9 @@ class PathPartition(Views[Piece]):
 
     path: the path; t: (P,) the positions of its points, ascending from 0 to 1: the breakpoints, and
     the inputs through which the path was laid; values: (P, n_out) the outputs there; value_error:
-    (n_out,) their rounding error; layer_errors: those of the units of each layer; unresolved:
-    positions that float64 could not settle, usually none; layers: names of the non-linearities.
+    (n_out,) their rounding error; layer_errors: the rounding errors of the units of each layer;
+    unresolved: positions that float64 could not settle, usually none; layers: the names of the
+    non-linearities.
 
     >>> import splinecam as sc
     >>> net = torch.nn.Sequential(torch.nn.Identity(), torch.nn.ReLU())
@@ -364,9 +338,7 @@ class PathPartition(Views[Piece]):
     def __init__(self, path: Path, pieces: Pieces, names: Sequence[str] | None = None) -> None:
         self.path, self.pieces = path, pieces
         breaks = pieces.breaks
-        corners = path.corners.to(breaks.t.device)
-        segment = pieces.segment
-        t = torch.lerp(take(corners, segment), take(corners[1:], segment), breaks.t)
+        t = self._positions(pieces.segment, breaks.t)
         # The last point of a segment is the first one of the next.
         kept = torch.ones_like(t, dtype=torch.bool)
         kept[breaks.offsets[1:-1]] = False
@@ -377,11 +349,14 @@ class PathPartition(Views[Piece]):
         self.unresolved = tuple(
             UnresolvedPosition(at, doubt.layer, doubt.reason)
             for doubt in breaks.doubts
-            for at in torch.lerp(
-                corners[doubt.segment], corners[doubt.segment + 1], doubt.t
-            ).tolist()
+            for at in self._positions(doubt.segment, doubt.t).tolist()
         )
         self.names = names
+
+    def _positions(self, segment: Tensor, t: Tensor) -> Tensor:
+        """The positions on the path of positions t on its segments, (N,) each."""
+        corners = self.path.corners.to(t.device)
+        return torch.lerp(take(corners, segment), take(corners[1:], segment), t)
 
     def __len__(self) -> int:
         return int(self.t.shape[0]) - 1
@@ -414,8 +389,6 @@ class PathPartition(Views[Piece]):
     def layer_errors(self) -> dict[str, Tensor]:
         """The rounding errors of the units of each layer, (n,)."""
         return {name: error.amax(0) for name, error in self.pieces.errors[1].items()}
-
-    # -- points and pieces ----------------------------------------------------------------------
 
     @cached_property
     def breakpoints(self) -> Tensor:
@@ -532,8 +505,7 @@ class PathPartition(Views[Piece]):
         The class is the largest output; of one output it is 1 above the level, else 0.
         """
         found = decisions(self.pieces, level)
-        corners = self.path.corners.to(self.t.device)
-        begin = torch.lerp(corners[found.segment], corners[found.segment + 1], found.begin)
+        begin = self._positions(found.segment, found.begin)
         kept = torch.ones_like(found.label, dtype=torch.bool)
         kept[1:] = found.label[1:] != found.label[:-1]
         return Decisions(torch.zeros_like(found.segment)[kept], begin[kept], found.label[kept])
@@ -570,9 +542,147 @@ class PathPartition(Views[Piece]):
         return plot_path(self, ax=ax, **options)
 
     def __repr__(self) -> str:
-        pieces, breaks, outputs = len(self), self.breakpoints.shape[0], self.values.shape[1]
-        return (
-            f"PathPartition({pieces:,} piece{'s' * (pieces != 1)}, "
-            f"{breaks:,} breakpoint{'s' * (breaks != 1)}, length {self.path.length:.4g}, "
-            f"{outputs:,} output{'s' * (outputs != 1)})"
-        )
+        parts = counted(len(self), "piece"), counted(self.breakpoints.shape[0], "breakpoint")
+        outputs = counted(self.values.shape[1], "output")
+        return f"PathPartition({', '.join(parts)}, length {self.path.length:.4g}, {outputs})"
+
+
+@dataclass(frozen=True)
+class FirstChanges:
+    """The first change of the class along each of S segments, (S,) each.
+
+    t: its position, infinite where the class does not change; distance: from the start of the
+    segment; before, after: the classes, both the same where there is no change.
+    """
+
+    t: Tensor
+    distance: Tensor
+    before: Tensor
+    after: Tensor
+
+    def __repr__(self) -> str:
+        changed = int(self.t.isfinite().sum())
+        return f"FirstChanges(in {changed:,} of {self.t.shape[0]:,} segments)"
+
+
+class SegmentPartitions(Views[PathPartition]):
+    """Many segments, each divided at the points where a unit of the network switches.
+
+    The points of all segments lie one after the other in flat arrays. ``parts[i]`` is the
+    ``PathPartition`` of one segment.
+
+    segments: the segments; offsets: (S + 1,) where the points of each segment begin; t: (P,) their
+    positions, from 0 to 1 on each segment; values: (P, n_out) the outputs there; value_error:
+    (n_out,) a bound on their rounding errors along all segments; layers: the names of the
+    non-linearities.
+
+    >>> import splinecam as sc
+    >>> segments = sc.Domain.segments([0.0, 0.0], [[1.0, 1.0], [-1.0, 1.0]])
+    >>> net = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+    >>> parts = sc.along(net, segments, progress=False)
+    >>> parts.counts.shape, parts.integrated_gradients().shape
+    (torch.Size([2]), torch.Size([2, 2]))
+    """
+
+    _noun = "segment"
+
+    def __init__(
+        self, segments: SegmentBatch, pieces: Pieces, names: Sequence[str] | None = None
+    ) -> None:
+        self.segments, self.pieces = segments, pieces
+        breaks = pieces.breaks
+        self.offsets, self.t, self.values = breaks.offsets, breaks.t, breaks.values
+        self.value_error, self.layer_errors = breaks.error, breaks.layer_errors
+        self.layers = tuple(layer.name for layer in pieces.program.layers)
+        self.names = names_of(names, self.values.shape[1])
+
+    def __len__(self) -> int:
+        return len(self.segments)
+
+    def _view(self, index: int) -> PathPartition:
+        return PathPartition(self.segments[index], self._part(index, index + 1), self.names)
+
+    def _part(self, begin: int, end: int) -> Pieces:
+        """The pieces of some consecutive segments."""
+        first, last = self.offsets[[begin, end]].tolist()
+        doubts = []
+        for doubt in self.pieces.breaks.doubts:
+            mine = (doubt.segment >= begin) & (doubt.segment < end)
+            if bool(mine.any()):
+                doubts.append(replace(doubt, segment=doubt.segment[mine] - begin, t=doubt.t[mine]))
+        offsets, points = self.offsets[begin : end + 1] - first, slice(first, last)
+        return self.pieces.cut_out(slice(begin, end), offsets, points, doubts)
+
+    def _blocks(self) -> Iterator[tuple[int, Pieces]]:
+        """Yield runs of segments that need little memory, each with the number of its first."""
+        for begin, end in blocks_of(self.offsets.diff().cpu(), _BLOCK):
+            yield begin, self._part(begin, end)
+
+    @property
+    def counts(self) -> Tensor:
+        """The number of pieces of each segment, (S,)."""
+        return self.offsets.diff() - 1
+
+    @property
+    def unresolved(self) -> int:
+        """How many positions float64 could not settle, usually none; ``parts[i]`` tells where."""
+        return sum(int(doubt.t.shape[0]) for doubt in self.pieces.breaks.doubts)
+
+    def integrated_gradients(self, output: Any = None) -> Tensor:
+        """Exact integrated gradients along each segment, ``(S, *input_shape)``.
+
+        output: its number, or the name of its class; needed if there are several.
+        """
+        number = output_number(output, self.names, self.values.shape[1])
+        found = [
+            mean_gradients(part, number, begin) * (part.ends - part.starts)
+            for begin, part in self._blocks()
+        ]
+        return torch.cat(found).view(-1, *self.segments.input_shape)
+
+    def total_variation(self, output: Any = None) -> Tensor:
+        """How much the outputs change along each segment in all, up and down: (S, n_out).
+
+        output: the number or the name of one output, for which the result is (S,).
+        """
+        columns = slice(None)
+        if output is not None:
+            number = output_number(output, self.names, self.values.shape[1])
+            columns = slice(number, number + 1)
+        found = []
+        for _, part in self._blocks():
+            change = part.breaks.values[:, columns].diff(dim=0).abs_()
+            change[part.breaks.offsets[1:-1] - 1] = 0.0  # from one segment to the next
+            total = change.new_zeros((len(part.starts), change.shape[1]))
+            found.append(total.index_add_(0, part.segment[:-1], change))
+        varied = torch.cat(found)
+        return varied if output is None else varied[:, 0]
+
+    def decisions(self, level: float = 0.0) -> Decisions:
+        """The classes along all segments, as intervals; see ``Decisions``."""
+        found = []
+        for begin, part in self._blocks():
+            one = decisions(part, level)
+            found.append((one.segment + begin, one.begin, one.label))
+        return Decisions(*(torch.cat(column) for column in zip(*found, strict=True)))
+
+    def first_changes(self, level: float = 0.0) -> FirstChanges:
+        """The first change of the class along each segment.
+
+        The class is the largest output; of one output it is 1 above the level, else 0.
+        """
+        found = self.decisions(level)
+        is_first = torch.ones_like(found.segment, dtype=torch.bool)
+        is_first[1:] = found.segment[1:] != found.segment[:-1]
+        first = is_first.nonzero()[:, 0]
+        before = take(found.label, first)
+        after, t = before.clone(), torch.full_like(self.pieces.starts[:, 0], torch.inf)
+        second = (first + 1).clamp(max=found.label.shape[0] - 1)
+        changed = (~take(is_first, second) & (second > first)).nonzero()[:, 0]
+        t[changed] = found.begin[second[changed]]
+        after[changed] = found.label[second[changed]]
+        return FirstChanges(t, t * self.segments.lengths.to(t.device), before, after)
+
+    def __repr__(self) -> str:
+        pieces = int(self.t.shape[0]) - len(self)
+        return f"SegmentPartitions({counted(len(self), 'segment')}, {pieces:,} pieces)"

@@ -15,12 +15,13 @@ from splinecam._util.arrays import offsets_of, owners_of, take, take_rows
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS, SAFETY, SLOPE_PRECISION
 from splinecam.arrangement.envelope import winner_changes
-from splinecam.engine.along_segments import Breaks, errors_along
+from splinecam.engine.along_segments import Breaks, OpenPlaces, errors_along
 from splinecam.errors import ValidationError
 from splinecam.network.capture.models import Output
 from splinecam.network.program import Program
 from splinecam.questions.partition_data import class_number
 
+Rows = Tensor | slice
 _FEWEST = 16  # points in a pass, however wide the layers
 
 
@@ -69,14 +70,15 @@ class Pieces:
     def select(self, segments: Tensor) -> Pieces:
         """Some of the segments, (N,), without their doubts."""
         points, counts = take_rows(self.breaks.offsets, segments)
-        breaks = replace(
-            self.breaks,
-            offsets=offsets_of(counts),
-            t=take(self.breaks.t, points),
-            values=take(self.breaks.values, points),
-            doubts=[],
-        )
-        starts, ends = take(self.starts, segments), take(self.ends, segments)
+        return self.cut_out(segments, offsets_of(counts), points, [])
+
+    def cut_out(
+        self, segments: Rows, offsets: Tensor, points: Rows, doubts: list[OpenPlaces]
+    ) -> Pieces:
+        """Some of the segments with their points, which begin at the offsets, and their doubts."""
+        t, values = self.breaks.t[points], self.breaks.values[points]
+        breaks = replace(self.breaks, offsets=offsets, t=t, values=values, doubts=doubts)
+        starts, ends = self.starts[segments], self.ends[segments]
         return replace(self, starts=starts, ends=ends, breaks=breaks)
 
     def inputs(self, segment: Tensor, t: Tensor) -> Tensor:
@@ -86,7 +88,7 @@ class Pieces:
 
 
 def output_number(output: Any, names: tuple[str, ...] | None, outputs: int) -> int:
-    """The number of an output that is given by its number or name; of one output, None is it."""
+    """The number of an output that is given by number or name; None means the only one."""
     if output is None:
         if outputs == 1:
             return 0
@@ -95,10 +97,7 @@ def output_number(output: Any, names: tuple[str, ...] | None, outputs: int) -> i
 
 
 def piece_inputs(pieces: Pieces, share: float = 0.5) -> tuple[Tensor, Tensor]:
-    """The segments and the positions of points inside all pieces, (M,) each.
-
-    share: the part of each piece that lies before the point.
-    """
+    """The segments and the positions of points inside all pieces, (M,) each, at a share of each."""
     before, t = pieces.before, pieces.breaks.t
     return take(pieces.segment, before), torch.lerp(take(t, before), take(t, before + 1), share)
 
@@ -112,10 +111,7 @@ def rows_in_pass(program: Program) -> int:
 def gradient_blocks(
     pieces: Pieces, output: int, factor: Tensor | None = None
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the segments of pieces (B,), and the gradients of an output, (B, *input_shape).
-
-    factor: (M,) of the output on each piece, by default 1.
-    """
+    """Yield the segments of pieces (B,), and gradients of an output, times a factor (M,)."""
     segment, t = piece_inputs(pieces)
     rows, factor = rows_in_pass(pieces.program), torch.ones_like(t) if factor is None else factor
     for own, at, share in zip(*(torch.split(x, rows) for x in (segment, t, factor)), strict=True):
@@ -129,35 +125,22 @@ def gradient_blocks(
 def mean_gradients(pieces: Pieces, output: int, first: int = 0) -> Tensor:
     """The mean gradient of an output along each segment, (S, D), without sampling.
 
-    The gradient is constant on a piece, so that the mean is the sum of the gradients at the middle
-    of each piece, times the length of the piece. One backward pass finds it for many pieces.
-
-    It is an error if the gradient along a segment does not add up to the change of the output.
-
-    first: the number of the first segment, for the message of that error.
+    The gradient is constant on each piece, so that the mean is a sum over pieces. It is an error if
+    this does not add up to the change of the output. first: the number of the first segment.
     """
     length = pieces.breaks.t.diff()[pieces.before]
-    total = torch.zeros_like(pieces.starts)
+    mean = torch.zeros_like(pieces.starts)
     for own, made in gradient_blocks(pieces, output, length):
-        total.index_add_(0, own, made.flatten(1))
-    _require_complete(pieces, output, total, first)
-    return total
-
-
-def _require_complete(pieces: Pieces, output: int, mean: Tensor, first: int) -> None:
-    """Raise an error if mean gradients (S, D) do not add up to the changes of the output.
-
-    Where float64 left a position open, the segment has been reported.
-    """
+        mean.index_add_(0, own, made.flatten(1))
     offsets, values = pieces.breaks.offsets, pieces.breaks.values[:, output]
     change = take(values, offsets[1:] - 1) - take(values, offsets[:-1])
     terms = mean * (pieces.ends - pieces.starts)
     off, size = (terms.sum(1) - change).abs(), terms.abs().sum(1) + change.abs()
     wrong = (~(off <= SLOPE_PRECISION * size)).nonzero()[:, 0]
-    for doubt in pieces.breaks.doubts if wrong.shape[0] else ():
+    for doubt in pieces.breaks.doubts if wrong.shape[0] else ():  # which have been reported
         wrong = wrong[~torch.isin(wrong, doubt.segment)]
     if not wrong.shape[0]:
-        return
+        return mean
     # Every breakpoint may be as far off as the rounding of the output explains.
     some = pieces.select(wrong)
     limit = SAFETY * some.errors[0][:, output] * some.counts
@@ -169,6 +152,7 @@ def _require_complete(pieces: Pieces, output: int, mean: Tensor, first: int) -> 
             f"{float(change[index]):.6g}. If the model was changed since, run it again. If an "
             "operation has a gradient of its own, that is not the gradient of its values."
         )
+    return mean
 
 
 @dataclass(frozen=True)
@@ -181,13 +165,6 @@ class Decisions:
     segment: Tensor
     begin: Tensor
     label: Tensor
-
-    @cached_property
-    def is_first(self) -> Tensor:
-        """Whether an interval is the first one of its segment, (N,)."""
-        first = torch.ones_like(self.segment, dtype=torch.bool)
-        first[1:] = self.segment[1:] != self.segment[:-1]
-        return first
 
 
 def decisions(pieces: Pieces, level: float = 0.0) -> Decisions:
@@ -238,16 +215,12 @@ def _segments(offsets: Tensor, points: Tensor) -> Tensor:
 
 
 def _with_level(error: Tensor, single: bool) -> Tensor:
-    """The errors of all scores; those of a single output come after that of a level."""
+    """The errors of all scores; the level, which comes before a single output, has none."""
     return torch.cat([torch.zeros_like(error), error], -1) if single else error
 
 
 def _leaders(values: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
-    """The largest of values (P, n) at each point, and whether it is disputed up to the next, (P,).
-
-    It is if another value is the largest at the next point, or if some other may equal the largest
-    one at both points.
-    """
+    """The largest of values (P, n) at points, and whether it may change up to the next, (P,)."""
     winner = values.argmax(1)
     disputed = torch.zeros_like(winner, dtype=torch.bool)
     disputed[:-1] = winner[1:] != winner[:-1]

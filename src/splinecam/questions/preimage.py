@@ -1,42 +1,44 @@
-"""The part of the domain whose outputs satisfy linear constraints: areas, polygons, curves.
+"""Where outputs satisfy linear constraints, and whether a property holds on the domain.
 
-On every region the outputs are affine, so that each constraint is a half-plane there. The regions
-are cut along the borders of these half-planes; a cell then satisfies the condition as a whole or
-not at all, unless a constraint vanishes on all of it to within rounding.
+On every region each constraint is a half-plane. The regions are cut along the borders of these; a
+cell then satisfies the condition as a whole or not at all, unless a constraint vanishes on it.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from math import prod
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import lengths, multi_polygons
-from splinecam._util.tolerances import AREA_PRECISION
-from splinecam.errors import SplineCamError
-from splinecam.files.properties import OutputCondition
-from splinecam.geometry.convex import ConvexPolygons
-from splinecam.geometry.outlines import Outlines, outlines
+from splinecam._util.arrays import lengths
+from splinecam._util.tolerances import AREA_PRECISION, EPS, SAFETY
+from splinecam.errors import DomainError, SplineCamError
+from splinecam.files.properties import Conjunction, OutputCondition, Property, PropertyCase
+from splinecam.files.vnnlib import read_vnnlib
 from splinecam.questions.boundary import unresolved_places
 from splinecam.questions.certainty import Band, band_of
-from splinecam.questions.class_regions import ClassPolygon, piece_polygons, ring_points
+from splinecam.questions.class_regions import ClassPolygon, LabelledCells
 from splinecam.questions.constraints import (
     INSIDE,
     OUTSIDE,
     UNDECIDED,
+    CertainCells,
     PreimageCells,
     area_of,
     certain_cells,
     condition_of,
+    disjunction,
     preimage_cells,
-    widest,
 )
-from splinecam.questions.curves import Curves, edge_curves, outline_of
-from splinecam.questions.model_checks import run_real
-from splinecam.questions.partition_data import PartitionData, Unresolved
+from splinecam.questions.curves import Curves
+from splinecam.questions.partition_data import PartitionData, Unresolved, counted
+from splinecam.questions.validate import run_real
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,10 +67,7 @@ def find_witnesses(
     uv: Tensor,
     box: tuple[Tensor, Tensor] | None = None,
 ) -> list[Witness]:
-    """The inputs at plane coordinates (N, 2) as witnesses of a condition.
-
-    box: bounds (N, D) of the inputs, within which rounding must not leave them.
-    """
+    """The inputs at plane coordinates (N, 2), within a box (N, D) each, as witnesses."""
     if not uv.shape[0]:
         return []
     x = part._inputs(uv) if box is None else _within(part, uv, *box)
@@ -82,9 +81,9 @@ def find_witnesses(
 
 
 def _within(part: PartitionData, uv: Tensor, lo: Tensor, hi: Tensor) -> Tensor:
-    """Inputs that rounding moves out of their bounds (N, D) are moved back, where that is possible.
+    """The inputs at plane coordinates, moved back into bounds (N, D) if rounding has left them.
 
-    Bounds that are equal and not numbers of the model's type have no such number between them.
+    This is impossible if no number of the model's type lies within the bounds.
     """
     exact = part.domain.embed(uv.cpu()).flatten(1)
     x = torch.minimum(torch.maximum(exact, lo), hi).to(part._dtype)
@@ -96,15 +95,13 @@ def _within(part: PartitionData, uv: Tensor, lo: Tensor, hi: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Preimage:
-    """The points of the domain whose outputs satisfy a condition; its length is that of its pieces.
+    """The points of the domain whose outputs satisfy a condition, in ``len(...)`` pieces.
 
     partition: what was asked; condition: the constraints, in the form of a VNN-LIB file.
     """
 
     partition: PartitionData
     condition: OutputCondition
-
-    # -- how much -------------------------------------------------------------------------------
 
     @cached_property
     def _open(self) -> PreimageCells:
@@ -131,59 +128,44 @@ class Preimage:
         return self.area / self.partition.domain.area
 
     @cached_property
-    def _certain(self) -> dict[int, ConvexPolygons] | None:
-        """The cells of a model with smooth functions, by status; None if the partition is exact."""
+    def _certain(self) -> CertainCells | None:
+        """Where the condition is certain despite bounds; None if the partition is exact."""
         if self.partition.smoothing is None:
             return None
         with torch.no_grad():
             return certain_cells(self.partition, self.condition)
 
-    def _certain_area(self, status: int) -> float:
-        """The area of cells with a status; none if the partition is exact."""
-        if self._certain is None:
-            return 0.0
-        return float(self._certain[status].areas().sum()) * self.partition._frame.scale**2
-
     @cached_property
     def certain_area(self) -> float:
-        """The part of the area that satisfies the condition by more than rounding explains.
-
-        If smooth functions were replaced, by more than the bounds of the regions explain.
-        """
+        """The area that satisfies the condition by more than rounding and bounds explain."""
         if self._certain is not None:
-            return self._certain_area(INSIDE)
+            return self._certain.area(INSIDE)
         tied = area_of(self._open.mesh, self._open.member & self._tied)
         return self.area - tied * self.partition._frame.scale**2
 
     @property
     def undecided_area(self) -> float:
-        """The area on which bounds leave open whether the model satisfies the condition.
-
-        It is zero if the partition is exact.
-        """
-        return self._certain_area(UNDECIDED)
+        """The area on which bounds leave the condition open; zero if the partition is exact."""
+        return 0.0 if self._certain is None else self._certain.area(UNDECIDED)
 
     @property
     def outside_area(self) -> float:
         """The area on which the model is certain not to satisfy the condition."""
         if self._certain is not None:
-            return self._certain_area(OUTSIDE)
+            return self._certain.area(OUTSIDE)
         return self.partition.domain.area - self.area
 
     @cached_property
     def band(self) -> Band:
         """The polygons of ``undecided_area``."""
-        undecided = [] if self._certain is None else [self._certain[UNDECIDED]]
+        undecided = [] if self._certain is None else [self._certain.cells[UNDECIDED]]
         return band_of(self.partition, undecided)
 
     @property
     def certain(self) -> bool:
-        """Whether there is an area that satisfies the condition by more than rounding explains.
-
-        If smooth functions were replaced, by more than the bounds of the regions explain.
-        """
+        """Whether an area satisfies the condition by more than rounding and bounds explain."""
         if self._certain is not None:
-            return len(self._certain[INSIDE]) > 0
+            return self._certain.occurs(INSIDE)
         return bool((self._open.status == INSIDE).any() or (self._open.settled == INSIDE).any())
 
     @cached_property
@@ -202,7 +184,7 @@ class Preimage:
     def touches(self) -> bool:
         """Whether any point of the domain may satisfy the condition, to within rounding."""
         if self._certain is not None:
-            return any(len(self._certain[status]) for status in (INSIDE, UNDECIDED))
+            return any(map(self._certain.occurs, (INSIDE, UNDECIDED)))
         return self._open.touches()
 
     @property
@@ -210,75 +192,67 @@ class Preimage:
         """Places that float64 could not settle, usually none."""
         return unresolved_places(self.partition, self._open.overlay.ambiguities, "preimage")
 
-    # -- where ----------------------------------------------------------------------------------
-
     @cached_property
-    def _outlines(self) -> Outlines:
-        return outlines(self.cells.mesh, self.cells.member.long())
+    def _labelled(self) -> LabelledCells:
+        cells = self.cells
+        label = cells.member.long()
+        return LabelledCells(self.partition, cells.mesh, cells.overlay.face, label)
+
+    @property
+    def _pieces(self) -> Tensor:
+        """Which pieces of the cells satisfy the condition, (P,)."""
+        return self._labelled.outlines.piece_label == 1
 
     def __len__(self) -> int:
-        return int((self._outlines.piece_label == 1).sum())
+        return int(self._pieces.sum())
 
     def polygons(self) -> list[ClassPolygon]:
         """The connected pieces with their holes and areas, the largest first."""
-        found = self._outlines
-        return piece_polygons(self.cells.mesh, self.partition._frame, found, found.piece_label == 1)
+        return self._labelled.polygons(self._pieces)
 
     def rings(self) -> tuple[Tensor, Tensor]:
         """The outlines of the pieces and of their holes, as closed rings in plane coordinates.
 
         Each ring ends with its first point; the first result says where each begins, (R + 1,).
         """
-        found = self._outlines
-        return ring_points(self.cells.mesh, self.partition._frame, found, found.piece_label == 1)
+        return self._labelled.rings(self._pieces)
 
     @cached_property
     def outline(self) -> Curves:
-        """The border of the area, without the domain's border; the label of a segment is 0."""
-        cells = self.cells
-        return outline_of(self.partition, cells.mesh, cells.member, cells.overlay.face)
+        """The border of the area, without the domain's border; all labels are 0."""
+        return self._labelled.outline(self.cells.member)
 
     @cached_property
     def curves(self) -> Curves:
-        """Where the condition holds without an area, such as an equation, to within rounding.
-
-        The label of a segment is 0.
-        """
-        cells = self.cells
-        return edge_curves(self.partition, cells.mesh, cells.thin()[0], cells.overlay.face)
+        """Where the condition holds within rounding, but without an area; all labels are 0."""
+        return self._labelled.curves(self.cells.thin()[0])
 
     @cached_property
     def points(self) -> Tensor:
         """Single points (N, 2) at which the condition holds, to within rounding."""
         return self.partition._frame.to_plane(self.cells.mesh.uv[self.cells.thin()[1]])
 
-    # -- witnesses ------------------------------------------------------------------------------
-
     def places(self, n: int) -> Tensor:
         """Plane coordinates (N, 2) of at most n points inside, in the widest cells first.
 
-        If there is no area, they are points that satisfy the condition to within rounding. If
-        smooth functions were replaced, they are where the condition is certain, or else undecided.
+        If there is no area, the points satisfy the condition to within rounding, or within bounds.
         """
         if self._certain is not None:
-            sure, perhaps = self._certain[INSIDE], self._certain[UNDECIDED]
-            return self.partition._frame.to_plane(widest(sure if len(sure) else perhaps, n))
-        found, frame = self._open, self.partition._frame
-        for chosen, regions in (
-            (found.status == INSIDE, found.settled == INSIDE),
-            (found.status == UNDECIDED, found.settled < OUTSIDE),
-        ):
-            places = self._widest(chosen, regions, n)
+            status = INSIDE if self._certain.occurs(INSIDE) else UNDECIDED
+            return self.partition._frame.to_plane(self._certain.widest(status, n))
+        for status in (INSIDE, UNDECIDED):
+            places = self._widest(status, n)
             if places.shape[0]:
-                return frame.to_plane(places)
+                return self.partition._frame.to_plane(places)
         curves = self.curves
         middle = curves.ends[curves.lengths.argsort(descending=True)].mean(1)
         return torch.cat([middle, self.points])[:n]
 
-    def _widest(self, chosen: Tensor, regions: Tensor, n: int) -> Tensor:
-        """The centroids of the widest of some cells and whole regions, (N, 2), local."""
-        places, widths = [], []
-        for mesh, mask in ((self._open.mesh, chosen), (self.partition.mesh, regions)):
+    def _widest(self, status: int, n: int) -> Tensor:
+        """The centroids of the widest cells and regions with a status, (N, 2), local."""
+        places, widths, found = [], [], self._open
+        settled = (found.settled == status) & (status != UNDECIDED)
+        for mesh, mask in ((found.mesh, found.status == status), (self.partition.mesh, settled)):
             cells = mesh.select(mask.nonzero()[:, 0])[0]
             area, centroid = cells.areas_and_centroids()
             corner = cells.uv[cells.corner_vertices()]
@@ -295,8 +269,6 @@ class Preimage:
         """
         return find_witnesses(self.partition, self.condition, self.places(n))
 
-    # -- forms ----------------------------------------------------------------------------------
-
     def to_shapely(self) -> Any:
         """The area as shapely's MultiPolygon in plane coordinates, empty if there is none.
 
@@ -305,9 +277,7 @@ class Preimage:
         >>> part.preimage([[1.0, 1.0]], [1.0]).to_shapely().area
         3.5
         """
-        found, mesh = self._outlines, self.cells.mesh
-        uv = self.partition._frame.to_plane(mesh.uv)[mesh.edges.view(-1)[found.halves]]
-        return multi_polygons(found.offsets, uv, found.ring_piece, found.piece_label, 2)[1]
+        return self._labelled.to_shapely(2)[1]
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
         """Draw where the condition holds.
@@ -319,14 +289,14 @@ class Preimage:
         return plot_preimage(self, ax=ax, **options)
 
     def __repr__(self) -> str:
-        pieces = f"{len(self):,} piece{'s' * (len(self) != 1)}"
-        parts = [pieces, f"area {self.area:.4g}", f"{100 * self.share:.3g} % of the domain"]
-        if not len(self):
-            parts = ["no area"]
+        parts = ["no area"]
+        if len(self):
+            share = f"{100 * self.share:.3g} % of the domain"
+            parts = [counted(len(self), "piece"), f"area {self.area:.4g}", share]
         if len(self.curves):
             parts.append(f"curves of length {self.curves.length:.4g} without area")
         if len(self.points):
-            parts.append(f"{len(self.points):,} single point{'s' * (len(self.points) != 1)}")
+            parts.append(counted(len(self.points), "single point"))
         if self._certain is not None:
             parts.append(f"certain {self.certain_area:.4g}, undecided {self.undecided_area:.4g}")
         if self.tied_area > AREA_PRECISION * self.partition.domain.area:
@@ -357,10 +327,7 @@ def preimage(part: PartitionData, A: Any, b: Any = None) -> Preimage:
 
 
 def require_order_only(part: PartitionData, condition: OutputCondition) -> None:
-    """Raise an error if a final softmax was left out, and a condition is not only about order.
-
-    The partition has the numbers before it, which have the same order.
-    """
+    """Raise an error if a condition is about more than order, and a softmax was left out."""
     if part.stripped is None:
         return
     A = condition.A
@@ -373,3 +340,212 @@ def require_order_only(part: PartitionData, condition: OutputCondition) -> None:
             "partition has the outputs before it. Compare outputs with each other, or leave the "
             f"{part.stripped} out of the model and state the condition in these outputs."
         )
+
+
+Status = Literal["holds", "violated", "unresolved"]
+
+_CANDIDATES = 64  # inputs among which the model is to confirm one
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PropertyCheck:
+    """The verdict on a property, which holds if no input of the domain is unsafe.
+
+    As a truth value it is True if the property holds and False if it is violated; an unresolved one
+    has no truth value, and raises an error.
+
+    preimage: the unsafe part of the domain; covered: the share of the domain that lies in the boxes
+    of the property, between 0 and 1; the rest is not judged. boxes: (lo, hi) of the boxes that the
+    domain meets, flat.
+    """
+
+    preimage: Preimage
+    covered: float
+    boxes: tuple[tuple[Tensor, Tensor], ...]
+
+    @cached_property
+    def status(self) -> Status:
+        """``"holds"``, ``"violated"``, or ``"unresolved"`` if rounding cannot tell.
+
+        Violated means that some area is unsafe by more than rounding explains. A condition whose
+        limits are met with equality only, such as at a point, is unresolved. If smooth functions of
+        the model were replaced, more than the bounds of the regions explain is needed; where the
+        bounds leave it open whether the model is unsafe, the verdict is unresolved.
+        """
+        if self.preimage.certain:
+            return "violated"
+        return "unresolved" if self.preimage.touches else "holds"
+
+    def __bool__(self) -> bool:
+        if self.status == "unresolved":
+            raise SplineCamError(
+                "The property is neither shown to hold nor to be violated, so that it has no truth "
+                'value: see .status, which is "unresolved", .witness and .preimage.'
+            )
+        return self.status == "holds"
+
+    @property
+    def area(self) -> float:
+        """The unsafe area; if smooth functions were replaced, the certainly unsafe area."""
+        found = self.preimage
+        return found.area if found.partition.smoothing is None else found.certain_area
+
+    @property
+    def share(self) -> float:
+        """The same as a share of the domain, between 0 and 1."""
+        return self.area / self.preimage.partition.domain.area
+
+    @property
+    def undecided_area(self) -> float:
+        """The area on which bounds leave open whether the model is unsafe; 0 if it is exact."""
+        return self.preimage.undecided_area
+
+    @cached_property
+    def witness(self) -> Witness | None:
+        """An unsafe input, which the model confirms unless rounding forbids; None if there is none.
+
+        If the verdict is unresolved, it is an input that is unsafe to within rounding.
+        """
+        if self.status == "holds":
+            return None
+        found = self.witnesses(_CANDIDATES)
+        return next((each for each in found if each.confirmed), found[0] if found else None)
+
+    def witnesses(self, n: int = 1) -> list[Witness]:
+        """At most n unsafe inputs, those in the widest cells first, judged by the model."""
+        part, uv = self.preimage.partition, self.preimage.places(n)
+        if not self.boxes:
+            return find_witnesses(part, self.preimage.condition, uv)
+        x = part.domain.embed(uv.cpu()).flatten(1)
+        lo, hi = (torch.stack(side) for side in zip(*self.boxes, strict=True))
+        # Each input belongs to the box that it violates least, which is by rounding at most.
+        off = torch.maximum(lo[:, None] - x, x - hi[:, None]).amax(2)
+        own = off.argmin(0)
+        return find_witnesses(part, self.preimage.condition, uv, (lo[own], hi[own]))
+
+    def plot(self, ax: Any = None, **options: Any) -> Any:
+        """Draw the regions, the unsafe part and the witness.
+
+        ax: where to draw. options: see ``splinecam.plot.plot_preimage``.
+        """
+        shown = self.witness
+        found = "unsafe input" if shown is None or shown.confirmed else "perhaps unsafe input"
+        return self.preimage.plot(ax, **{"witness": shown, "words": ("unsafe", found), **options})
+
+    def __repr__(self) -> str:
+        if self.status == "holds":
+            inside = f"{100 * self.covered:.3g} % of the domain that are in its box"
+            return f"PropertyCheck(holds on the {inside if self.covered < 1 else 'domain'})"
+        if self.status == "violated":
+            text = f"violated on {100 * self.share:.3g} % of the domain, area {self.area:.4g}"
+            if self.undecided_area:
+                text += f", undecided on area {self.undecided_area:.4g}"
+        elif self.undecided_area:
+            share = self.undecided_area / self.preimage.partition.domain.area
+            text = "unresolved: the bounds of the smooth functions leave "
+            text += f"{100 * share:.3g} % of the domain undecided, area {self.undecided_area:.4g}"
+        elif self.preimage.tied_area > 0:
+            text = f"unresolved: an equality within rounding on area {self.preimage.tied_area:.4g}"
+        else:
+            text = "unresolved: the limits are met within rounding, without area"
+        if self.covered < 1:
+            text += f", {100 * self.covered:.3g} % of which are in its box"
+        if self.preimage.partition._model is not None and self.witness is not None:
+            text += ", " + repr(self.witness).removeprefix("Witness(").removesuffix(")")
+        return f"PropertyCheck({text})"
+
+
+def check(part: PartitionData, spec: Any) -> PropertyCheck:
+    """Whether a property holds on the domain: it holds, is violated, or is unresolved.
+
+    spec: a property from ``read_vnnlib``, one of its cases, or the path of the file; or the unsafe
+    outputs alone, as for ``preimage``. Of a property, the part of the domain in its boxes counts:
+    ``covered`` says how much that is. The network is judged in exact arithmetic with its weights,
+    up to bounds of the rounding errors of float64; the witness is judged by the model itself.
+
+    Where the limits are met with equality, to within rounding, and nowhere exceeded, the verdict is
+    unresolved, although ``preimage`` and ``area`` count such points if a limit is ``<=``.
+
+    >>> import splinecam as sc
+    >>> part = sc.partition(torch.nn.ReLU(), sc.Domain.box(-1, 1), progress=False)
+    >>> part.check([([[-1.0, 0.0]], [-2.0])])
+    PropertyCheck(holds on the domain)
+    >>> part.check([([[-1.0, 0.0]], [-0.5])])
+    PropertyCheck(violated on 25 % of the domain, area 1, at (0.75, 0.5), confirmed by the model)
+    """
+    if isinstance(spec, str | os.PathLike):
+        spec = read_vnnlib(spec)
+    if not isinstance(spec, Property | PropertyCase):
+        condition = condition_of(spec, None)
+        require_order_only(part, condition)
+        return PropertyCheck(Preimage(part, condition), 1.0, ())
+    n, D = int(part.values.shape[1]), part.domain.dim
+    if isinstance(spec, Property):
+        cases, inputs, outputs = spec.cases, prod(spec.input_shape), prod(spec.output_shape)
+    else:
+        cases, inputs, outputs = (spec,), spec.lo.numel(), int(spec.condition.A.shape[1])
+    for found, size, kind in ((inputs, D, "inputs"), (outputs, n, "outputs")):
+        if found != size:
+            raise SplineCamError(f"The property is about {found} {kind}; the network has {size}.")
+    return _check_cases(part, cases, n)
+
+
+def _check_cases(part: PartitionData, cases: Sequence[PropertyCase], n: int) -> PropertyCheck:
+    """The verdict on a property on the part of the domain in the boxes of its cases."""
+    corners = part.domain.embed(part.domain.corners).flatten(1)
+    reach = part.domain.origin.abs() + part.domain.corners.abs().amax(0) @ part.domain.basis.abs()
+    bounds = [(case.lo.reshape(-1), case.hi.reshape(-1)) for case in cases]
+    found = [_limits(lo, hi, corners, reach) for lo, hi in bounds]
+    met = [k for k, rows in enumerate(found) if rows is not None]
+    limits = [rows for rows in found if rows is not None]
+    if not met:
+        raise DomainError(
+            "The domain lies outside of the boxes of the property, so that there is nothing to "
+            "check. sc.Domain.slice(prop.box, axes=(0, 1)) is a slice of the box."
+        )
+    groups: list[Conjunction] = []
+    for k, (C, b) in zip(met, limits, strict=True):
+        require_order_only(part, cases[k].condition)
+        groups += [_with_limits(each, C, b, n) for each in cases[k].condition]
+    none = torch.zeros(0, n, dtype=torch.float64)
+    anything = Conjunction(none, none[:, 0], none[:, 0] > 0, None)
+    boxes = [_with_limits(anything, *rows, n) for rows in limits]
+    whole = any(len(each.b) == 0 for each in boxes)
+    covered = 1.0 if whole else Preimage(part, disjunction(boxes)).share
+    if covered == 0:
+        raise DomainError("The domain touches the boxes of the property, without a common area.")
+    zero = torch.zeros(1, n, dtype=torch.float64)  # no outputs y satisfy 0 y <= -1
+    condition = disjunction(groups) if groups else OutputCondition.of([(zero, zero[:, 0] - 1)])
+    return PropertyCheck(Preimage(part, condition), covered, tuple(bounds[k] for k in met))
+
+
+def _limits(lo: Tensor, hi: Tensor, corners: Tensor, reach: Tensor) -> tuple[Tensor, Tensor] | None:
+    """The bounds of a box that cut the domain, as ``C x <= b``; None if the domain is outside.
+
+    corners: (k, D) of the domain; reach: (D,) the sizes of the numbers that coordinates sum up. A
+    bound that the domain exceeds by rounding only does not cut it.
+    """
+    found, eye = [], torch.eye(len(lo), dtype=torch.float64)
+    for sign, bound in ((1.0, hi), (-1.0, lo)):
+        slack = SAFETY * EPS * (reach + bound.abs().nan_to_num(posinf=0.0))
+        above = sign * (corners - bound)
+        if bool((above.amin(0) > slack).any()):
+            return None
+        cutting = (above.amax(0) > slack).nonzero()[:, 0]
+        found.append((sign * eye[cutting], sign * bound[cutting]))
+    (C, b), (D, c) = found
+    return torch.cat([C, D]), torch.cat([b, c])
+
+
+def _with_limits(given: Conjunction, C: Tensor, b: Tensor, n: int) -> Conjunction:
+    """A conjunction with further rows ``C x <= b`` on inputs."""
+    if not len(b):
+        return given
+    A, limits, strict, inputs = given
+    own = torch.zeros(len(limits), C.shape[1], dtype=C.dtype) if inputs is None else inputs
+    return Conjunction(
+        torch.cat([A, torch.zeros(len(b), n, dtype=A.dtype)]),
+        torch.cat([limits, b]),
+        torch.cat([strict, torch.zeros(len(b), dtype=torch.bool)]),
+        torch.cat([own, C]),
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
@@ -18,7 +17,7 @@ from splinecam.errors import SplineCamError
 from splinecam.geometry.convex import cross
 from splinecam.geometry.point_location import closest
 from splinecam.geometry.subdivision import Mesh
-from splinecam.questions.partition_data import PartitionData
+from splinecam.questions.partition_data import PartitionData, whole_number
 
 NO_AREA = (
     "There is nothing to sample from: the chosen regions have no area. Choose others, "
@@ -69,10 +68,7 @@ def sample_regions(
 
 def sample_count(n: int) -> int:
     """The number of samples, which must be a whole number."""
-    try:
-        count = operator.index(n)
-    except TypeError:
-        raise TypeError(f"n must be a whole number of samples, not {n!r}") from None
+    count = whole_number(n, "n must be a whole number of samples")
     if count < 0:
         raise ValueError(f"n must be at least 0, not {count}")
     return count
@@ -115,7 +111,7 @@ def points_inside(mesh: Mesh, face: Tensor, chance: Tensor) -> Tensor:
     first = take(offsets, owner)
     apex = take(corner, first)
     a, b = (take(corner, first + place + step) - apex for step in (1, 2))
-    area = (a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]).clamp(min=0)
+    area = cross(a, b).clamp(min=0)
     triangle = _choose_in_rows(area, place, offsets_of(counts), row, chance[:, 0])
     s, t = chance[:, 1:2], chance[:, 2:3]
     s, t = torch.where(s + t > 1, 1 - s, s), torch.where(s + t > 1, 1 - t, t)
@@ -125,11 +121,7 @@ def points_inside(mesh: Mesh, face: Tensor, chance: Tensor) -> Tensor:
 def _choose_in_rows(
     weight: Tensor, place: Tensor, offsets: Tensor, row: Tensor, chance: Tensor
 ) -> Tensor:
-    """An entry of the given row for each chance, with probabilities in proportion to the weights.
-
-    weight: (T,) of each entry; place: (T,) its place in its row; offsets: (R + 1,) where the rows
-    begin; row: (N,).
-    """
+    """An entry of each given row (N,) for its chance, with probabilities by weight (T,)."""
     total = weight.clone()
     longest = int(place.max()) + 1 if place.shape[0] else 0
     step = 1
@@ -219,20 +211,18 @@ def _met(mesh: Mesh, tree: BoxTree, centre: Tensor, home: Tensor, radius: float)
 
 
 def _disk_in_polygon(centre: Tensor, radius: float, corners: Tensor) -> Tensor:
-    r"""Area of the part of each disk that lies in a convex polygon, (N,).
+    """Area of the part of each disk that lies in a convex polygon, (N,).
 
-    Each side p-q contributes, with a sign, the part of its triangle to the centre c in the disk:
-
-        p--a=====b--q     a sector along p-a, the triangle a-b-c, and a sector along b-q
-         \  \   /  /
-          '--. c .'
+    If the side p-q is in the disk from a to b, it contributes, with a sign, the triangle of a, b
+    and the centre, and the sectors along p-a and b-q.
     """
     doubled = torch.zeros_like(centre[:, 0])
     inside = torch.ones_like(doubled, dtype=torch.bool)
     for start, end in zip(corners, corners.roll(-1, 0), strict=True):
         p, q = start - centre, end - centre
         a, b = _in_disk(p, q, radius)
-        doubled += radius * radius * (_angle(p, a) + _angle(b, q)) + cross(a, b)
+        sectors = (torch.atan2(cross(x, y), (x * y).sum(1)) for x, y in ((p, a), (b, q)))
+        doubled += radius * radius * sum(sectors) + cross(a, b)
         inside &= p.square().sum(1) <= radius * radius
     # Centres far away cancel digits; a polygon inside the disk counts as a whole.
     fan = corners[1:] - corners[0]
@@ -250,8 +240,3 @@ def _in_disk(p: Tensor, q: Tensor, radius: float) -> tuple[Tensor, Tensor]:
     middle = -(p * d).sum(1) / length.square()
     first, last = (middle - half).clamp(0, 1), (middle + half).clamp(0, 1)
     return torch.lerp(p, q, first[:, None]), torch.lerp(p, q, last[:, None])
-
-
-def _angle(p: Tensor, q: Tensor) -> Tensor:
-    """Angle from p to q as seen from 0, (N,)."""
-    return torch.atan2(cross(p, q), (p * q).sum(1))

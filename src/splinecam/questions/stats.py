@@ -1,12 +1,11 @@
 """Statistics of one partition or many: the paper's averages, slopes, outputs and boundary.
 
-A partition around a sample has some hundred regions, for which starting tensor operations takes
-nearly all of the time. Together, a hundred partitions take hardly more time than one.
+Partitions around samples are small, so that a hundred together take hardly longer than one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,12 +22,8 @@ from splinecam.questions.measures import centroid_values, measures, shapes
 from splinecam.questions.partition_data import PartitionData
 
 # The names of the paper, and the longer ones.
-SHORT = {
-    "NR": "num_regions",
-    "ARV": "mean_area",
-    "ANV": "mean_vertices",
-    "ARE": "mean_eccentricity",
-}
+_AVERAGED = {"ARV": "area", "ANV": "vertices", "ARE": "eccentricity"}
+SHORT = {"NR": "num_regions", **{short: f"mean_{name}" for short, name in _AVERAGED.items()}}
 QUANTILES = {"q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95}
 _SUMMARY = ("mean", "mean_by_area", "std", "median", "min", "q05", "q25", "q75", "q95", "max")
 _LAYERS, _OUTPUTS = "edges_by_layer", ("output_mean", "output_min", "output_max")
@@ -73,9 +68,25 @@ def stats(part: PartitionData, *, full: bool = False) -> Stats:
         summaries = {k: _summary(v.double(), part.areas) for k, v in columns.items()}
         drawn = torch.bincount(part.mesh.edge_layer + 1, minlength=len(part.layers) + 1)
         edges = edge_numbers(part.layers, drawn.tolist())
-        outputs, length = _outputs(part), decision_boundary(part).length
-        found = composed(summaries, len(part), _sizes(part) | edges, outputs, length)
-        found.update(_flat(_bounds(part)))
+        # An affine function has its mean at the centroid, and its maximum at a vertex.
+        mean = part.areas @ centroid_values(part) / part.areas.sum()
+        outputs = output_numbers(part.names, mean, part.values.amin(0), part.values.amax(0))
+        length = decision_boundary(part).length
+        a, b = part.mesh.uv[part.edges].unbind(1)
+        sizes = {
+            "num_vertices": part.mesh.num_vertices,
+            "num_edges": part.mesh.num_edges,
+            "domain_area": part.domain.area,
+            "total_area": float(part.areas.sum()),
+            "total_edge_length": float(lengths(b - a).sum()) * part._frame.scale,
+            "unresolved": len(part.unresolved),
+        }
+        found = composed(summaries, len(part), sizes | edges, outputs, length)
+        if part.smoothing is not None:
+            names = output_names(part.names, part._bound.shape[0])
+            bound = zip(names, part._bound.tolist(), strict=True)
+            found.update((f"{_BOUND}.{name}", number) for name, number in bound)
+            found["undecided_area"] = class_band(part).area
         return found
 
 
@@ -95,9 +106,6 @@ class Stats(dict[str, Any]):
     >>> found.NR, found.area
     (4, {'mean': 1.0, 'std': 0.5})
     """
-
-    def __init__(self, numbers: Mapping[str, Any] | Iterable[tuple[str, Any]] = ()) -> None:
-        super().__init__(numbers)
 
     def __missing__(self, key: str) -> Any:
         if key in self:
@@ -150,23 +158,10 @@ class Stats(dict[str, Any]):
         return "".join(group.html() for group in _groups(self))
 
 
-def _flat(numbers: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The numbers by name; the numbers of an inner dict by both names with a dot between."""
-    for name, value in numbers.items():
-        if isinstance(value, Mapping):
-            yield from ((f"{name}.{inner}", number) for inner, number in value.items())
-        else:
-            yield name, value
-
-
-# -- the numbers ------------------------------------------------------------------------------
-
-
 def _summary(values: Tensor, areas: Tensor) -> dict[str, float]:
     """The averages and quantiles of one number per region, (F,)."""
-    mean_by_area = areas @ values / areas.sum()
-    std = values.std(correction=0)
-    plain = torch.stack([values.mean(), mean_by_area, std, values.min(), values.max()]).tolist()
+    spread = values.std(correction=0), values.min(), values.max()
+    plain = torch.stack([values.mean(), areas @ values / areas.sum(), *spread]).tolist()
     quantiles = np.quantile(values.cpu().numpy(), list(QUANTILES.values())).tolist()
     names = ("mean", "mean_by_area", "std", "min", "max", *QUANTILES)
     return summary_of(dict(zip(names, plain + quantiles, strict=True)))
@@ -186,7 +181,7 @@ def composed(
 ) -> Stats:
     """The statistics from their parts; sizes: also the numbers of edges."""
     split = {name: sizes.pop(name) for name in (_LAYERS, "border_edges")}
-    means = {f"mean_{k}": summaries[k]["mean"] for k in ("area", "vertices", "eccentricity")}
+    means = {f"mean_{k}": summaries[k]["mean"] for k in _AVERAGED.values()}
     named = {"num_regions": regions, **means}
     short = {key: named[name] for key, name in SHORT.items()}
     numbers = {**short, **named, **sizes, **summaries, **split}
@@ -194,39 +189,18 @@ def composed(
     if "slope_spectral_full" in summaries:
         numbers["lipschitz_input"] = summaries["slope_spectral_full"]["max"]
     numbers |= {**outputs, "boundary_length": boundary_length}
-    return Stats(_flat(numbers))
-
-
-def _sizes(part: PartitionData) -> dict[str, Any]:
-    a, b = part.mesh.uv[part.edges].unbind(1)
-    return {
-        "num_vertices": part.mesh.num_vertices,
-        "num_edges": part.mesh.num_edges,
-        "domain_area": part.domain.area,
-        "total_area": float(part.areas.sum()),
-        "total_edge_length": float(lengths(b - a).sum()) * part._frame.scale,
-        "unresolved": len(part.unresolved),
-    }
+    found = Stats()
+    for name, value in numbers.items():
+        if isinstance(value, Mapping):
+            found.update((f"{name}.{inner}", number) for inner, number in value.items())
+        else:
+            found[name] = value
+    return found
 
 
 def edge_numbers(layers: Sequence[str], counts: Sequence[int]) -> dict[str, Any]:
     """The numbers of edges: by layer, and on the border, which is the first of the counts."""
     return {_LAYERS: dict(zip(layers, counts[1:], strict=True)), "border_edges": counts[0]}
-
-
-def _outputs(part: PartitionData) -> dict[str, Any]:
-    # The mean of an affine function is its value at the centroid, and its maximum is at a vertex.
-    mean = part.areas @ centroid_values(part) / part.areas.sum()
-    return output_numbers(part.names, mean, part.values.amin(0), part.values.amax(0))
-
-
-def _bounds(part: PartitionData) -> dict[str, Any]:
-    """How far the model is from the maps, and the area that this leaves undecided."""
-    if part.smoothing is None:
-        return {}
-    names = output_names(part.names, part._bound.shape[0])
-    bound = dict(zip(names, part._bound.tolist(), strict=True))
-    return {_BOUND: bound, "undecided_area": class_band(part, smallest=False, level=0.0).area}
 
 
 def output_numbers(names: Sequence[str] | None, *columns: Tensor) -> dict[str, Any]:
@@ -243,9 +217,6 @@ def output_names(names: Sequence[str] | None, count: int) -> Sequence[str]:
     return [str(k) for k in range(count)] if names is None or count == 1 else names
 
 
-# -- printing ---------------------------------------------------------------------------------
-
-
 def _groups(found: Stats) -> list[TextTable]:
     """The tables that are printed."""
 
@@ -257,13 +228,15 @@ def _groups(found: Stats) -> list[TextTable]:
         head = tuple(name.replace("mean_by_area", "by area") for name in _SUMMARY)
         head = tuple(f"{int(name[1:])} %" if name[0] == "q" else name for name in head)
         named = [(k, found[name]) for name, k in rows.items() if name in found]
-        return TextTable(
-            title, head, [(k, [number_text(row[x]) for x in _SUMMARY]) for k, row in named]
-        )
+        lines = [(k, [number_text(row[x]) for x in _SUMMARY]) for k, row in named]
+        return TextTable(title, head, lines)
 
     layers = {"border": found["border_edges"], **found[_LAYERS]}
+    edges = [(name, [number_text(count)]) for name, count in layers.items()]
     columns = [*_OUTPUTS, *([_BOUND] if _BOUND in found else [])]
+    heads = tuple(name.removeprefix("output_") for name in columns)
     outputs = zip(found._group("output_mean"), *(found[k] for k in columns), strict=True)
+    rows = [(name, [number_text(x) for x in row]) for name, *row in outputs]
     return [
         singles(
             "Partition",
@@ -296,14 +269,8 @@ def _groups(found: Stats) -> list[TextTable]:
             lipschitz_plane="within the plane",
             lipschitz_input="in input space",
         ),
-        TextTable(
-            "Edges by layer", (), few_rows([(k, [number_text(x)]) for k, x in layers.items()])
-        ),
-        TextTable(
-            "Output",
-            tuple(name.removeprefix("output_") for name in columns),
-            few_rows([(name, [number_text(x) for x in row]) for name, *row in outputs]),
-        ),
+        TextTable("Edges by layer", (), few_rows(edges)),
+        TextTable("Output", heads, few_rows(rows)),
     ]
 
 
@@ -319,25 +286,14 @@ def few_rows(rows: list[tuple[str, list[str]]]) -> list[tuple[str, list[str]]]:
     return rows if more <= 1 else [*rows[:_PRINTED], (f"... and {more:,} more", [])]
 
 
-BATCHED = (
-    "NR",
-    "ARV",
-    "ANV",
-    "ARE",
-    "density",
-    "boundary_length",
-    "total_edge_length",
-)
+BATCHED = (*SHORT, "density", "boundary_length", "total_edge_length")
 """The statistics that are computed together; ``density`` is the number of regions per area."""
 
 BOUNDS = ("bound", "undecided_area")
-"""How far any output of the model may be from the maps, and the area on which no class is certain.
-
-Both are zero for an exact partition.
-"""
+"""How far any output may be from the maps, and the area without a certain class; 0 if exact."""
 
 _BLOCK = 1 << 22  # outputs at vertices in a block
-_ALIKE = 4.0  # rounding errors that are shared: none may be so much larger than another
+_ALIKE = 4.0  # how many times larger a rounding error in a block may be than another
 
 
 def batch_stats(
@@ -345,7 +301,7 @@ def batch_stats(
 ) -> dict[str, list[float]]:
     """Some statistics of each partition, as ``part.stats()`` gives them, and the density.
 
-    names: those of ``BATCHED`` and ``BOUNDS`` that are wanted.
+    names: which of ``BATCHED`` and ``BOUNDS`` are wanted.
 
     >>> import splinecam as sc
     >>> relu = torch.nn.Sequential(torch.nn.Identity(), torch.nn.ReLU())
@@ -354,12 +310,10 @@ def batch_stats(
     {'NR': [4, 4], 'ARV': [1.0, 4.0], 'density': [1.0, 0.25]}
     """
     found: dict[str, list[float]] = {name: [0.0] * len(parts) for name in names}
-    with torch.no_grad():
-        for places in _blocks(parts):
-            some = [parts[place] for place in places]
-            for name, numbers in _measured(some, names).items():
-                for place, number in zip(places, numbers, strict=True):
-                    found[name][place] = number
+    for places in _blocks(parts):
+        for name, numbers in _measured([parts[place] for place in places], names).items():
+            for place, number in zip(places, numbers, strict=True):
+                found[name][place] = number
     return found
 
 
@@ -380,6 +334,7 @@ def _blocks(parts: Sequence[PartitionData]) -> list[list[int]]:
     return blocks
 
 
+@torch.no_grad()
 def _measured(parts: Sequence[PartitionData], names: Sequence[str]) -> dict[str, list[float]]:
     """The statistics of partitions that fit a block."""
     meshes = [part.mesh for part in parts]
@@ -391,31 +346,27 @@ def _measured(parts: Sequence[PartitionData], names: Sequence[str]) -> dict[str,
     def sums(values: Tensor, owner: Tensor) -> Tensor:
         return values.new_zeros(len(parts)).index_add_(0, owner, values)
 
-    found: dict[str, Tensor] = {"NR": counts}
-    if "ARV" in names:
-        found["ARV"] = sums(mesh.areas_and_centroids()[0], face) * scale.square() / counts
-    if "ANV" in names:
-        found["ANV"] = sums(mesh.counts(), face) / counts.to(scale)
-    if "ARE" in names:
-        found["ARE"] = sums(shapes(mesh).eccentricity, face) / counts
-    if "density" in names:
-        found["density"] = counts / scale.new_tensor([part.domain.area for part in parts])
-    if "total_edge_length" in names:
+    def edge_lengths() -> Tensor:
         edges = torch.tensor([each.num_edges for each in meshes], device=device)
         a, b = mesh.uv[mesh.edges].unbind(1)
-        owner = owners_of(edges, mesh.num_edges)
-        found["total_edge_length"] = sums(lengths(b - a), owner) * scale
-    if "boundary_length" in names:
+        return sums(lengths(b - a), owners_of(edges, mesh.num_edges)) * scale
+
+    def boundary_lengths() -> Tensor:
         curves = decision_boundary(_together(parts, mesh))
-        a, b = curves.points[curves.segments].unbind(1)
-        owner = face[curves.regions.amax(1)]
-        found["boundary_length"] = sums(lengths(b - a), owner) * scale
-    if "bound" in names:
-        found["bound"] = torch.stack([part._bound.amax() for part in parts])
-    if "undecided_area" in names:
-        bands = (class_band(part, smallest=False, level=0.0) for part in parts)
-        found["undecided_area"] = scale.new_tensor([band.area for band in bands])
-    return {name: found[name].tolist() for name in names}
+        return sums(curves.lengths, face[curves.regions.amax(1)]) * scale
+
+    found: dict[str, Callable[[], Tensor]] = {
+        "NR": lambda: counts,
+        "ARV": lambda: sums(mesh.areas_and_centroids()[0], face) * scale.square() / counts,
+        "ANV": lambda: sums(mesh.counts(), face) / counts.to(scale),
+        "ARE": lambda: sums(shapes(mesh).eccentricity, face) / counts,
+        "density": lambda: counts / scale.new_tensor([part.domain.area for part in parts]),
+        "total_edge_length": edge_lengths,
+        "boundary_length": boundary_lengths,
+        "bound": lambda: torch.stack([part._bound.amax() for part in parts]),
+        "undecided_area": lambda: scale.new_tensor([class_band(part).area for part in parts]),
+    }
+    return {name: found[name]().tolist() for name in names}
 
 
 def _united(meshes: Sequence[Mesh]) -> Mesh:
@@ -429,15 +380,10 @@ def _united(meshes: Sequence[Mesh]) -> Mesh:
         vertex += mesh.num_vertices
         edge += mesh.num_edges
         corner += mesh.corners.shape[0]
-    return Mesh(
-        uv=torch.cat([mesh.uv for mesh in meshes]),
-        edges=torch.cat(edges),
-        offsets=torch.cat(offsets),
-        corners=torch.cat(corners),
-        edge_layer=torch.cat([mesh.edge_layer for mesh in meshes]),
-        edge_unit=torch.cat([mesh.edge_unit for mesh in meshes]),
-        vertex_layer=torch.cat([mesh.vertex_layer for mesh in meshes]),
-    )
+    kept = ("uv", "edge_layer", "edge_unit", "vertex_layer")
+    others = {name: torch.cat([getattr(mesh, name) for mesh in meshes]) for name in kept}
+    numbered = {"edges": torch.cat(edges), "offsets": torch.cat(offsets)}
+    return Mesh(corners=torch.cat(corners), **numbered, **others)
 
 
 def _together(parts: Sequence[PartitionData], mesh: Mesh) -> PartitionData:
@@ -445,14 +391,7 @@ def _together(parts: Sequence[PartitionData], mesh: Mesh) -> PartitionData:
     first = parts[0]
     corners = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
     plane = Domain(torch.zeros(2), torch.eye(2), corners, (2,))
-    return PartitionData(
-        domain=plane,
-        mesh=mesh,
-        values=torch.cat([part.values for part in parts]),
-        _value_error=torch.stack([part._value_error for part in parts]).amax(0),
-        _layer_errors={},
-        unresolved=(),
-        layers=first.layers,
-        stripped=first.stripped,
-        _dtype=first._dtype,
-    )
+    values = torch.cat([part.values for part in parts])
+    error = torch.stack([part._value_error for part in parts]).amax(0)
+    what = first.layers, first.stripped, first._dtype
+    return PartitionData(plane, mesh, values, error, {}, (), *what)

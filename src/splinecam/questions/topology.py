@@ -23,8 +23,8 @@ from splinecam.questions.stats import few_rows
 class RegionGraph:
     """The graph of F regions, of which neighbours share an edge.
 
-    offsets: (F + 1,) the place in ``neighbours`` where those of each region begin; neighbours: the
-    neighbours of all regions, ascending for each.
+    neighbours: the neighbours of all regions, ascending for each; offsets: (F + 1,) where the
+    neighbours of each region begin.
     """
 
     offsets: Tensor
@@ -67,56 +67,41 @@ class RegionGraph:
     def diameter_bounds(self) -> tuple[int, int]:
         """The diameter between two bounds, which are equal if it is known exactly.
 
-        The diameter is the largest number of edges that have to be crossed on the way from one
-        region to another. The lower bound is the distance of two regions; the upper bound follows
-        from the triangle inequality. The regions whose distances are computed are chosen so that
-        the bounds soon meet. For up to 2,000 regions they always do; for more regions, the search
-        ends after about 4 million distances.
+        The diameter is the largest number of edges between two regions. The lower bound is such a
+        number, and the upper one follows from the triangle inequality. The bounds always meet for
+        up to 2,000 regions; for more, the search ends after about 4 million distances.
         """
         return diameter_bounds(Graph(self.offsets, self.neighbours))
 
     @property
     def diameter(self) -> int:
-        """The largest distance between two regions, exact if ``diameter_is_exact``.
-
-        Otherwise this is the lower one of ``diameter_bounds``.
-        """
+        """The largest distance between two regions, or its lower bound if it is not exact."""
         return self.diameter_bounds[0]
 
     @property
     def diameter_is_exact(self) -> bool:
         """Whether the bounds of the diameter are equal."""
-        low, high = self.diameter_bounds
-        return low == high
+        return self.diameter_bounds[0] == self.diameter_bounds[1]
 
     def __repr__(self) -> str:
         low, high = self.diameter_bounds
         diameter = str(low) if low == high else f"{low} to {high}"
-        return (
-            f"RegionGraph({len(self):,} regions, {self.num_edges:,} pairs of neighbours, degrees "
-            f"{self.min_degree} to {self.max_degree}, mean {self.mean_degree:.4g}, "
-            f"diameter {diameter})"
-        )
+        size = f"{len(self):,} regions, {self.num_edges:,} pairs of neighbours"
+        degrees = f"degrees {self.min_degree} to {self.max_degree}, mean {self.mean_degree:.4g}"
+        return f"RegionGraph({size}, {degrees}, diameter {diameter})"
 
 
 def region_graph(part: PartitionData) -> RegionGraph:
-    """The graph of the regions of a partition; regions that only touch at a vertex are apart.
-
-    >>> import splinecam as sc
-    >>> part = sc.partition(torch.nn.ReLU(), sc.Domain.box(-1, 1), progress=False)
-    >>> region_graph(part)
-    RegionGraph(4 regions, 4 pairs of neighbours, degrees 2 to 2, mean 2, diameter 2)
-    """
+    """The graph of the regions of a partition; regions that only touch at a vertex are apart."""
     beside = part._edge_faces
     a, b = beside[(beside >= 0).all(1)].unbind(1)
     return RegionGraph(*graph_of(len(part), a, b))
 
 
 class ClassTopology(NamedTuple):
-    """The topology of one class.
+    """The topology of one class, by its name, or its number as text.
 
-    name: the name of the class, or its number as text; components: the number of connected pieces
-    (the Betti number b0); holes: the number of holes of all pieces together (b1); area: the area.
+    components: the number of connected pieces (b0); holes: the number of their holes (b1).
     """
 
     name: str
@@ -128,8 +113,7 @@ class ClassTopology(NamedTuple):
 class BoundaryTopology(NamedTuple):
     """The topology of the decision boundary as a graph of segments.
 
-    components: the number of connected parts (the Betti number b0); cycles: the number of
-    independent cycles (b1); length: the length.
+    components: the number of connected parts (b0); cycles: the number of independent cycles (b1).
     """
 
     components: int
@@ -161,8 +145,7 @@ class Topology:
     def pieces(self) -> FacePieces:
         """The connected pieces of all classes.
 
-        ``pieces.piece`` has the piece of each cell of ``class_regions``, ``pieces.label`` the class
-        of each piece, and ``pieces.holes`` its number of holes.
+        ``piece`` is of each cell, ``label`` (the class) and ``holes`` (their number) of each piece.
         """
         found = self.class_regions
         return face_pieces(found.winners.overlay.mesh, found.cell_class, closed=self.closed)
@@ -194,24 +177,14 @@ class Topology:
         low, high = self.graph.diameter_bounds
         diameter = number_text(low) if low == high else f"{low:,} to {high:,}"
         degrees = (self.graph.min_degree, self.graph.mean_degree, self.graph.max_degree)
-        numbers = [[number_text(x) for x in each[1:]] for each in self.classes]
-        names = [each.name for each in self.classes]
+        classes = [(each.name, [*map(number_text, each[1:])]) for each in self.classes]
+        boundary = [("", [*map(number_text, self.boundary)])]
+        graph = [("", [*map(number_text, (len(self.graph), *degrees)), diameter])]
+        heads = ("regions", "min degree", "mean", "max", "diameter")
         return [
-            TextTable(
-                "Classes",
-                ("components", "holes", "area"),
-                few_rows(list(zip(names, numbers, strict=True))),
-            ),
-            TextTable(
-                "Decision boundary",
-                ("components", "cycles", "length"),
-                [("", [number_text(x) for x in self.boundary])],
-            ),
-            TextTable(
-                "Graph of regions",
-                ("regions", "min degree", "mean", "max", "diameter"),
-                [("", [*map(number_text, (len(self.graph), *degrees)), diameter])],
-            ),
+            TextTable("Classes", ("components", "holes", "area"), few_rows(classes)),
+            TextTable("Decision boundary", ("components", "cycles", "length"), boundary),
+            TextTable("Graph of regions", heads, graph),
         ]
 
     def __repr__(self) -> str:
@@ -231,7 +204,7 @@ def topology(
 
     - ``classes``: for each class the number of connected pieces and of their holes, which are the
       Betti numbers b0 and b1, and the area. A part of another class is a hole only if the piece
-      surrounds it: what reaches the border of the domain is none.
+      surrounds it, not if it reaches the border of the domain.
     - ``boundary``: the number of connected parts of the decision boundary, and of its independent
       cycles.
     - ``graph``: the graph of regions that share an edge, with its degrees and its diameter.

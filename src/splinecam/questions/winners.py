@@ -1,8 +1,8 @@
 """The winner, which is the largest output, in each part of the domain, and the borders between.
 
-Of outputs that are equal on a whole face, the first one is its winner. A border is an edge between
-two winners, or an edge along which the winner ties with another output that loses beside the edge,
-such as the line x = 0 for the outputs 0 and -|x|, or the edge of an area with two equal outputs.
+Of outputs that are equal on a whole face, the first one wins. A border is an edge between two
+winners, or an edge along which the winner ties with an output that loses beside the edge, such as
+the line x = 0 for the outputs 0 and -|x|.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Winners:
     """The winner of every face of an overlay.
 
     overlay: the mesh, cut where the winner changes, with the outputs at its vertices; error: (n,)
-    their rounding errors; winner: (F,) of each face; tied: (F,) whether another output equals the
-    winner on the whole face; close: (V,) whether another output equals the largest one at each
-    vertex; settled: the winner of each original face that the overlay leaves out, or -1.
+    their rounding errors; winner, tied: (F,) of each face, and whether another output equals it
+    there; close: (V,) whether another output equals the largest one at a vertex; settled: the
+    winner of each original face that the overlay leaves out, or -1.
     """
 
     overlay: Overlay
@@ -54,8 +54,7 @@ class Winners:
     def borders(self) -> tuple[Tensor, Tensor, Tensor]:
         """The edges (N,) at which winners meet, ascending, with their classes and sides, (N, 2).
 
-        The classes are the two outputs that tie, the lower one first; the sides are the winners
-        left and right of the edge, -1 outside.
+        The classes tie, the lower one first; the sides win left and right, -1 outside.
         """
         beside = self.overlay.mesh.halfedge_face().view(-1, 2)
         outside = beside < 0
@@ -71,10 +70,7 @@ class Winners:
         return edge, pairs[order], sides[edge]
 
     def _touching(self, sides: Tensor, beside: Tensor) -> tuple[Tensor, Tensor]:
-        """Edges inside one winner's area, or on the domain's border, on which another output ties.
-
-        The second result is the lowest such output of each edge.
-        """
+        """Edges in or at the border of one winner's area where another output ties, the lowest."""
         mesh, z = self.overlay.mesh, self.overlay.z
         tied = take(self.close, mesh.edges.view(-1)).view(-1, 2).all(1)
         same = (sides[:, 0] == sides[:, 1]) | (sides < 0).any(1)
@@ -104,18 +100,12 @@ class Winners:
         rows, counts = take_rows(mesh.offsets, face[inside])
         which = inside[owners_of(counts, rows.shape[0])]
         differs = ~self._equal(mesh.corner_vertices()[rows], own[which])
-        number = torch.zeros(
-            (face.shape[0], differs.shape[1]), dtype=torch.int32, device=own.device
-        )
+        number = differs.new_zeros((face.shape[0], differs.shape[1]), dtype=torch.int32)
         return number.index_add_(0, which, differs.int()) == 0
 
 
 def find_winners(part: PartitionData, *, smallest: bool, level: float, whole: bool) -> Winners:
-    """The winners among a partition's outputs; with a single one, 1 above the level and 0 else.
-
-    smallest: the smallest output wins. whole: overlay the whole mesh, not only the faces that have
-    borders inside or along their edges.
-    """
+    """The winners of all faces, or if not ``whole`` of the disputed ones; see ``Scores.of``."""
     scores = Scores.of(part, smallest=smallest, level=level)
     error = scores.error
     winner, _, unclear = leads = find_leads(scores.z, error)
@@ -144,7 +134,7 @@ class Scores:
 
     @classmethod
     def of(cls, part: PartitionData, *, smallest: bool, level: float) -> Scores:
-        """From the outputs of a partition, see ``find_winners``."""
+        """The outputs, or if ``smallest`` their opposites; 0 and a single one less the level."""
         z, error = part.values, part._value_error
         if z.shape[1] == 1:
             z = torch.cat([torch.zeros_like(z), z - level], 1)
@@ -165,13 +155,15 @@ Leads = tuple[Tensor, Tensor, Tensor]
 
 
 def find_leads(z: Tensor, error: Tensor) -> Leads:
-    """The leads of values z (V, n) with errors (n,).
-
-    A vertex is unclear if an output is too close to the winner to tell.
-    """
-    blocks = torch.split(z, max(1, _BLOCK // z.shape[1]))
-    winner, close, unclear = zip(*(_lead(block, error) for block in blocks), strict=True)
-    return torch.cat(winner), torch.cat(close), torch.cat(unclear).nonzero()[:, 0]
+    """The leads of values z (V, n) with errors (n,); unclear vertices may have a tie or not."""
+    found = []
+    for block in torch.split(z, max(1, _BLOCK // z.shape[1])):
+        best, winner = block.max(1)
+        gap, slack = best[:, None] - block, error + error[winner][:, None]
+        equal = gap <= SAFETY * slack
+        found.append((winner, equal.sum(1) > 1, (equal & (gap > slack)).any(1)))
+    winner, close, unclear = (torch.cat(column) for column in zip(*found, strict=True))
+    return winner, close, unclear.nonzero()[:, 0]
 
 
 def disputed(mesh: Mesh, leads: Leads) -> Tensor:
@@ -182,14 +174,6 @@ def disputed(mesh: Mesh, leads: Leads) -> Tensor:
     edge = ((a != b) | (a < 0)).nonzero()[:, 0]
     faces: Tensor = torch.unique(mesh.halfedge_face().view(-1, 2)[edge])
     return faces[faces >= 0]
-
-
-def _lead(z: Tensor, error: Tensor) -> Leads:
-    """The largest of values (B, n), whether another equals it, whether that is unclear, (B,)."""
-    best, winner = z.max(1)
-    gap, slack = best[:, None] - z, error + error[winner][:, None]
-    equal = gap <= SAFETY * slack
-    return winner, equal.sum(1) > 1, (equal & (gap > slack)).any(1)
 
 
 def face_winners(mesh: Mesh, z: Tensor, error: Tensor, leads: Leads) -> tuple[Tensor, Tensor]:
@@ -205,17 +189,16 @@ def face_winners(mesh: Mesh, z: Tensor, error: Tensor, leads: Leads) -> tuple[Te
     tally[1].index_add_(0, owner, clear)
     tied = torch.zeros_like(winner, dtype=torch.bool)
     open_ = ((tally[0] > 0) | (tally[1] == 0)).nonzero()[:, 0]
-    counts = take(mesh.counts(), open_)
-    limit = max(1, _BLOCK // z.shape[1])
+    counts, limit = take(mesh.counts(), open_), max(1, _BLOCK // z.shape[1])
     for first, last in blocks_of(counts, limit) if open_.shape[0] else []:
-        rows, count = take_rows(mesh.offsets, open_[first:last])
+        faces = open_[first:last]
+        rows, count = take_rows(mesh.offsets, faces)
         values, which = take(z, corner[rows]), owners_of(count, rows.shape[0])
-        total = values.new_zeros((last - first, z.shape[1])).index_add_(0, which, values)
+        total = values.new_zeros((len(faces), z.shape[1])).index_add_(0, which, values)
         best = total.argmax(1)
         slack = SAFETY * (error + error[best][:, None])
         gap = (values - values.gather(1, best[which][:, None])).abs()
         differs = torch.zeros_like(total).index_add_(0, which, (gap > slack[which]).to(gap)) > 0
         # Outputs that equal the largest at all corners equal it on the face: the first one wins.
-        winner[open_[first:last]] = (~differs).int().argmax(1)
-        tied[open_[first:last]] = (~differs).sum(1) > 1
+        winner[faces], tied[faces] = (~differs).int().argmax(1), (~differs).sum(1) > 1
     return winner, tied

@@ -12,7 +12,7 @@ import torch
 from splinecam._util.arrays import Views
 from splinecam._util.options import limit_of
 from splinecam.errors import FileError
-from splinecam.questions.regions import Region
+from splinecam.questions.partition_data import Region
 from splinecam.tiles import atlas_data, curves, extracting, pictures, validating
 from splinecam.tiles import stats as _stats
 from splinecam.tiles.atlas_data import AtlasData

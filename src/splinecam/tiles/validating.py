@@ -10,13 +10,15 @@ from torch import Tensor
 
 from splinecam._util.progress import progress_bar
 from splinecam.geometry.checks import Check, check_area, check_border, check_tile
-from splinecam.questions.model_checks import Sites, check_model, switches
 from splinecam.questions.validate import (
     Report,
+    Sites,
     accepted,
+    check_model,
     chosen_regions,
     interior_points,
     near_unresolved,
+    switches,
 )
 from splinecam.tiles.atlas_data import AtlasData
 from splinecam.tiles.extracting import selected

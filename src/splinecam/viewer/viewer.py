@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from splinecam.partitions.partition import Partition
-from splinecam.questions.regions import Region
+from splinecam.questions.partition_data import Region
 from splinecam.viewer.answers import Request, RequestError, integer, number, text
 from splinecam.viewer.container import Message, pack
 from splinecam.viewer.page import LIVE_PAGE, asset, write_page
