@@ -173,15 +173,15 @@ class Curve(ABC):
 class FormulaCurve(Curve):
     """A function that is given with its derivatives, and with the levels where these are extreme.
 
-    functions: of tensors and the parameters: the value, the slope and the curvature.
+    formula: from the order of a derivative, the variable and the parameters to that derivative.
     """
 
-    functions: tuple[Callable[..., Tensor], Callable[..., Tensor], Callable[..., Tensor]]
+    formula: Callable[..., Tensor]
     shape: Shape = Shape()
     parameters: tuple[float, ...] = ()
 
     def derivative(self, order: int, z: Tensor) -> Tensor:
-        return self.functions[order](z, *self.parameters)
+        return self.formula(order, z, *self.parameters)
 
     def extent(self, order: int, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         return extremes(partial(self.derivative, order), self._points[order], low, high)
