@@ -14,13 +14,7 @@ from torch import Tensor
 
 from splinecam._util.tolerances import EPS
 from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity
-from splinecam.network.ops.bounds import (
-    Bound,
-    affine_bound,
-    affine_modulus,
-    measured_modulus,
-    most_terms,
-)
+from splinecam.network.ops.bounds import AffineCall, Bound, Roles, measured_modulus
 from splinecam.network.ops.registry import AffineRule
 from splinecam.network.values import Ref, map_tensors, resolve
 
@@ -46,14 +40,13 @@ class Step:
     kwargs: dict[str, Any]
     arg_names: tuple[str, ...]
     rule: AffineRule | None
-    roles: tuple[tuple[str, ...], dict[str, str]]
+    roles: Roles
     frees: tuple[str, ...] = ()
 
     def _arguments(
         self, env: Mapping[str, Any], batch: int, device: torch.device
     ) -> tuple[list[Any], dict[str, Any]]:
-        args = [resolve(item, env, batch, device) for item in self.args]
-        kwargs = {key: resolve(item, env, batch, device) for key, item in self.kwargs.items()}
+        args, kwargs = resolve((self.args, self.kwargs), env, batch, device)
         return args, kwargs
 
     def call(self, env: Mapping[str, Any], batch: int, device: torch.device) -> Any:
@@ -77,7 +70,7 @@ class Step:
         if self.rule is None:
             return self.run(*args, **kwargs)
         if self.rule.bound is None:
-            return affine_bound(self.rule, self.run, args, kwargs, self.roles)
+            return AffineCall(self.rule, self.run, args, kwargs, self.roles).bound()
         return self._own_bound(self.rule.bound, args, kwargs)
 
     def _own_bound(self, bound: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -100,7 +93,7 @@ class Step:
         if rule.measured:
             return measured_modulus(lambda x: self.run(x, *args[1:], **kwargs), args[0])
         if rule.bound is None or rule.product:
-            return affine_modulus(rule, self.run, args, kwargs, self.roles)
+            return AffineCall(rule, self.run, args, kwargs, self.roles).modulus()
         found = self._own_bound(rule.bound, args, kwargs)
         if isinstance(found, Bound):
             return found.magnitude
@@ -125,7 +118,7 @@ class Step:
         elif "running_var" in self.arg_names:  # a normalisation, which scales and shifts each entry
             terms = 4
         elif not rule.measured and (rule.product or "other" in rule.data + rule.factor):
-            terms = most_terms(rule, self.run, args, kwargs, self.roles)
+            terms = AffineCall(rule, self.run, args, kwargs, self.roles).most_terms()
         return (terms + 4) * EPS / 2
 
 
@@ -230,22 +223,13 @@ class Program:
         def move(constant: Tensor) -> Tensor:
             return moved.setdefault(id(constant), constant.to(device))
 
-        stages = tuple(
-            replace(
-                stage,
-                layer=stage.layer and stage.layer.to(device, move),
-                steps=tuple(
-                    replace(
-                        step,
-                        args=map_tensors(step.args, move),
-                        kwargs=map_tensors(step.kwargs, move),
-                    )
-                    for step in stage.steps
-                ),
-            )
-            for stage in self.stages
-        )
-        return replace(self, stages=stages, device=device)
+        def moved_stage(stage: Stage) -> Stage:
+            calls = [map_tensors((step.args, step.kwargs), move) for step in stage.steps]
+            pairs = zip(stage.steps, calls, strict=True)
+            steps = tuple(replace(step, args=args, kwargs=kwargs) for step, (args, kwargs) in pairs)
+            return replace(stage, layer=stage.layer and stage.layer.to(device, move), steps=steps)
+
+        return replace(self, stages=tuple(map(moved_stage, self.stages)), device=device)
 
     def advance(
         self,

@@ -34,16 +34,8 @@ from splinecam.network.capture.models import any_mode, widened
 from splinecam.network.capture.reading.graph_builder import GraphBuilder
 from splinecam.network.capture.tracing.flat_graph import FlatGraph
 from splinecam.network.layer_graph import Weight
+from splinecam.network.ops import registry as ops
 from splinecam.network.ops.register import registrations
-from splinecam.network.ops.registry import (
-    AffineRule,
-    MaximumRule,
-    PiecewiseRule,
-    SmoothRule,
-    SortRule,
-    TerminalRule,
-    rule_of,
-)
 from splinecam.network.program import Program, Stage, Step
 
 _ATOMS = (
@@ -373,7 +365,10 @@ def _names_of(code: types.CodeType) -> tuple[str, ...]:
 
 _MOST_CAPTURES = 4  # of one model: input shapes, devices and outputs
 _MOST_BYTES = 1 << 26  # that a template may hold, most of them in the tables of maxima
-_RULES = (AffineRule, PiecewiseRule, MaximumRule, SortRule, SmoothRule, TerminalRule)
+_RULES = (
+    *(ops.AffineRule, ops.PiecewiseRule, ops.MaximumRule, ops.SortRule),
+    *(ops.SmoothRule, ops.TerminalRule),
+)
 
 
 @dataclass(frozen=True)
@@ -447,7 +442,7 @@ def template_of(
         if node in graph.constants:
             slots[id(builder.values[node])] = Weight(graph.constants[node][0])
         elif node.op == "call_function":
-            known = isinstance(rule_of(node.target), _RULES) or node.target is operator.getitem
+            known = isinstance(ops.rule_of(node.target), _RULES) or node.target is operator.getitem
             weights = [source for source in node.all_input_nodes if source in graph.constants]
             if not known or not all(_takes(steps, node, builder.values[w]) for w in weights):
                 return None

@@ -104,9 +104,8 @@ class FrozenGraph(nn.Module):
             keeps = not tensor.is_floating_point() or tensor.dtype == x.dtype
             env[key] = tensor if keeps else tensor.to(x.dtype)
         for step in self._steps:
-            given = env, x.shape[0], x.device, x.dtype
-            args = [resolve(item, *given) for item in step.args]
-            kwargs = {key: resolve(item, *given) for key, item in step.kwargs.items()}
+            call = step.args, step.kwargs
+            args, kwargs = resolve(call, env, x.shape[0], x.device, x.dtype)
             if step.run is None:
                 env[step.name] = self.get_submodule(step.scope)(*args)
             elif step.scope:

@@ -20,18 +20,9 @@ from splinecam.errors import CaptureError
 from splinecam.network.capture.models import widened
 from splinecam.network.capture.reading.graph_builder import in_float64
 from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph, arguments_of
+from splinecam.network.ops import registry as ops
 from splinecam.network.ops.affine import CREATORS
-from splinecam.network.ops.registry import (
-    AffineRule,
-    ComparisonRule,
-    MaximumRule,
-    PiecewiseRule,
-    RejectedRule,
-    SortRule,
-    TerminalRule,
-    rule_of,
-    target_name,
-)
+from splinecam.network.ops.registry import rule_of, target_name
 from splinecam.network.values import Size, resolve
 
 POINTS = 2  # a batch of one may be taken for something else, as in squeeze()
@@ -76,7 +67,7 @@ def _computed(
     args = [argument(item) for item in node.args]
     kwargs = {key: argument(item) for key, item in node.kwargs.items()}
     target, rule = node.target, rule_of(node.target)
-    if isinstance(rule, AffineRule) and rule.reshapes:  # a view may not fit what lies elsewhere
+    if isinstance(rule, ops.AffineRule) and rule.reshapes:  # a view may not fit what lies elsewhere
         return args[0].reshape(graph.batch.shape_at(value, POINTS))
     assert callable(target)
     return in_float64(target(*args, **kwargs))
@@ -136,7 +127,7 @@ def active_nodes(graph: FlatGraph) -> set[fx.Node]:
 def shape_arguments(node: fx.Node) -> set[fx.Node]:
     """The arguments of which a node reads the shape alone."""
     rule = rule_of(node.target)
-    if not isinstance(rule, AffineRule) or not rule.shape_only:
+    if not isinstance(rule, ops.AffineRule) or not rule.shape_only:
         return set()
     named = arguments_of(node)
     read = {part for key in named if key not in rule.shape_only for part in nodes_in(named[key])}
@@ -175,7 +166,7 @@ def choose_held(graph: FlatGraph, active: set[fx.Node], gates: bool) -> HeldValu
 def _hold(held: HeldValues, node: fx.Node, origins: _Origins, gates: bool) -> None:
     """Choose the arguments of a node that are held."""
     rule = rule_of(node.target)
-    if not isinstance(rule, AffineRule):
+    if not isinstance(rule, ops.AffineRule):
         return
     chosen: dict[fx.Node, Kind] = {}
     for divisor in origins.among(node, rule.factor):
@@ -228,7 +219,7 @@ class _Origins:
         inputs = [n for n in inputs if n not in shape_arguments(node)]
         label = self.labels[node] = self._label(node, inputs)
         keeps = inputs and label is not None and self.labels[inputs[0]] == label
-        moves = isinstance(rule_of(node.target), AffineRule) or label != "function"
+        moves = isinstance(rule_of(node.target), ops.AffineRule) or label != "function"
         self.named[node] = self.named[inputs[0]] if keeps and moves else node
         self.sources[node] = self._source(node, inputs)
 
@@ -238,19 +229,19 @@ class _Origins:
             return None
         value = node.meta.get("val")
         masks = isinstance(value, Tensor) and not value.is_floating_point()
-        if masks or isinstance(rule, ComparisonRule) or name in _SIGNS:
+        if masks or isinstance(rule, ops.ComparisonRule) or name in _SIGNS:
             return "mask"
         if name in _PATTERNS:
             return "attention pattern"
         exponent = node.args[1] if name in _POWERS else None
         if name in _INVERSES or (isinstance(exponent, (int, float)) and exponent < 0):
             return "denominator"
-        if not isinstance(rule, AffineRule) and node.target is not operator.getitem:
+        if not isinstance(rule, ops.AffineRule) and node.target is not operator.getitem:
             before = self.labels[inputs[0]]
             if before in ("attention pattern", "denominator"):
                 return before
             return "gate" if name in _SQUASHES else "function"
-        if isinstance(rule, AffineRule):
+        if isinstance(rule, ops.AffineRule):
             divisors = self.among(node, rule.factor)
             if divisors and _is_sum_of(divisors[0], inputs[0]):
                 return "attention pattern"
@@ -264,12 +255,12 @@ class _Origins:
         """The one value of which a node is a function entry by entry; itself, if there is none."""
         sources = {self.sources[n] for n in inputs}
         rule = rule_of(node.target)
-        function = isinstance(rule, (PiecewiseRule, RejectedRule)) or (
-            isinstance(rule, TerminalRule) and rule.elementwise
+        function = isinstance(rule, (ops.PiecewiseRule, ops.RejectedRule)) or (
+            isinstance(rule, ops.TerminalRule) and rule.elementwise
         )
-        conversion = isinstance(rule, AffineRule) and rule.identity
+        conversion = isinstance(rule, ops.AffineRule) and rule.identity
         entrywise = function or conversion or target_name(node.target) in _ENTRYWISE
-        if len(sources) != 1 or not entrywise or isinstance(rule, (MaximumRule, SortRule)):
+        if len(sources) != 1 or not entrywise or isinstance(rule, (ops.MaximumRule, ops.SortRule)):
             return node
         (source,) = sources
         return source if _shape(source) == _shape(node) else node
@@ -283,7 +274,7 @@ def _is_sum_of(divisor: fx.Node, value: fx.Node) -> bool:
             return value in divisor.all_input_nodes
         follows = name in ("aten.add", "aten.clamp", "aten.clamp_min", "aten.expand_as")
         rule = rule_of(divisor.target)
-        follows = follows or (isinstance(rule, AffineRule) and (rule.exact or rule.reshapes))
+        follows = follows or (isinstance(rule, ops.AffineRule) and (rule.exact or rule.reshapes))
         if not follows or not divisor.all_input_nodes:
             return False
         divisor = divisor.all_input_nodes[0]

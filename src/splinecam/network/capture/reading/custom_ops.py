@@ -397,16 +397,9 @@ def _add_checked(builder: GraphBuilder, node: fx.Node, call: _Call) -> None:
     source = call.step(f"{node.name}.borders", _differentiable(call.borders, None, x, constants))
     builder.add_value(source.name, node, None)
     builder.body.append(source)
-    builder.add_layer(
-        CustomNonlinearity,
-        node,
-        Operation(run, (Operation.VARIABLE, call.constants), {}),
-        target=call.kind,
-        source=source.name,
-        argument=call.x.name,
-        result=node.name,
-        shape=borders(x).shape[1:],
-    )
+    operation = Operation(run, (Operation.VARIABLE, call.constants), {})
+    fields = {"argument": call.x.name, "shape": tuple(borders(x).shape[1:]), "target": call.kind}
+    builder.add_layer(CustomNonlinearity, node, operation, source.name, **fields)
 
 
 def _add_smooth(
@@ -426,21 +419,16 @@ def _add_table(builder: GraphBuilder, node: fx.Node, call: _Call, table: Table) 
     several = table.slopes.shape[1] > 1
     slopes = table.slopes.abs().amax(1) if several else table.slopes[:, 0]
     levels, slopes = table.knots[bent], torch.cat([slopes[:1], slopes[1:][bent]])
-    rows, shape = builder.rows[call.x.name], builder.unit_shape(call.x)[1:]
+    rows, count = builder.rows[call.x.name], builder.unit_shape(call.x).numel()
+    operation = Operation(call.value, (Operation.VARIABLE, call.constants), {}, rows, rows)
+    fields = {
+        "levels": levels[:, None].expand(-1, count),
+        "slopes": slopes[:, None].expand(-1, count),
+        "exact": False,
+        "period": table.period if len(levels) else None,
+    }
     builder.add_results(node)
-    builder.add_layer(
-        PiecewiseScalar,
-        node,
-        Operation(call.value, (Operation.VARIABLE, call.constants), {}, rows, rows),
-        target=call.kind,
-        source=call.x.name,
-        result=node.name,
-        shape=shape,
-        levels=levels[:, None].expand(-1, shape.numel()),
-        slopes=slopes[:, None].expand(-1, shape.numel()),
-        exact=False,
-        period=table.period if len(levels) else None,
-    )
+    builder.add_layer(PiecewiseScalar, node, operation, call.x.name, target=call.kind, **fields)
 
 
 # -- derivatives by differences --------------------------------------------------------------------

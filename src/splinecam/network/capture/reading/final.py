@@ -70,9 +70,8 @@ class Final:
 def _run(call: Call, z: Any, batch: int, device: torch.device) -> Any:
     """A call with z for its variable."""
     run, args, kwargs = map_tensors(call, lambda constant: constant.to(device))
-    env = {_VARIABLE.name: z}
-    named = {key: resolve(item, env, batch, device) for key, item in kwargs.items()}
-    return run(*(resolve(item, env, batch, device) for item in args), **named)
+    args, kwargs = resolve((args, kwargs), {_VARIABLE.name: z}, batch, device)
+    return run(*args, **kwargs)
 
 
 def tail_of(graph: FlatGraph, needed: set[fx.Node]) -> Tail | None:

@@ -19,6 +19,7 @@ from splinecam.network.capture.tracing.flat_graph import Batch, FlatGraph, argum
 from splinecam.network.capture.tracing.opaque_modules import opaque_module_of
 from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops.affine import STATISTICS, TRAINING
+from splinecam.network.ops.bounds import Roles
 from splinecam.network.ops.nonlinear import JUMP, MASK, SPELLINGS
 from splinecam.network.ops.registry import AffineRule, rule_of, target_name
 from splinecam.network.program import Step
@@ -180,7 +181,7 @@ def result_refs(node: fx.Node) -> Any:
 
 def part_of(ref: Ref, node: fx.Node, i: int, rule: AffineRule | None) -> Step:
     """The step that takes one of the results of a node that has several."""
-    roles: tuple[tuple[str, ...], dict[str, str]] = (("plain", "plain"), {})
+    roles: Roles = (("plain", "plain"), {})
     return Step(ref.name, operator.getitem, (Ref(node.name), i), {}, (), rule, roles)
 
 
@@ -351,19 +352,20 @@ class GraphBuilder:
         kind: type[Nonlinearity],
         node: fx.Node,
         operation: Operation,
-        *,
         source: str,
-        shape: tuple[int, ...],
-        **others: Any,
+        **given: Any,
     ) -> None:
-        """Add a non-linearity of a node; others: the fields that the node does not determine."""
-        fields: dict[str, Any] = {"source": source, "argument": source, "shape": tuple(shape)}
-        fields |= {"target": target_name(node.target)} | others
+        """Add a non-linearity of a node; given: fields that node and source do not determine."""
+        fields: dict[str, Any] = {"argument": source, "target": target_name(node.target)} | given
+        if "shape" not in given:
+            fields["shape"] = tuple(self.unit_shape(Ref(source))[1:])
+        if "result" not in given:
+            fields["result"] = next(refs(self.values[node])).name
         name, module = name_of(node)
         count = self._names[name] = self._names.get(name, 0) + 1
         if count > 1:
             name = f"{name}#{count}" if module else f"{name}_{count - 1}"
-        self.body.append(kind(name=name, operation=operation, **fields))
+        self.body.append(kind(name=name, operation=operation, source=source, **fields))
 
     def expand(self, node: fx.Node, ref: Ref) -> Ref:
         """A value in the shape of a node's result, which a constant may have widened."""

@@ -361,17 +361,10 @@ def _add_choice(builder: GraphBuilder, node: fx.Node, choice: Choice) -> str | N
     builder.add_value(result, node, node.meta["val"])
     knots = (0.0,), (0.0, rows.back(slope))
     levels, slopes = spread_knots(knots, shape, rows, builder.device)
-    builder.add_layer(
-        PiecewiseScalar,
-        node,
-        Operation(_scaled_relu, (Operation.VARIABLE, slope), {}),
-        source=source.name,
-        result=result,
-        shape=slope.shape[1:],
-        levels=levels,
-        slopes=slopes,
-        exact=bool((slope.abs() == 1).all()),
-    )
+    operation = Operation(_scaled_relu, (Operation.VARIABLE, slope), {})
+    exact = bool((slope.abs() == 1).all())
+    fields = {"result": result, "levels": levels, "slopes": slopes, "exact": exact}
+    builder.add_layer(PiecewiseScalar, node, operation, source.name, **fields)
     builder.add_results(node)
     if not alone:
         builder.add_step(node.name, operator.add, (choice.false, Ref(result)), rule=AffineRule())
@@ -391,18 +384,11 @@ def _add_nested(builder: GraphBuilder, node: fx.Node, choice: Choice, rows: Rows
     builder.add_value(sides, node, example.new_empty(points, 3, *units))
     args = (source, choice.true, choice.false, shape, rows)
     builder.add_step(sides, _sides, args, plain=2)
-    builder.add_layer(
-        ChoiceNonlinearity,
-        node,
-        Operation(choose, (Operation.VARIABLE,), {}),
-        source=source.name,
-        argument=sides,
-        result=node.name,
-        shape=units,
-        steepness=steepness,
-    )
-    builder.choices[node.name] = (choice.true, choice.false)
     builder.add_results(node)
+    operation = Operation(choose, (Operation.VARIABLE,), {})
+    fields = {"argument": sides, "steepness": steepness}
+    builder.add_layer(ChoiceNonlinearity, node, operation, source.name, **fields)
+    builder.choices[node.name] = (choice.true, choice.false)
     return None
 
 

@@ -188,8 +188,7 @@ class Reader:
         if any(True for _ in refs((args, kwargs))) or has_size((args, kwargs)):
             self.builder.add_constant(node, self.builder.constants.add(node, run, args, kwargs))
             return
-        args = resolve(args, {}, 1, self.device)
-        kwargs = {key: resolve(item, {}, 1, self.device) for key, item in kwargs.items()}
+        args, kwargs = resolve((args, kwargs), {}, 1, self.device)
         self.builder.values[node] = run(*args, **kwargs)
 
     def _filled(self, node: fx.Node) -> None:

@@ -17,18 +17,9 @@ from torch import Tensor, fx
 
 from splinecam._util.tolerances import EPS
 from splinecam.network.capture.reading.graph_builder import GraphBuilder, NodeCall, UnevenRows
-from splinecam.network.capture.reading.stages import refs
 from splinecam.network.capture.tracing.flat_graph import FlatGraph, arguments_of
+from splinecam.network.curves import formulas
 from splinecam.network.curves.curve import Curve
-from splinecam.network.curves.formulas import (
-    GELU,
-    GELU_TANH,
-    HARDSWISH,
-    MISH,
-    SILU,
-    SOFTSIGN,
-    power,
-)
 from splinecam.network.curves.registered import Scaled, scaled
 from splinecam.network.nonlinearities import (
     MaxNonlinearity,
@@ -65,17 +56,9 @@ def add_function(builder: GraphBuilder, call: NodeCall) -> str | None:
     ref = builder.expand(node, named[source])
     levels, slopes = spread_knots(knots, shape, rows, builder.device)
     builder.add_results(node)
-    builder.add_layer(
-        PiecewiseScalar,
-        node,
-        operation_of(rule.run or node.target, args, kwargs, rows, rows),
-        source=ref.name,
-        result=node.name,
-        shape=rows.out(z).shape[1:],
-        levels=levels,
-        slopes=slopes,
-        exact=rule.exact,
-    )
+    operation = operation_of(rule.run or node.target, args, kwargs, rows, rows)
+    fields = {"levels": levels, "slopes": slopes, "exact": rule.exact}
+    builder.add_layer(PiecewiseScalar, node, operation, ref.name, **fields)
     return None
 
 
@@ -181,18 +164,10 @@ def _add_pair(
     builder.add_value(both, node, torch.stack([example, example], -1))
     builder.add_value(result, node, example)
     ref = builder.add_step(both, _stacked, (*pair, builder.batch.shape(example)), plain=1)
-    rows = builder.batch.rows(example) or Rows()
-    units = rows.out(torch.empty(builder.shape_of(ref, 1), device="meta"))[0]
-    builder.add_layer(
-        MaxNonlinearity,
-        node,
-        Operation(torch.amin if smallest else torch.amax, (Operation.VARIABLE, -1), {}),
-        source=both,
-        result=result,
-        shape=units.shape,
-        members=torch.arange(units.numel(), device=builder.device).view(-1, 2),
-        smallest=smallest,
-    )
+    members = torch.arange(builder.unit_shape(ref).numel(), device=builder.device).view(-1, 2)
+    operation = Operation(torch.amin if smallest else torch.amax, (Operation.VARIABLE, -1), {})
+    fields = {"result": result, "members": members, "smallest": smallest}
+    builder.add_layer(MaxNonlinearity, node, operation, both, **fields)
 
 
 def _stacked(first: Any, second: Any, shape: list[int]) -> Tensor:
@@ -223,15 +198,8 @@ def add_curve(builder: GraphBuilder, node: fx.Node, curve: Curve, variable: Ref)
         return MIXES
     curve = curve.to(builder.device)
     builder.add_results(node)
-    builder.add_layer(
-        SmoothScalar,
-        node,
-        Operation(apply_curve, (Operation.VARIABLE, curve), {}),
-        source=variable.name,
-        result=next(refs(builder.values[node])).name,
-        shape=builder.unit_shape(variable)[1:],
-        curve=curve,
-    )
+    operation = Operation(apply_curve, (Operation.VARIABLE, curve), {})
+    builder.add_layer(SmoothScalar, node, operation, variable.name, curve=curve)
     return None
 
 
@@ -300,7 +268,7 @@ class _Matcher:
         if not isinstance(first, fx.Node) or not isinstance(second, fx.Node):
             return None
         if first is second:
-            return power(2), first, []
+            return formulas.power(2), first, []
         for outer, gate in ((first, second), (second, first)):
             for core, share, way in self._multiples(gate):
                 gated = self._gated(core)
@@ -326,19 +294,23 @@ class _Matcher:
         if not isinstance(source, fx.Node):
             return None
         if name in _SIGMOIDS:
-            return SILU, source, []
+            return formulas.SILU, source, []
         if name == "hardsigmoid":
-            return HARDSWISH, source, []
+            return formulas.HARDSWISH, source, []
         if name == "tanh" and _op(source) == "softplus":
             given = arguments_of(source)
             plain = given["beta"] == 1 and given["threshold"] >= 20
-            return (MISH, given["self"], [source]) if plain else None
+            return (formulas.MISH, given["self"], [source]) if plain else None
         if name in ("relu6", "hardtanh", "clamp"):
             shifted = self._plus(source, 3.0)
-            return (scaled(HARDSWISH, 6.0), shifted, [source]) if shifted and _six(gate) else None
+            return (
+                (scaled(formulas.HARDSWISH, 6.0), shifted, [source])
+                if shifted and _six(gate)
+                else None
+            )
         raised = self._plus(gate, 1.0)
         if raised is not None and _op(raised) in ("erf", "special_erf"):
-            return scaled(GELU, sqrt(2), sqrt(2)), raised.args[0], [raised]
+            return scaled(formulas.GELU, sqrt(2), sqrt(2)), raised.args[0], [raised]
         if raised is not None and _op(raised) == "tanh":
             return self._gelu_tanh(raised)
         return None
@@ -353,7 +325,11 @@ class _Matcher:
                 for cube, factor, others in self._multiples(cubic):
                     known = isclose(factor, _CUBIC, rel_tol=4 * EPS) and _op(cube) == "pow"
                     if known and _two(cube) == (x, 3):
-                        return scaled(GELU_TANH, 2.0), x, [tanh, total, *way, *others, cube]
+                        return (
+                            scaled(formulas.GELU_TANH, 2.0),
+                            x,
+                            [tanh, total, *way, *others, cube],
+                        )
         return None
 
     def _softsign(self, node: fx.Node) -> _Match | None:
@@ -363,7 +339,7 @@ class _Matcher:
         size = self._plus(divisor, 1.0)
         if size is None or _op(size) not in ("abs", "absolute") or size.args[0] is not x:
             return None
-        return SOFTSIGN, x, [size, divisor]
+        return formulas.SOFTSIGN, x, [size, divisor]
 
     # -- multiples and sums with numbers
 

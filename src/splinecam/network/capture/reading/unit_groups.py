@@ -49,17 +49,10 @@ def add_maxima(builder: GraphBuilder, call: NodeCall) -> str | None:
     if first.shape[1] == 1:
         _add_passed_on(builder, call, part)
         return None
-    builder.add_layer(
-        MaxNonlinearity,
-        node,
-        operation_of(node.target, call.args, call.kwargs, rows, result_rows, part),
-        source=ref.name,
-        result=next(refs(builder.values[node])).name,
-        shape=builder.unit_shape(ref)[1:],
-        members=first.contiguous(),
-        smallest=call.rule.smallest,
-        places=_places_of(call, rows, result_rows),
-    )
+    operation = operation_of(node.target, call.args, call.kwargs, rows, result_rows, part)
+    fields = {"members": first.contiguous(), "smallest": call.rule.smallest}
+    places = _places_of(call, rows, result_rows)
+    builder.add_layer(MaxNonlinearity, node, operation, ref.name, places=places, **fields)
     return None
 
 
@@ -86,15 +79,8 @@ def add_sort(builder: GraphBuilder, call: NodeCall) -> str | None:
     if groups.shape[1] == 1:
         _add_passed_on(builder, call, part)
         return None
-    builder.add_layer(
-        SortNonlinearity,
-        node,
-        operation_of(node.target, call.args, call.kwargs, rows, rows, part),
-        source=ref.name,
-        result=next(refs(builder.values[node])).name,
-        shape=builder.unit_shape(ref)[1:],
-        members=groups[own[:, 0]],
-    )
+    operation = operation_of(node.target, call.args, call.kwargs, rows, rows, part)
+    builder.add_layer(SortNonlinearity, node, operation, ref.name, members=groups[own[:, 0]])
     return None
 
 
@@ -125,8 +111,8 @@ def _unit_numbers(builder: GraphBuilder, ref: Ref) -> Tensor:
 
 def _with_numbers(builder: GraphBuilder, call: NodeCall, ref: Ref, index: Tensor) -> dict[str, Any]:
     """The arguments of a call on two points, its activation replaced by the numbers of units."""
-    env = {ref.name: index}
-    return {key: resolve(item, env, 2, builder.device) for key, item in call.named.items()}
+    found: dict[str, Any] = resolve(call.named, {ref.name: index}, 2, builder.device)
+    return found
 
 
 def _add_passed_on(builder: GraphBuilder, call: NodeCall, part: int | None) -> None:
@@ -264,16 +250,8 @@ def _add_extremes(
     if members.shape[1] == 1:
         builder.add_step(node.name, _extreme, (ref, *constants), plain=3)
         return
-    builder.add_layer(
-        MaxNonlinearity,
-        node,
-        Operation(_extreme, (Operation.VARIABLE, *constants), {}),
-        source=joined,
-        result=node.name,
-        shape=(units,),
-        members=members,
-        smallest=smallest,
-    )
+    operation = Operation(_extreme, (Operation.VARIABLE, *constants), {})
+    builder.add_layer(MaxNonlinearity, node, operation, joined, members=members, smallest=smallest)
 
 
 def _joined(data: Tensor, source: Tensor, shape: list[int], taken: list[int]) -> Tensor:

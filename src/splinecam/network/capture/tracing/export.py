@@ -22,23 +22,10 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from splinecam._util.backend import is_cuda
 from splinecam.errors import CaptureError
 from splinecam.network.capture.models import preserved
-from splinecam.network.capture.tracing.diagnosis import (
-    SIZES,
-    first_line,
-    fixes_batch,
-    generalise,
-    known_cause,
-    unknown_cause,
-)
+from splinecam.network.capture.tracing import diagnosis
 from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, Batch, FlatGraph, arguments_of
-from splinecam.network.ops.registry import (
-    AffineRule,
-    MaximumRule,
-    PiecewiseRule,
-    SortRule,
-    rule_of,
-    target_name,
-)
+from splinecam.network.ops import registry as ops
+from splinecam.network.ops.registry import rule_of, target_name
 
 # Functions whose results leave torch: Python numbers, lists and arrays.
 _READS = frozenset(
@@ -218,16 +205,16 @@ def _exported(model: nn.Module, x: Tensor) -> tuple[Any, bool]:
     except CaptureError:
         raise
     except Exception as error:
-        if fixes_batch(error):
+        if diagnosis.fixes_batch(error):
             exported = _export_any_batch(model, x)
             if exported is None:
                 with known_values(model):
                     exported = _export_any_batch(model, x)
             if exported is not None:
                 return exported, False
-        if cause := known_cause(error, model, input_shape):
+        if cause := diagnosis.known_cause(error, model, input_shape):
             raise CaptureError(cause) from None
-        raise CaptureError(unknown_cause(error, input_shape)) from error
+        raise CaptureError(diagnosis.unknown_cause(error, input_shape)) from error
     exported = _functional(exported)
     # The graph may be used again if it has no constants but weights, and changes none of them.
     signature = exported.graph_signature
@@ -318,10 +305,10 @@ def _export_any_batch(model: nn.Module, x: Tensor) -> Any:
     try:
         symbolic = _export(nn.Identity(), x).graph.nodes
         (example,) = (node.meta["val"] for node in symbolic if node.op == "placeholder")
-        batches = [(x[torch.arange(size) % 2],) for size in SIZES]
+        batches = [(x[torch.arange(size) % 2],) for size in diagnosis.SIZES]
         exported = [torch.export.export(model, batch, strict=False) for batch in batches]
         first, second = map(_functional, exported)
-        generalise(first, second, example)
+        diagnosis.generalise(first, second, example)
     except CaptureError:
         raise
     except Exception:  # the first attempt to export the model has the better reason
@@ -349,8 +336,8 @@ def _functional(exported: Any) -> Any:
         return exported.run_decompositions({})
     except Exception as error:
         message = (
-            f"the model's in-place operations cannot be undone: {first_line(error)}. Write "
-            "them out of place: x = x + y for x += y"
+            f"the model's in-place operations cannot be undone: {diagnosis.first_line(error)}. "
+            "Write them out of place: x = x + y for x += y"
         )
         raise CaptureError(message) from error
 
@@ -401,9 +388,9 @@ def _is_fresh(node: Any) -> bool:
     name, rule = target_name(node.target), rule_of(node.target)
     if name in _MAY_BE_VIEWS:
         return False
-    if isinstance(rule, AffineRule):
+    if isinstance(rule, ops.AffineRule):
         return name in _FRESH or not (rule.exact or rule.reshapes or rule.identity)
-    return name in _FRESH or isinstance(rule, (PiecewiseRule, MaximumRule, SortRule))
+    return name in _FRESH or isinstance(rule, (ops.PiecewiseRule, ops.MaximumRule, ops.SortRule))
 
 
 def _drop_dropout(graph: fx.Graph) -> None:
