@@ -109,8 +109,6 @@ def _fit_together(parts: Sequence[Tensor], dim: int) -> bool:
     return len(others) == 1
 
 
-# -- layers with windows ----------------------------------------------------------------------
-
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil, floor, tau
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -95,7 +95,6 @@ class PiecewiseLinear(nn.Module):
         return x
 
     def extra_repr(self) -> str:
-        """Shown by ``print``."""
         functions = f", {self.values.shape[1]} functions" if self.values.dim() == 2 else ""
         low, high = float(self.knots[0]), float(self.knots[-1])
         return f"{len(self.knots)} knots from {low:g} to {high:g}{functions}, {self.extrapolate}"
@@ -186,7 +185,6 @@ class PeriodicEncoding(nn.Module):
         return torch.cat([x, features], -1) if self.include_input else features
 
     def extra_repr(self) -> str:
-        """Shown by ``print``."""
         rest = "" if self.include_input else ", include_input=False"
         return f"n_frequencies={self.n_frequencies}, pieces={self.pieces}{rest}"
 
@@ -204,13 +202,8 @@ class PeriodicEncoding(nn.Module):
         finest = float(self.scales[-1])
         inner = [j / finest for j in range(floor(low * finest) + 1, ceil(high * finest))]
         at = torch.tensor([low, *inner, high], dtype=torch.float64)
-        encoding = PeriodicEncoding(
-            self.n_frequencies,
-            self.pieces,
-            include_input=self.include_input,
-            dtype=torch.float64,
-        )
-        value = encoding(at[:, None])
+        options: Any = {"include_input": self.include_input, "dtype": torch.float64}
+        value = PeriodicEncoding(self.n_frequencies, self.pieces, **options)(at[:, None])
         slope = (value[1:] - value[:-1]) / (at[1:] - at[:-1])[:, None]
         bend = torch.cat([slope[:1], slope[1:] - slope[:-1]])  # at every knot but the last
         each = torch.eye(dim, dtype=torch.float64)
@@ -242,7 +235,6 @@ class Maxout(nn.Module):
         return torch.unflatten(self.linear(x), -1, (self.out_features, self.pieces)).amax(-1)
 
     def extra_repr(self) -> str:
-        """Shown by ``print``."""
         return f"out_features={self.out_features}, pieces={self.pieces}"
 
 
@@ -264,5 +256,4 @@ class GroupSort(nn.Module):
         return torch.unflatten(x, -1, (-1, self.group_size)).sort(-1).values.flatten(-2)
 
     def extra_repr(self) -> str:
-        """Shown by ``print``."""
         return f"group_size={self.group_size}"

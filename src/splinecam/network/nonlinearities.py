@@ -136,8 +136,8 @@ class PiecewiseScalar(Nonlinearity):
 
     @property
     def noise(self) -> float:
-        """The error of a result in units of EPS, relative to the argument, beside that."""
-        return 0.0 if self.exact else 4.0
+        """The same, relative to the argument, beside ``rounding``."""
+        return self.rounding
 
     @cached_property
     def slope_differences(self) -> Tensor:
@@ -155,10 +155,9 @@ class PiecewiseScalar(Nonlinearity):
         self, z: Tensor, error: Tensor, low: Tensor, high: Tensor, signs: Signs | None = None
     ) -> Functions:
         levels = self._levels_between(low, high)
-        turns = levels.shape[0] // self.levels.shape[0] if self.levels.shape[0] else 1
-        differences = (
-            self.slope_differences if turns == 1 else self.slope_differences.repeat(turns, 1)
-        )
+        turns = levels.shape[0] // max(1, self.levels.shape[0])
+        differences = self.slope_differences
+        differences = differences.repeat(turns, 1) if turns > 1 else differences
         return Functions.crossing(z, levels, error, low, high, differences, signs)
 
     def _levels_between(self, low: Tensor, high: Tensor) -> Tensor:
@@ -431,13 +430,14 @@ class SmoothScalar(Nonlinearity):
         """The error of a result in units of ``eps``, relative to the argument, beside that."""
         return (self.curve.single_noise or 0.0) if self.single else self.curve.noise
 
-    def functions(
-        self, z: Tensor, error: Tensor, low: Tensor, high: Tensor, signs: Signs | None = None
-    ) -> NoReturn:
-        self._refuse()
+    def functions(self, *given: Any) -> NoReturn:
+        raise TypeError(
+            f"{self.name} ({self.target}) is smooth and has no linear pieces: it is replaced by "
+            "pieces with smooth=1e-3"
+        )
 
-    def pieces(self, z: Tensor, error: Tensor | float = 0.0) -> NoReturn:
-        self._refuse()
+    def pieces(self, *given: Any) -> NoReturn:
+        self.functions()
 
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
         low, high = (end.view(1, *self.shape) for end in (low, high))
@@ -450,9 +450,3 @@ class SmoothScalar(Nonlinearity):
         curve = self.curve.to(device)
         operation = Operation(apply_curve, (Operation.VARIABLE, curve), {})
         return replace(self, curve=curve, operation=operation)
-
-    def _refuse(self) -> NoReturn:
-        raise TypeError(
-            f"{self.name} ({self.target}) is smooth and has no linear pieces: it is replaced by "
-            "pieces with smooth=1e-3"
-        )

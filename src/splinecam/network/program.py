@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from splinecam._util.tolerances import EPS
 from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity
@@ -82,7 +83,10 @@ class Step:
                 call[key] = Bound(call[key].abs(), torch.zeros_like(call[key]))
         magnitudes = [x.magnitude if isinstance(x, Bound) else x for x in args]
         call["run"] = partial(self.run, *magnitudes, **kwargs)
-        return _bounds_of(bound(call))
+        found = bound(call)
+        if isinstance(found[0], Tensor):
+            return Bound(*found)
+        return tuple(Bound(*part) for part in found)
 
     def modulus(self, env: Mapping[str, Any], batch: int, device: torch.device) -> Any:
         """The result for values ``env`` with the modulus of every coefficient and offset."""
@@ -112,7 +116,7 @@ class Step:
             return 0.0
         ones = {name: map_tensors(value, torch.ones_like) for name, value in env.items()}
         args, kwargs = self._arguments(ones, 1, device)
-        terms = sum(x.numel() for x in _tensors((args, list(kwargs.values()))))
+        terms = sum(x.numel() for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor))
         if self.run in _REDUCTIONS:
             terms = args[0].numel() // result.numel()
         elif "running_var" in self.arg_names:  # a normalisation, which scales and shifts each entry
@@ -122,17 +126,9 @@ class Step:
         return (terms + 4) * EPS / 2
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)
-
-
 def _multiplied(step: Step, result: Any) -> int:
     """About how many multiplications with a constant matrix a step makes."""
-    if step.rule is None or step.rule.product in ((), _ENTRYWISE) or not isinstance(result, Tensor):
+    if not _mixes(step) or not isinstance(result, Tensor):
         return 0
     constants = [x for x in step.args if isinstance(x, Tensor) and x.dim() > 1 and x.numel()]
     return max((result.numel() * x.numel() // x.shape[0] for x in constants), default=0)
@@ -165,12 +161,6 @@ def _rise(layer: Nonlinearity, at: Tensor, shift: Tensor) -> Tensor:
     base, moved = (list(layer.groups.columns(x.flatten(1))) for x in (far, shift))
     top = reduce(pick, base)
     return reduce(pick, [x - top + y for x, y in zip(base, moved, strict=True)])
-
-
-def _bounds_of(value: Any) -> Any:
-    if isinstance(value[0], Tensor):
-        return Bound(*value)
-    return tuple(_bounds_of(item) for item in value)
 
 
 @dataclass(frozen=True)

@@ -409,9 +409,6 @@ def clear(model: nn.Module) -> None:
     _MODELS.pop(model, None)
 
 
-# -- templates -------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Template:
     """A program with a ``Weight`` in place of each weight; names: of these in the model."""

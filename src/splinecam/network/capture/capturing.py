@@ -15,22 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from splinecam.errors import SplineCamError, UnsupportedOpError
-from splinecam.network.capture.cache import (
-    CachedCapture,
-    Template,
-    fingerprint,
-    lookup,
-    store,
-    template_of,
-)
-from splinecam.network.capture.models import (
-    EXCLUSIVE,
-    Output,
-    check_output,
-    one_output,
-    selected,
-    unwrap,
-)
+from splinecam.network.capture import cache, models
+from splinecam.network.capture.models import Output
 from splinecam.network.capture.pairs import Shown, pair_of
 from splinecam.network.capture.reading.graph_builder import explained
 from splinecam.network.capture.reading.probe import probe
@@ -111,7 +97,7 @@ class Both(nn.Module):
             program = capture(self, x.shape[1:], device=x.device, smooth=self.smooth)
             return program(x).to(x.dtype)
         made = [
-            selected(model(x), output).flatten(1)
+            models.selected(model(x), output).flatten(1)
             for name, model, output in zip("ab", (self.a, self.b), self.outputs, strict=True)
             if self.shown in (name, "both", "difference")
         ]
@@ -133,9 +119,9 @@ def capture(
     functions of one variable become layers too, which must be replaced before the program is run
     over a mesh.
     """
-    check_output(output)
+    models.check_output(output)
     input_shape = tuple(int(size) for size in input_shape)
-    model, device = unwrap(model), torch.device(device)
+    model, device = models.unwrap(model), torch.device(device)
     if isinstance(model, FirstLayers):
         whole = capture(model.model, input_shape, device=device, output=model.output, smooth=smooth)
         return first_layers(whole, model.count)
@@ -145,7 +131,7 @@ def capture(
             for each, output in zip((model.a, model.b), model.outputs, strict=True)
         )
         return pair_of(*both).joined(model.shown)
-    with EXCLUSIVE, torch.no_grad():
+    with models.EXCLUSIVE, torch.no_grad():
         followed = output is None or isinstance(model, LayerGraph)
         given = (model, input_shape, device, output)
         program = captured_by_walk(*given, smooth=smooth) if followed else None
@@ -177,7 +163,7 @@ def captured_by_walk(
     key = ("walk", input_shape, device, None if callable(output) else output, smooth)
     structure = graph.structure()
     try:
-        before = lookup(model, key)
+        before = cache.lookup(model, key)
         if before is not None and before.fingerprint == structure:
             tensors = dict(graph.constants.values())
             return _refilled(before, model, input_shape, device, tensors)
@@ -206,14 +192,14 @@ def captured_by_export(
     """The program of any model that ``torch.export`` can follow."""
     known: list[Any] | None = None
     with contextlib.suppress(Exception):  # also what the model's own attributes raise
-        known = fingerprint(model, output)
+        known = cache.fingerprint(model, output)
     key = ("export", input_shape, device, None if callable(output) else output, smooth)
-    before = lookup(model, key)
+    before = cache.lookup(model, key)
     if before is not None and known is not None and before.fingerprint == known:
         with contextlib.suppress(Exception):  # to export it anew tells what is wrong
             return _refilled(before, model, input_shape, device, named_tensors(model))
     refuse(model)
-    with opaque_modules(model) as numbers, one_output(model, output):
+    with opaque_modules(model) as numbers, models.one_output(model, output):
         graph, reusable = export_graph(model, input_shape)
         refuse_batch(graph, input_shape)
         reader = Reader(graph, device, smooth=smooth)
@@ -239,16 +225,16 @@ def _store(
     """Store what was captured for the next time, without the weights."""
     content: Any = None
     if not reader.reads_weights:  # which functions there are may depend on them
-        content = template_of(reader.graph, reader.needed, reader.builder, program)
+        content = cache.template_of(reader.graph, reader.needed, reader.builder, program)
     if content is None and not reader.builder.batch.known:
         names = {node: (name, None) for node, (name, _) in reader.graph.constants.items()}
         content = replace(reader.graph, constants=names)
     if content is not None:
-        store(model, key, CachedCapture(known, content, numbers, reader.smooth))
+        cache.store(model, key, cache.CachedCapture(known, content, numbers, reader.smooth))
 
 
 def _refilled(
-    before: CachedCapture,
+    before: cache.CachedCapture,
     model: nn.Module,
     input_shape: tuple[int, ...],
     device: torch.device,
@@ -256,7 +242,7 @@ def _refilled(
 ) -> Program:
     """The program that was captured before, with the present weights."""
     content = before.content
-    if isinstance(content, Template):
+    if isinstance(content, cache.Template):
         program = content.filled(tensors)
         probe(program)
         return program

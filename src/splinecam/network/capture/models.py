@@ -65,9 +65,6 @@ def dtype_of(model: nn.Module) -> torch.dtype:
         return next(types, torch.get_default_dtype())
 
 
-# -- attributes ------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def preserved(model: nn.Module) -> Iterator[None]:
     """Undo what running ``forward`` does to the attributes of the model and of its submodules."""
@@ -95,9 +92,6 @@ def _restore(value: Any, contents: Any) -> None:
     if not same:
         value.clear()
         value.extend(contents) if isinstance(value, list) else value.update(contents)
-
-
-# -- copies ----------------------------------------------------------------------------------------
 
 
 def private_copy(model: nn.Module, tensor: Callable[[Tensor], Tensor]) -> nn.Module:
@@ -244,9 +238,6 @@ def one_output(model: nn.Module, output: Output) -> Iterator[None]:
         handle.remove()
 
 
-# -- one entry ------------------------------------------------------------------------------------
-
-
 def _entry(result: Any, output: int | str) -> Any:
     entries = _entries(result)
     if entries is None:
@@ -297,9 +288,6 @@ def _tensors(result: Any, seen: set[int]) -> Iterator[Tensor]:
         seen.add(id(result))
         for item in (_entries(result) or {}).values():
             yield from _tensors(item, seen)
-
-
-# -- words ----------------------------------------------------------------------------------------
 
 
 def _described(result: Any) -> str:

@@ -344,9 +344,6 @@ def _with_refs(item: Any, rename: Callable[[str], str]) -> Any:
     return item
 
 
-# -- equal stages ----------------------------------------------------------------------------------
-
-
 def _correspondence(a: Stage, b: Stage, names: Mapping[str, str]) -> dict[str, str] | None:
     """The names in ``a`` of the values of two equal stages by those in ``b``, or None."""
     made: dict[str, str] = {}

@@ -117,9 +117,6 @@ class FrozenGraph(nn.Module):
         return env[self._result]
 
 
-# -- held values in calls --------------------------------------------------------------------------
-
-
 def repeated(row: Tensor, dim: int, each: int, batch: Any) -> Tensor:
     """A held value of one point for all points: ``each`` entries per point in dimension ``dim``."""
     return Rows(dim, each).back(row[None].expand(batch, *row.shape))

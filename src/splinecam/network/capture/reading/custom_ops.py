@@ -18,10 +18,7 @@ from splinecam.network.capture.reading.probe import SLACK, WEIGHT
 from splinecam.network.capture.reading.scalar_functions import add_curve
 from splinecam.network.capture.reading.stages import refs
 from splinecam.network.capture.tracing.diagnosis import first_line
-from splinecam.network.capture.tracing.opaque_modules import (
-    as_columns,
-    opaque_module_of,
-)
+from splinecam.network.capture.tracing.opaque_modules import as_columns, opaque_module_of
 from splinecam.network.curves.registered import RegisteredCurve
 from splinecam.network.nonlinearities import CustomNonlinearity, PiecewiseScalar
 from splinecam.network.ops.bounds import Bound, measured_bound
@@ -429,9 +426,6 @@ def _add_table(builder: GraphBuilder, node: fx.Node, call: _Call, table: Table) 
     }
     builder.add_results(node)
     builder.add_layer(PiecewiseScalar, node, operation, call.x.name, target=call.kind, **fields)
-
-
-# -- derivatives by differences --------------------------------------------------------------------
 
 
 def _differentiable(

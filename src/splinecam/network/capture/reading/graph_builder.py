@@ -50,9 +50,6 @@ def explained(
     )
 
 
-# -- weights ---------------------------------------------------------------------------------------
-
-
 def _weights(wrong: dict[str, Tensor]) -> str:
     """Which tensors are not finite, how many of their entries, and the first of these."""
     lines = [f"\n  - {_entries(name, tensor)}" for name, tensor in list(wrong.items())[:_LISTED]]
@@ -72,9 +69,6 @@ def _entries(name: str, tensor: Tensor) -> str:
     if len(bad) == 1:
         return f"1 of {tensor.numel():,} entries of {name}: {which}"
     return f"{len(bad):,} of {tensor.numel():,} entries of {name}, the first is {which}"
-
-
-# -- training mode ---------------------------------------------------------------------------------
 
 
 def _in_mode(op: OffendingOp, model: nn.Module) -> OffendingOp:

@@ -216,9 +216,6 @@ def _inputs(builder: GraphBuilder, layer: _Layer) -> list[Any]:
     return [Ref(layer.source)]
 
 
-# --- random numbers
-
-
 def _samples(
     builder: GraphBuilder, node: fx.Node, rows: Rows, wanted: list[Any], points: int
 ) -> list[_Sample]:

@@ -11,41 +11,17 @@ from torch import Tensor, fx
 
 from splinecam.errors import CaptureError, UnsupportedOpError, option
 from splinecam.network.capture.models import widened
+from splinecam.network.capture.reading import graph_builder as building
+from splinecam.network.capture.reading import scalar_functions as scalars
+from splinecam.network.capture.reading import unit_groups as groups
 from splinecam.network.capture.reading.custom_ops import add_custom, custom_op_of
 from splinecam.network.capture.reading.final import Final, dependents, tail_of
-from splinecam.network.capture.reading.graph_builder import (
-    EXACT,
-    GraphBuilder,
-    NodeCall,
-    constant_call,
-    fill_of,
-    filled,
-    has_size,
-    part_of,
-)
+from splinecam.network.capture.reading.graph_builder import GraphBuilder, NodeCall
 from splinecam.network.capture.reading.masks import add_comparison, add_masked
 from splinecam.network.capture.reading.probe import probe
-from splinecam.network.capture.reading.scalar_functions import (
-    add_curve,
-    add_function,
-    add_pairs,
-    add_smooth,
-    smooth_patterns,
-)
 from splinecam.network.capture.reading.stages import make_stages, refs
-from splinecam.network.capture.reading.unit_groups import (
-    add_maxima,
-    add_scattered,
-    add_sort,
-    uses_places,
-)
-from splinecam.network.capture.tracing.flat_graph import (
-    SYMBOLIC,
-    FlatGraph,
-    arguments_of,
-    named_arguments,
-    parameters_of,
-)
+from splinecam.network.capture.tracing import flat_graph as flat
+from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph
 from splinecam.network.curves.curve import Curve
 from splinecam.network.ops import nonlinear as rejected
 from splinecam.network.ops import registry as ops
@@ -70,7 +46,7 @@ class Reader:
         self.builder.smooth = smooth
         self.tail = tail_of(graph, self.needed)
         apart = () if self.tail is None else self.tail.nodes
-        self.patterns, self.reads_weights = smooth_patterns(
+        self.patterns, self.reads_weights = scalars.smooth_patterns(
             graph, self.needed, dependents(graph), apart
         )
         self.emitted: list[fx.Node] = []
@@ -126,8 +102,6 @@ class Reader:
             )
         return (result, None) if self.tail is None else self.tail.finish(builder, self.output)
 
-    # -- one node
-
     def _node(self, node: fx.Node) -> None:
         builder, value = self.builder, node.meta.get("val")
         if type(value) in SYMBOLIC:
@@ -175,17 +149,15 @@ class Reader:
             return parts if isinstance(item, list) else tuple(parts)
         return item
 
-    # -- constants
-
     def _constant(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Compute a node that does not depend on the input now, or once the batch is known."""
         if _is_random(node.target):
-            arguments = arguments_of(node)
+            arguments = flat.arguments_of(node)
             if not (arguments.get("train") is False or arguments.get("training") is False):
                 self.builder.reject(node, rejected.RANDOM)
                 return
-        run = partial(constant_call, node.target)
-        if any(True for _ in refs((args, kwargs))) or has_size((args, kwargs)):
+        run = partial(building.constant_call, node.target)
+        if any(True for _ in refs((args, kwargs))) or building.has_size((args, kwargs)):
             self.builder.add_constant(node, self.builder.constants.add(node, run, args, kwargs))
             return
         args, kwargs = resolve((args, kwargs), {}, 1, self.device)
@@ -193,15 +165,16 @@ class Reader:
 
     def _filled(self, node: fx.Node) -> None:
         """Add a constant in the shape of an activation, such as ``zeros_like(x)``."""
-        shape, fill = self.builder.batch.shape(node.meta["val"]), self._argument(fill_of(node))
+        shape, fill = (
+            self.builder.batch.shape(node.meta["val"]),
+            self._argument(building.fill_of(node)),
+        )
         args = (shape, fill, node.meta["val"].dtype, self.device)
-        self.builder.add_constant(node, self.builder.constants.add(node, filled, args, {}))
-
-    # -- activations
+        self.builder.add_constant(node, self.builder.constants.add(node, building.filled, args, {}))
 
     def _active(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         builder, rule = self.builder, custom_op_of(node) or ops.rule_of(node.target)
-        named = named_arguments(node, args, kwargs)
+        named = flat.named_arguments(node, args, kwargs)
         call = NodeCall(node, rule, args, kwargs, named)
         if "indices" in named:
             self._count_masked(node, named["indices"])
@@ -237,17 +210,17 @@ class Reader:
         if isinstance(rule, ops.CompositeRule):
             return self._add_composite(call.node, rule)
         if isinstance(rule, (ops.SmoothRule, ops.TerminalRule)):
-            return add_smooth(builder, call)
+            return scalars.add_smooth(builder, call)
         if isinstance(rule, ops.ScatterRule):
-            return add_scattered(builder, call)
+            return groups.add_scattered(builder, call)
         if isinstance(rule, ops.MaximumRule):
-            return add_maxima(builder, call)
+            return groups.add_maxima(builder, call)
         if isinstance(rule, ops.SortRule):
-            return add_sort(builder, call)
+            return groups.add_sort(builder, call)
         active = [name for name, item in call.named.items() if builder.is_active(item)]
         if len(active) > 1 or active[0] not in rule.source:
-            return add_pairs(builder, call)
-        return add_function(builder, call)
+            return scalars.add_pairs(builder, call)
+        return scalars.add_function(builder, call)
 
     def _pattern(self, curve: Curve, x: fx.Node, node: fx.Node) -> None:
         """Add a smooth function that the model writes as several operations, or reject it."""
@@ -258,14 +231,14 @@ class Reader:
         if source.name in builder.masks:
             builder.reject_mask(source.name)
         if self.smooth:
-            reason = add_curve(builder, node, curve, source)
+            reason = scalars.add_curve(builder, node, curve, source)
         if reason is not None:
             builder.reject(node, None if source.name in builder.invalid else reason)
 
     def _add_composite(self, node: fx.Node, rule: ops.CompositeRule) -> str | None:
         """Add a node that is written out as several others."""
         emit = ops.Emitter(node)
-        result = rule.write(emit, arguments_of(node))
+        result = rule.write(emit, flat.arguments_of(node))
         if isinstance(result, str):
             return result
         builder = self.builder
@@ -282,7 +255,7 @@ class Reader:
 
     def _add_affine(self, call: NodeCall, rule: ops.AffineRule) -> None:
         node, args, kwargs, builder = call.node, call.args, call.kwargs, self.builder
-        names, _ = parameters_of(node.target)
+        names, _ = flat.parameters_of(node.target)
         if rule.identity:
             builder.values[node] = args[0]
             return
@@ -301,9 +274,7 @@ class Reader:
             used = {user.args[1] for user in node.users if user.users}
             for i, ref in enumerate(builder.values[node]):
                 if i in used:
-                    builder.body.append(part_of(ref, node, i, EXACT))
-
-    # -- what is wrong with a call
+                    builder.body.append(building.part_of(ref, node, i, building.EXACT))
 
     def _reason(self, call: NodeCall) -> str | None:
         """Why this call cannot be part of a piecewise-linear network, or None."""
@@ -323,7 +294,7 @@ class Reader:
         if isinstance(rule, ops.CompositeRule):
             return self._depends({name: named[name] for name in rule.constants})
         if isinstance(rule, (ops.MaximumRule, ops.SortRule)):
-            return uses_places(node, self.needed)
+            return groups.uses_places(node, self.needed)
         if isinstance(rule, ops.ScatterRule):
             return self._depends(named, ("self", rule.source))
         if isinstance(rule, ops.PiecewiseRule):

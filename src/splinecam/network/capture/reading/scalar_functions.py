@@ -16,17 +16,12 @@ import torch
 from torch import Tensor, fx
 
 from splinecam._util.tolerances import EPS
+from splinecam.network import nonlinearities as layers
 from splinecam.network.capture.reading.graph_builder import GraphBuilder, NodeCall, UnevenRows
 from splinecam.network.capture.tracing.flat_graph import FlatGraph, arguments_of
 from splinecam.network.curves import formulas
 from splinecam.network.curves.curve import Curve
 from splinecam.network.curves.registered import Scaled, scaled
-from splinecam.network.nonlinearities import (
-    MaxNonlinearity,
-    PiecewiseScalar,
-    SmoothScalar,
-    apply_curve,
-)
 from splinecam.network.ops.nonlinear import MIXES
 from splinecam.network.ops.registry import Knots, target_name
 from splinecam.network.values import Operation, Ref, Rows
@@ -58,7 +53,7 @@ def add_function(builder: GraphBuilder, call: NodeCall) -> str | None:
     builder.add_results(node)
     operation = operation_of(rule.run or node.target, args, kwargs, rows, rows)
     fields = {"levels": levels, "slopes": slopes, "exact": rule.exact}
-    builder.add_layer(PiecewiseScalar, node, operation, ref.name, **fields)
+    builder.add_layer(layers.PiecewiseScalar, node, operation, ref.name, **fields)
     return None
 
 
@@ -77,9 +72,6 @@ def operation_of(
 
     named = {key: argument(item) for key, item in kwargs.items()}
     return Operation(run, tuple(map(argument, args)), named, rows, result_rows, part)
-
-
-# -- knots -----------------------------------------------------------------------------------------
 
 
 def spread_knots(
@@ -139,9 +131,6 @@ def _without_idle(levels: list[Tensor], slopes: list[Tensor]) -> tuple[Tensor, T
     return level[used], torch.cat([slope[:1], slope[1:][used]])
 
 
-# -- the larger of two -----------------------------------------------------------------------------
-
-
 def add_pairs(builder: GraphBuilder, call: NodeCall) -> str | None:
     """Add the larger or the smaller of two activations, which changes where they are equal."""
     node = call.node
@@ -167,7 +156,7 @@ def _add_pair(
     members = torch.arange(builder.unit_shape(ref).numel(), device=builder.device).view(-1, 2)
     operation = Operation(torch.amin if smallest else torch.amax, (Operation.VARIABLE, -1), {})
     fields = {"result": result, "members": members, "smallest": smallest}
-    builder.add_layer(MaxNonlinearity, node, operation, both, **fields)
+    builder.add_layer(layers.MaxNonlinearity, node, operation, both, **fields)
 
 
 def _stacked(first: Any, second: Any, shape: list[int]) -> Tensor:
@@ -198,8 +187,8 @@ def add_curve(builder: GraphBuilder, node: fx.Node, curve: Curve, variable: Ref)
         return MIXES
     curve = curve.to(builder.device)
     builder.add_results(node)
-    operation = Operation(apply_curve, (Operation.VARIABLE, curve), {})
-    builder.add_layer(SmoothScalar, node, operation, variable.name, curve=curve)
+    operation = Operation(layers.apply_curve, (Operation.VARIABLE, curve), {})
+    builder.add_layer(layers.SmoothScalar, node, operation, variable.name, curve=curve)
     return None
 
 

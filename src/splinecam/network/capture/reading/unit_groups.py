@@ -10,13 +10,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, fx
 
-from splinecam.network.capture.reading.graph_builder import (
-    EXACT,
-    GraphBuilder,
-    NodeCall,
-    UnevenRows,
-    is_floating,
-)
+from splinecam.network.capture.reading import graph_builder as building
+from splinecam.network.capture.reading.graph_builder import GraphBuilder, NodeCall
 from splinecam.network.capture.reading.scalar_functions import operation_of
 from splinecam.network.capture.reading.stages import refs
 from splinecam.network.nonlinearities import MaxNonlinearity, SortNonlinearity
@@ -97,7 +92,7 @@ def _unpools(places: fx.Node) -> bool:
     """Whether indices are given to max_unpool, perhaps in another shape."""
     return any(
         "max_unpool" in target_name(user.target)
-        or (not is_floating(user.meta.get("val")) and _unpools(user))
+        or (not building.is_floating(user.meta.get("val")) and _unpools(user))
         for user in places.users
     )
 
@@ -124,7 +119,7 @@ def _add_passed_on(builder: GraphBuilder, call: NodeCall, part: int | None) -> N
     name, run = next(refs(builder.values[call.node])).name, cast(Any, call.node.target)
     roles = tuple(map(role, call.args)), {key: role(item) for key, item in call.kwargs.items()}
     run = run if part is None else partial(_part_of, run, part)
-    builder.body.append(Step(name, run, call.args, call.kwargs, (), EXACT, roles))
+    builder.body.append(Step(name, run, call.args, call.kwargs, (), building.EXACT, roles))
 
 
 def _part_of(run: Any, part: int, *args: Any, **kwargs: Any) -> Any:
@@ -161,7 +156,7 @@ def add_scattered(builder: GraphBuilder, call: NodeCall) -> str | None:
     given = (named["self"], named[call.rule.source], named["index"])
     try:
         data, source, index = (builder.constants.one_row(item) for item in given)
-    except UnevenRows:
+    except building.UnevenRows:
         return MIXES
     values = [data, source]
     moved = [isinstance(i, Ref) and not builder.rows[i.name].plain for i in (*values, index)]

@@ -371,9 +371,6 @@ def _batch_hint(input_shape: tuple[int, ...]) -> str:
     )
 
 
-# -- what torch says -------------------------------------------------------------------------------
-
-
 def _known(error: Exception) -> str | None:
     """Why a model cannot be exported, as far as torch's message tells."""
     text, line, at = str(error), first_line(error).removesuffix("."), _place(error)
@@ -398,9 +395,6 @@ def _known(error: Exception) -> str | None:
     if "numpy" in line or "tensor subclasses" in line:
         return f"the model leaves torch on the way{at}: {line}. {_REGISTER}"
     return None
-
-
-# -- places ----------------------------------------------------------------------------------------
 
 
 def _place(error: Exception) -> str:

@@ -254,9 +254,6 @@ def _quiet() -> Iterator[None]:
             handler.removeFilter(silent)
 
 
-# -- ways to export --------------------------------------------------------------------------------
-
-
 def _export_known(model: nn.Module, x: Tensor) -> tuple[Any, bool]:
     """Export a model, and say whether it may have read values of its parameters and buffers."""
     try:
@@ -400,9 +397,6 @@ def _drop_dropout(graph: fx.Graph) -> None:
         if dropout and arguments_of(node).get("train") is False:
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
-
-
-# -- the flat graph --------------------------------------------------------------------------------
 
 
 def _flattened(exported: Any) -> FlatGraph:

@@ -117,8 +117,6 @@ def as_columns(functions: Any) -> Tensor:
     return functions.reshape(*functions.shape[:1], -1)
 
 
-# -- in a graph ------------------------------------------------------------------------------------
-
 _CAPTURED: dict[int, OpaqueModule] = {}  # those of the captures under way
 _KEYS = count()
 
