@@ -103,7 +103,7 @@ def _channels(layer: nn.Module) -> int | None:
 
 
 def _fit_together(parts: Sequence[Tensor], dim: int) -> bool:
-    """Whether tensors have the same sizes but for that along which they are joined."""
+    """Whether tensors have the same sizes but for the dimension along which they are joined."""
     rank = parts[0].dim()
     others = {tuple(size for i, size in enumerate(part.shape) if i != dim % rank) for part in parts}
     return len(others) == 1

@@ -49,7 +49,11 @@ class PiecewiseLinear(nn.Module):
             choices = ", ".join(map(repr, get_args(Extrapolate)))
             raise ValueError(f"extrapolate is {extrapolate!r}: it must be one of {choices}")
         table = _copy(values)
-        knots = _checked_knots(_copy(knots).to(table.device))
+        knots = _copy(knots).to(table.device)
+        if knots.dim() != 1 or len(knots) < 2:
+            raise ValueError(f"knots has shape {tuple(knots.shape)}: it must be (K,) with K >= 2")
+        if not bool(knots.isfinite().all() and (knots[1:] > knots[:-1]).all()):
+            raise ValueError(f"knots must be finite and strictly ascending: {knots.tolist()}")
         if table.dim() not in (1, 2) or table.shape[0] != knots.shape[0]:
             raise ValueError(
                 f"values has shape {tuple(table.shape)}: it must be ({len(knots)},), one value "
@@ -104,14 +108,6 @@ def _copy(numbers: Tensor | Sequence[float] | Sequence[Sequence[float]]) -> Tens
     """A floating-point copy without a gradient."""
     tensor = torch.as_tensor(numbers).detach().clone()
     return tensor if tensor.is_floating_point() else tensor.to(torch.get_default_dtype())
-
-
-def _checked_knots(knots: Tensor) -> Tensor:
-    if knots.dim() != 1 or len(knots) < 2:
-        raise ValueError(f"knots has shape {tuple(knots.shape)}: it must be (K,) with K >= 2")
-    if not bool(knots.isfinite().all() and (knots[1:] > knots[:-1]).all()):
-        raise ValueError(f"knots must be finite and strictly ascending: {knots.tolist()}")
-    return knots
 
 
 def _closed(table: Tensor) -> Tensor:

@@ -35,9 +35,8 @@ _SMALL_WINDOW = 9  # units of a group up to which taking their columns is faster
 class Nonlinearity(ABC):
     """A layer: a piecewise-linear operation between two affine stages.
 
-    name: for readers; target: the operation. source: the live value, (B, *shape), whose n units
-    determine the borders; argument: the live value that the operation takes; result: the one that
-    it gives. after: the module, or operation, that made the source.
+    source: the live value, (B, *shape), whose n units determine the borders; argument: the live
+    value that the operation takes; result: its result. after: what made the source.
     """
 
     name: str
@@ -64,16 +63,17 @@ class Nonlinearity(ABC):
     ) -> Functions | None:
         """The functions whose zero sets are the borders; None if these are not straight lines.
 
-        z: (V, n) at the vertices; error, low, high: (n,) its error and range; signs: of all units,
-        if they are known.
+        z: (V, n) at the vertices; error, low, high: (n,) its error and range; signs: if
+        they are known.
         """
 
     @abstractmethod
     def pieces(self, z: Tensor, error: Tensor | float = 0.0) -> Tensor:
         """The number of the piece on which each unit is at z (B, *shape): integers (B, units).
 
-        A unit beyond a border by no more than its rounding ``error``, (n,) or (B, n), counts as on
-        the border, so that a unit that lies on it in a whole region is on one piece there.
+        A unit beyond a border by no more than its rounding ``error``, (n,) or (B, n),
+        counts as on the border. A unit that lies on it in a whole region is thus on one
+        piece there.
         """
 
     def apart(self, first: Tensor, second: Tensor, error: Tensor) -> Tensor:
@@ -88,10 +88,7 @@ class Nonlinearity(ABC):
 
     @abstractmethod
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
-        """The bound of the result from that of the argument, with as many rows.
-
-        low, high: (n,) or (R, n) the source's range, if the bound has R rows.
-        """
+        """The bound of the result from that of the argument; low, high: the source's range."""
 
     def to(self, device: torch.device, move: Callable[[Tensor], Tensor]) -> Nonlinearity:
         """The same on another device; ``move`` moves the operation's constants."""
@@ -109,10 +106,9 @@ class Nonlinearity(ABC):
 class PiecewiseScalar(Nonlinearity):
     """A piecewise-linear function of one variable, applied to the n units of a live value.
 
-    levels: (K, n) the knots of every unit, ascending, with ``inf`` in the last places of a unit
-    with fewer knots; slopes: (K + 1, n) before, between and after the knots; exact: whether the
-    operation does not round. With a ``period`` the knots repeat, and the last slope is that before
-    the first knot.
+    levels: (K, n) the knots of every unit, ascending; a unit with fewer knots has ``inf`` in
+    the last places. slopes: (K + 1, n) before, between and after the knots; exact: whether
+    nothing is rounded. With a ``period`` the knots repeat.
     """
 
     levels: Tensor
@@ -218,8 +214,8 @@ class MaxNonlinearity(Nonlinearity):
     """The largest of each group of units, or the smallest.
 
     members: (G, R) the units of each group, in the order of the flattened result; a group with
-    fewer than R units has one of them more than once. places: computes something that identifies
-    each group's winner, if that is faster than to compare its units.
+    fewer units names one of them again. places: identifies each group's winner faster than a
+    comparison.
     """
 
     members: Tensor
@@ -291,10 +287,7 @@ def _end_moduli(layer: Nonlinearity, low: Tensor, high: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SortNonlinearity(Nonlinearity):
-    """Each group of units in order, at the places of the group's units.
-
-    members: (G, R) the units of each group.
-    """
+    """Each group of units in order, at the places of its units; members: (G, R) these units."""
 
     members: Tensor
 
@@ -402,10 +395,7 @@ class _Applied(torch.autograd.Function):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SmoothScalar(Nonlinearity):
-    """A smooth function of one variable, applied to the n units of a live value.
-
-    single: whether its values are computed in single precision, without derivatives.
-    """
+    """A smooth function, applied to n units; single: in single precision, without derivatives."""
 
     curve: Curve
     single: bool = False

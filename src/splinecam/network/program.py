@@ -106,10 +106,8 @@ class Step:
     def rounding(self, env: Mapping[str, Any], result: Any, device: torch.device) -> float:
         """By how much an entry of the result is off at most, relative to ``modulus``.
 
-        env, result: for one point. The sum of n products is off by no more than n / 2 ``EPS`` of
-        the sum of their moduli, in whatever order it is computed. A few more cover an offset, a
-        factor of the sum, and factors of its terms. An operation of which less is known adds up all
-        that it takes.
+        env, result: for one point. A sum of n products is off by at most n / 2 ``EPS`` of
+        the sum of their moduli, in any order. A few more cover an offset and factors.
         """
         rule = self.rule
         if rule is None or rule.exact or rule.reshapes or rule.identity:
@@ -149,10 +147,7 @@ def _derivative(layer: Nonlinearity, at: Tensor, ways: Tensor) -> Tensor:
 
 
 def _rise(layer: Nonlinearity, at: Tensor, shift: Tensor) -> Tensor:
-    """By how much a layer rises from ``at`` (1, ...) by shifts (K, 1, ...), scaled up: (K, ...).
-
-    Nothing is lost to cancellation: an error of ``at`` moves the borders of the layer a little.
-    """
+    """By how much a layer rises from ``at`` (1, ...) by shifts (K, 1, ...), scaled up: (K, ...)."""
     far, shift = FAR * at, shift[:, 0]
     if layer.rectifies:
         return torch.maximum(shift + far.clamp(max=0), -far.clamp(min=0))
@@ -249,10 +244,7 @@ class Program:
         make: Callable[[Step, Mapping[str, Any]], Any],
         visit: Callable[[Step, dict[str, Any]], None] = lambda step, env: None,
     ) -> dict[str, Any]:
-        """What ``make`` makes of the steps of stage i and the values before them, one by one.
-
-        visit: is called after each step with the values that are known then.
-        """
+        """What ``make`` makes of the steps of stage i; visit: called after each step."""
         stage = self.stages[i]
         env: dict[str, Any] = {name: live[name] for name in stage.live_in}
         for step in stage.steps:
@@ -272,9 +264,9 @@ class Program:
         """About how many multiplications with constants each stage makes per vertex."""
         return [products for _, products, _ in self._sizes]
 
-    def with_constants(self, stages: tuple[Stage, ...]) -> Program:
-        """The same program with stages of other constants, whose sizes are the same."""
-        changed = replace(self, stages=stages)
+    def with_constants(self, stages: tuple[Stage, ...], **names: str) -> Program:
+        """The same program with stages of other constants or names, and of the same sizes."""
+        changed = replace(self, stages=stages, **names)  # type: ignore[arg-type]
         vars(changed)["_sizes"] = self._sizes  # finding them runs all stages
         if all(new.steps is old.steps for new, old in zip(stages, self.stages, strict=True)):
             vars(changed)["_dense_moduli"] = self._dense_moduli
@@ -300,8 +292,8 @@ class Program:
     def columns(self, i: int, name: str, live: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The results of stage i for each unit of one live value alone, less the offset: (n, m).
 
-        live: (1, ...) each; of that value about how large its units are, so that little is lost to
-        rounding.
+        live: (1, ...) each; the value is about as large as its units, so that little is
+        lost.
         """
         stage = self.stages[i]
         size, n, dense = live[name], live[name].numel(), self.dense(i)
@@ -318,10 +310,7 @@ class Program:
         return any(map(_mixes, self.stages[i].steps))
 
     def dense(self, i: int) -> tuple[str, Step] | None:
-        """The name of the value that stage i multiplies with a constant matrix, and the step.
-
-        None if the stage does anything else but reshape the value first.
-        """
+        """The value that stage i only reshapes and multiplies with a constant matrix, and the step."""
         stage = self.stages[i]
         if not stage.steps or stage.live_out != (stage.steps[-1].name,):
             return None
@@ -425,11 +414,7 @@ class Program:
         return found
 
     def _inner_sources(self, i: int, mixing: list[str], most: int) -> dict[str, torch.Size]:
-        """Results of products from which a stage goes on to two more, with their shapes.
-
-        They have no more numbers than the result of the product after them, and all of them
-        together no more than ``most``: the last ones are left out.
-        """
+        """Some results of products from which a stage goes on to two more, with shapes."""
         shapes, found = self.row_shapes(i), {}
         for name, after in pairwise(mixing[:-1]):
             numbers = prod(shapes[name]) if name in shapes else most + 1
@@ -458,10 +443,7 @@ class Program:
         return live[self.output_name]
 
     def derivatives(self, x: Tensor, ways: Tensor) -> Tensor:
-        """The derivatives (K, B, n) of the flat output at points x (B, ...) along ways (K, B, ...).
-
-        Each layer stays on its pieces at the points.
-        """
+        """The derivatives (K, B, n) of the flat output at x (B, ...) along ways (K, B, ...)."""
         return self._run_ways(x, ways, _derivative)
 
     @property
@@ -481,8 +463,8 @@ class Program:
     ) -> Tensor:
         """What becomes of ways (K, B, ...) at points x (B, ...), (K, B, n); follow: by layers.
 
-        Points and ways run through a stage as one batch. The last row of the batch is zero: what
-        the stage makes of it is its offset, which the ways do not have.
+        Points and ways run through a stage as one batch. Its last row is zero, for the
+        offset.
         """
         B = x.shape[0]
         live = self._entry(torch.cat([x, FAR * ways.flatten(0, 1), torch.zeros_like(x[:1])]))
@@ -501,10 +483,7 @@ class Program:
         return (live[self.output_name][B:-1] / FAR).reshape(*ways.shape[:2], -1)
 
     def walk(self, x: Tensor) -> Iterator[tuple[Nonlinearity, Tensor]]:
-        """Yield the layers in order, each with its source at the points ``(B, *input_shape)``.
-
-        The network is run no further than the layers are asked for.
-        """
+        """Yield the layers in order, each with its source at the points ``(B, *input_shape)``."""
         if self.layers:
             yield from self.walk_on(0, self.advance(0, self._entry(x)))
 

@@ -117,10 +117,9 @@ class _Fingerprint:
     """Goes through objects and records what they consist of.
 
     parts: a flat list of things that are compared by value, or by identity. They keep nothing alive
-    that could hold the model. seen: id -> the number of each object that was met, and the object.
-    waiting: attributes as (number of the owner, name, value, whether it counts in any case); others
-    count once code that is met names them. built: numbers of classes of which code may make
-    objects.
+    that could hold the model. seen: id -> the number of each object so far, and the object.
+    waiting: attributes as (number of the owner, name, value, whether it counts in any case). The
+    others count once some code names them. built: numbers of classes whose objects code may make.
     """
 
     def __init__(self) -> None:
@@ -184,7 +183,10 @@ class _Fingerprint:
             self.parts.append(kind)
             self.add_all(getattr(value, name) for name in _WRAPPERS[kind])
         elif kind in _DESCRIPTORS:
-            self._builtin(value)
+            owner = getattr(value, "__self__", None)
+            if owner is not None and not isinstance(owner, (type, types.ModuleType)):
+                raise Opaque  # a method of an object that has a state
+            self.parts.append(value)
         elif isinstance(value, Enum):
             self.add(kind)
             self.parts.append(value.name)
@@ -204,13 +206,6 @@ class _Fingerprint:
     def add_all(self, values: Iterable[Any]) -> None:
         for value in values:
             self.add(value)
-
-    def _builtin(self, value: Any) -> None:
-        """Record a function in C, which must not be a method of an object that has a state."""
-        owner = getattr(value, "__self__", None)
-        if owner is not None and not isinstance(owner, (type, types.ModuleType)):
-            raise Opaque
-        self.parts.append(value)
 
     # -- modules and objects ---------------------------------------------------------------------
 
@@ -377,13 +372,11 @@ class CachedCapture:
 
     fingerprint: of what the graph depends on. content: the program without its weights or, where
     more depends on them, the graph to be read again. opaque: the numbers of registered modules.
-    smooth: whether smooth functions are layers.
     """
 
     fingerprint: list[Any]
     content: Template | FlatGraph
-    opaque: tuple[int, ...] = ()
-    smooth: bool = False
+    opaque: tuple[int, ...]
 
 
 _MODELS: Any = WeakIdKeyDictionary()  # model -> key -> CachedCapture, under the lock EXCLUSIVE
@@ -395,11 +388,19 @@ def lookup(model: nn.Module, key: Any) -> CachedCapture | None:
     return found
 
 
-def store(model: nn.Module, key: Any, capture: CachedCapture) -> None:
-    """Store a capture under a key; of several the latest ones remain."""
+def store(
+    model: nn.Module,
+    key: Any,
+    known: list[Any],
+    content: Template | FlatGraph | None,
+    opaque: tuple[int, ...] = (),
+) -> None:
+    """Store a capture under a key, if it has content; only the latest captures remain."""
+    if content is None:
+        return
     captures = _MODELS.setdefault(model, {})
     captures.pop(key, None)
-    captures[key] = capture
+    captures[key] = CachedCapture(known, content, opaque)
     while len(captures) > _MOST_CAPTURES:
         del captures[next(iter(captures))]
 

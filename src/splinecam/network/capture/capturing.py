@@ -24,6 +24,7 @@ from splinecam.network.capture.reading.reader import Reader
 from splinecam.network.capture.reading.stages import first_layers
 from splinecam.network.capture.tracing.diagnosis import refuse, refuse_batch
 from splinecam.network.capture.tracing.export import export_graph, named_tensors
+from splinecam.network.capture.tracing.flat_graph import FlatGraph
 from splinecam.network.capture.tracing.opaque_modules import opaque_modules
 from splinecam.network.capture.tracing.walk import walk
 from splinecam.network.layer_graph import LayerGraph
@@ -58,8 +59,8 @@ class FirstLayers(nn.Module):
 class Both(nn.Module):
     """Two networks of one input as a module with one vector of outputs.
 
-    a, b: the networks; outputs: which of several outputs of each is meant; smooth: whether they may
-    have smooth functions. ``showing`` changes what its outputs are.
+    a, b: the networks; outputs: which of several outputs of each is meant; smooth: whether the
+    networks may have smooth functions. ``showing`` chooses what the module returns.
 
     >>> x, a, b = torch.rand(5, 2), nn.Linear(2, 3), nn.Linear(2, 3)
     >>> Both(a, b)(x).equal(torch.cat([a(x), b(x)], 1))
@@ -165,13 +166,12 @@ def captured_by_walk(
     try:
         before = cache.lookup(model, key)
         if before is not None and before.fingerprint == structure:
-            tensors = dict(graph.constants.values())
-            return _refilled(before, model, input_shape, device, tensors)
+            return _refilled(before, model, key, dict(graph.constants.values()))
         if not isinstance(model, LayerGraph):  # whose file says the shape of one input
             refuse_batch(graph, input_shape)
         reader = Reader(graph, device, smooth=smooth)
         program = reader.read(input_shape)
-        _store(model, key, structure, reader, program)
+        cache.store(model, key, structure, _content(reader, program))
         return program
     except UnsupportedOpError:
         if isinstance(model, LayerGraph):  # it names the layers as they are called in its file
@@ -197,7 +197,7 @@ def captured_by_export(
     before = cache.lookup(model, key)
     if before is not None and known is not None and before.fingerprint == known:
         with contextlib.suppress(Exception):  # to export it anew tells what is wrong
-            return _refilled(before, model, input_shape, device, named_tensors(model))
+            return _refilled(before, model, key, named_tensors(model))
     refuse(model)
     with opaque_modules(model) as numbers, models.one_output(model, output):
         graph, reusable = export_graph(model, input_shape)
@@ -210,43 +210,30 @@ def captured_by_export(
         except Exception as error:
             raise explained(error, model, graph, reader.needed) from error
     if reusable and known is not None:
-        _store(model, key, known, reader, program, numbers)
+        cache.store(model, key, known, _content(reader, program), numbers)
     return program
 
 
-def _store(
-    model: nn.Module,
-    key: Any,
-    known: list[Any],
-    reader: Reader,
-    program: Program,
-    numbers: tuple[int, ...] = (),
-) -> None:
-    """Store what was captured for the next time, without the weights."""
-    content: Any = None
+def _content(reader: Reader, program: Program) -> cache.Template | FlatGraph | None:
+    """What is kept of a capture for the next time, without the weights; None if nothing is."""
+    found = None
     if not reader.reads_weights:  # which functions there are may depend on them
-        content = cache.template_of(reader.graph, reader.needed, reader.builder, program)
-    if content is None and not reader.builder.batch.known:
-        names = {node: (name, None) for node, (name, _) in reader.graph.constants.items()}
-        content = replace(reader.graph, constants=names)
-    if content is not None:
-        cache.store(model, key, cache.CachedCapture(known, content, numbers, reader.smooth))
+        found = cache.template_of(reader.graph, reader.needed, reader.builder, program)
+    if found is not None or reader.builder.batch.known:
+        return found
+    names = {node: (name, None) for node, (name, _) in reader.graph.constants.items()}
+    return replace(reader.graph, constants=names)
 
 
 def _refilled(
-    before: cache.CachedCapture,
-    model: nn.Module,
-    input_shape: tuple[int, ...],
-    device: torch.device,
-    tensors: Mapping[str, Tensor],
+    before: cache.CachedCapture, model: nn.Module, key: Any, tensors: Mapping[str, Tensor]
 ) -> Program:
-    """The program that was captured before, with the present weights."""
-    content = before.content
+    """The program that was captured under a key before, with the present weights."""
+    content, (_, input_shape, device, _, smooth) = before.content, key
     if isinstance(content, cache.Template):
         program = content.filled(tensors)
         probe(program)
         return program
     weights = {node: (name, tensors[name]) for node, (name, _) in content.constants.items()}
     with opaque_modules(model, before.opaque):
-        reader = Reader(replace(content, constants=weights), device, smooth=before.smooth)
-        return reader.read(input_shape)
+        return Reader(replace(content, constants=weights), device, smooth=smooth).read(input_shape)

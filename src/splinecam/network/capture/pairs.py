@@ -20,13 +20,14 @@ from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from splinecam.network.capture.reading.stages import make_stages
 from splinecam.network.nonlinearities import Nonlinearity, PiecewiseScalar
 from splinecam.network.ops.bounds import role_of
 from splinecam.network.ops.registry import AffineRule, rule_of
 from splinecam.network.program import Program, Stage, Step
-from splinecam.network.values import Operation, Ref, Rows, map_tensors
+from splinecam.network.values import Operation, Ref, Rows
 
 _LINEAR = torch.ops.aten.linear.default
 _RULE = cast(AffineRule, rule_of(_LINEAR))
@@ -45,10 +46,7 @@ networks among the stacked ones, (n,) each.
 
 
 def chains_of(pair: Pair) -> tuple[list[_Dense], list[_Dense]] | None:
-    """Two networks as chains of dense layers with the same functions of one variable between them.
-
-    None if they are no such chains, or have different numbers of layers or other functions.
-    """
+    """Two networks as chains of dense layers with equal functions between them, or None."""
     first, second = (_chain(program) for program in (pair.a, pair.b))
     if first is None or second is None or len(first) != len(second):
         return None
@@ -110,7 +108,10 @@ def _alike(a: PiecewiseScalar | None, b: PiecewiseScalar | None) -> bool:
     if a is None or b is None:
         return a is b
     plain = a.period is None and b.period is None and a.levels.shape[0] == b.levels.shape[0]
-    return plain and same_operation(a.operation, b.operation)
+    arguments = tree_leaves((a.operation.args, a.operation.kwargs))
+    # A tensor among the arguments may belong to the units.
+    plain = plain and not any(isinstance(item, Tensor) for item in arguments)
+    return plain and _same(a.operation, b.operation, {})
 
 
 def _stack(
@@ -171,16 +172,9 @@ def _stage(
             _columns(x, y, places, weight.shape[0])
             for x, y in ((layer.levels, other.levels), (layer.slopes, other.slopes))
         )
-        layer = replace(
-            layer,
-            name=layer.name if layer.name == other.name else f"{layer.name}, {other.name}",
-            source=name,
-            argument=name,
-            result=f"{name}.result",
-            shape=(weight.shape[0],),
-            levels=levels,
-            slopes=slopes,
-        )
+        both = layer.name if layer.name == other.name else f"{layer.name}, {other.name}"
+        names: Any = {"name": both, "source": name, "argument": name, "result": f"{name}.result"}
+        layer = replace(layer, shape=(weight.shape[0],), levels=levels, slopes=slopes, **names)
     return Stage((source,), (name,), layer, (step,))
 
 
@@ -221,12 +215,8 @@ class Pair:
     def joined(self, shown: Shown) -> Program:
         """One program of both networks: the layers of ``a``, and then those of ``b`` not shared."""
         own = self.b.stages[len(self.b.stages) if self.equal else self.shared :]
-        body = [
-            item
-            for stage in (*self.a.stages, *own)
-            for item in (*stage.steps, stage.layer)
-            if item is not None
-        ]
+        parts = (item for stage in (*self.a.stages, *own) for item in (*stage.steps, stage.layer))
+        body = [item for item in parts if item is not None]
         size = prod(self.a.output_shape)
         ends = [Ref("a.flat"), Ref("b.flat")]
         for program, ref in zip((self.a, self.b), ends, strict=True):
@@ -291,26 +281,18 @@ def pair_of(a: Program, b: Program) -> Pair:
     def in_b(name: str) -> str:
         return in_a(names[name]) if name in names else f"b.{name}"
 
-    common = ["both"] * shared
-    return Pair(
-        _renamed(a, in_a, common + ["a"] * (len(a.layers) - shared)),
-        _renamed(b, in_b, common + ["b"] * (len(b.layers) - shared)),
-        shared,
-        equal,
-    )
+    whole_a = _renamed(a, in_a, ["both"] * shared + ["a"] * (len(a.layers) - shared))
+    whole_b = _renamed(b, in_b, ["both"] * shared + ["b"] * (len(b.layers) - shared))
+    return Pair(whole_a, whole_b, shared, equal)
 
 
 def _renamed(program: Program, rename: Callable[[str], str], owners: list[str]) -> Program:
     """A program with other names for its values, and with the owners of its layers in theirs."""
 
     def step(old: Step) -> Step:
-        return replace(
-            old,
-            name=rename(old.name),
-            args=_with_refs(old.args, rename),
-            kwargs=_with_refs(old.kwargs, rename),
-            frees=tuple(map(rename, old.frees)),
-        )
+        args, kwargs = _with_refs((old.args, old.kwargs), rename)
+        frees = tuple(map(rename, old.frees))
+        return replace(old, name=rename(old.name), args=args, kwargs=kwargs, frees=frees)
 
     def layer(old: Nonlinearity, owner: str) -> Nonlinearity:
         source, argument, result = map(rename, (old.source, old.argument, old.result))
@@ -326,11 +308,8 @@ def _renamed(program: Program, rename: Callable[[str], str], owners: list[str]) 
         )
         for old, owner in zip(program.stages, [*owners, None], strict=True)
     )
-    changed = program.with_constants(stages)
-    output = rename(program.output_name)
-    renamed = replace(changed, input_name=rename(program.input_name), output_name=output)
-    vars(renamed)["_sizes"] = program._sizes
-    return renamed
+    names = {"input_name": rename(program.input_name), "output_name": rename(program.output_name)}
+    return program.with_constants(stages, **names)
 
 
 def _with_refs(item: Any, rename: Callable[[str], str]) -> Any:
@@ -367,18 +346,6 @@ def _content(layer: Nonlinearity) -> dict[str, Any]:
     for name in ("name", "after", "result"):
         del found[name]
     return found | {name: Ref(found[name]) for name in ("source", "argument")}
-
-
-def same_operation(x: Operation, y: Operation) -> bool:
-    """Whether two operations are the same and have no tensors, which may belong to units."""
-    found: list[Tensor] = []
-
-    def see(tensor: Tensor) -> Tensor:
-        found.append(tensor)
-        return tensor
-
-    map_tensors((x.args, x.kwargs), see)
-    return not found and _same(x, y, {})
 
 
 def _same(x: Any, y: Any, names: Mapping[str, str]) -> bool:

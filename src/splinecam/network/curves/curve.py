@@ -42,9 +42,9 @@ class Shape:
 class Derivatives(NamedTuple):
     """The slope of a function at a level, and bounds on an interval around it.
 
-    slope: at the level; curvature: the mean of the least and the largest second derivative on the
-    interval; largest_slope, largest_curvature: the largest moduli there; slope_variation,
-    curvature_variation: how far the derivatives there are from slope and curvature.
+    curvature: the mean of the least and the largest second derivative on the interval;
+    largest_...: the largest moduli there; ..._variation: how far derivatives there are from
+    slope and curvature.
     """
 
     slope: Tensor
@@ -135,10 +135,7 @@ class Curve(ABC):
         return _NOISE * slope.abs() + self._noise[0]
 
     def derivatives(self, low: Tensor, at: Tensor, high: Tensor) -> Derivatives:
-        """The slopes at levels, and bounds on intervals around them.
-
-        Slopes at the ends are only asked for where the second derivative says little about them.
-        """
+        """The slopes at levels, and bounds on intervals around them."""
         slope = self.slope(at)
         least, most = self.extent(2, low, high)
         curvature = least.clamp(min=-_LARGEST) / 2 + most.clamp(max=_LARGEST) / 2

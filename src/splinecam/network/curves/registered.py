@@ -75,11 +75,10 @@ _UPWARDS = 1 + 1e-9  # covers the rounding of slopes, and of the user's own boun
 
 @dataclass(frozen=True, eq=False)
 class RegisteredCurve(Curve):
-    """A function whose slopes come from autograd, and all bounds from that on the curvature.
+    """A function whose slopes come from autograd, and all bounds from the bound on its curvature.
 
-    run: from entries (N, 1) and constants to results (N, 1). limit: at least the modulus of the
-    second derivative on intervals [low, high], of which tensors are given, with the constants; it
-    may be larger.
+    run: from entries (N, 1) and constants to results (N, 1). limit: from tensors of ends of
+    intervals and constants to at least the modulus of the second derivative there.
     """
 
     run: Callable[[Tensor, Any], Tensor]

@@ -23,9 +23,8 @@ from splinecam.network.values import Rows, resolve
 class FrozenStep:
     """One call.
 
-    name: of its result; run: the operation, or None for a call of the module at ``scope``, which
-    is a registered one; args, kwargs: with a Ref for every value; scope: the path of the module
-    that made the call; frees: values that no later call needs.
+    run: the operation, or None for a call of the registered module at ``scope``; scope: the
+    path of the module that made the call; frees: values that no later call needs.
     """
 
     name: str
@@ -125,8 +124,8 @@ def repeated(row: Tensor, dim: int, each: int, batch: Any) -> Tensor:
 def weighted(row: Tensor, x: Tensor, each: int, first: bool) -> Tensor:
     """The matrix product of a held value and a value of all points, in this order if ``first``.
 
-    row: (..., m, k) of one point; x: (B * each, ..., n). A product with a copy of the held value
-    for every point would take the memory of all these copies.
+    row: (..., m, k) of one point; x: (B * each, ..., n). No copy of ``row`` is made for every
+    point.
     """
     x = torch.unflatten(x, 0, (-1, each)) if each != 1 else x
     letters = string.ascii_lowercase[: row.dim() - 2]

@@ -97,10 +97,9 @@ _SQUASHES = frozenset(f"aten.{name}" for name in ("sigmoid", "hardsigmoid", "tan
 class HeldValues:
     """What is held, and what is still computed.
 
-    uses: for each node that reads held values, these values; kinds: what each held value is, in
-    the order of the graph; origins: the node after which each is named, as the softmax of a
-    pattern; live: the nodes that the output still depends on; refused: products that have no factor
-    to be held.
+    uses: the held values that a node reads; kinds: what each held value is; origins: the node
+    after which each is named, as the softmax of a pattern; live: the nodes that the output
+    still depends on; refused: products without a factor to be held.
     """
 
     uses: dict[fx.Node, set[fx.Node]] = field(default_factory=dict)
@@ -197,8 +196,8 @@ def _hold(held: HeldValues, node: fx.Node, origins: _Origins, gates: bool) -> No
 class _Origins:
     """What the values of a graph come from.
 
-    labels: what a value is, as a factor of a product; named: the node that makes it so; sources:
-    the value of which a value is a function entry by entry.
+    labels: what a value is, as a factor of a product; named: the node that makes it so;
+    sources: the value that a value depends on entry by entry.
     """
 
     def __init__(self, active: set[fx.Node]) -> None:

@@ -185,8 +185,7 @@ def freeze_graph(
 ) -> tuple[FrozenGraph, tuple[Held, ...]]:
     """The network of a model with its patterns and denominators held, and what is held.
 
-    at: one input, without a batch; gates: whether one factor of other products is held, too;
-    output: which of several outputs of the model is meant.
+    at: one input, without a batch; gates: whether one factor of other products is held, too.
     """
     refuse(model)
     with EXCLUSIVE, torch.no_grad(), opaque_modules(model) as keys, one_output(model, output):
@@ -227,7 +226,12 @@ class _Maker:
             if node not in self.held.live or node.op != "call_function":
                 continue
             if node in self.active and opaque_module_of(node) is not None:
-                self._call_module(node, opaque[node.args[1]], model)  # type: ignore[index]
+                # The frozen graph shares a registered module with the model.
+                path = opaque[node.args[1]]  # type: ignore[index]
+                parent, _, last = path.rpartition(".")
+                self.module.scope(parent).add_module(last, model.get_submodule(path))
+                call = FrozenStep(node.name, None, (self._value(node.args[0]),), {}, path)
+                self.steps.append(call)
             elif node in self.active or node in self.sized:
                 self._add(node)
         result: Any = self._value(self.graph.output)
@@ -242,8 +246,10 @@ class _Maker:
     def _add(self, node: fx.Node) -> None:
         """Add the step of a node, or say which value its result is."""
         rule = rule_of(node.target)
-        if isinstance(rule, AffineRule) and rule.identity and self._keeps_type(node):
-            self.aliases[node] = self._value(node.all_input_nodes[0])
+        source = next(iter(node.all_input_nodes), node)
+        real = all(building.is_floating(each.meta.get("val")) for each in (node, source))
+        if isinstance(rule, AffineRule) and rule.identity and real:
+            self.aliases[node] = self._value(source)
         elif target_name(node.target) in CREATORS:
             fill, dtype = self._value(building.fill_of(node)), node.meta["val"].dtype
             self._step(node, building.filled, (self._shape(node), fill, dtype, self.device), {})
@@ -256,11 +262,6 @@ class _Maker:
             run = node.target  # type: ignore[assignment]
             args = tuple(self._value(item) for item in node.args)
             self._step(node, run, args, {k: self._value(v) for k, v in node.kwargs.items()})
-
-    def _keeps_type(self, node: fx.Node) -> bool:
-        """Whether a node and the value that it converts are real numbers."""
-        both = (node, node.all_input_nodes[0])
-        return all(building.is_floating(each.meta.get("val")) for each in both)
 
     def _add_held(self, node: fx.Node) -> None:
         """Add a step that reads held values."""
@@ -296,13 +297,6 @@ class _Maker:
         row = self._constant(value.name, self._row(value))
         self._step(node, frozen.weighted, (row, self._value(other), rows[0].each, first), {})
         return True
-
-    def _call_module(self, node: fx.Node, path: str, model: nn.Module) -> None:
-        """Add the call of a registered module, which the frozen graph shares with the model."""
-        parent, _, last = path.rpartition(".")
-        self.module.scope(parent).add_module(last, model.get_submodule(path))
-        step = FrozenStep(node.name, None, (self._value(node.args[0]),), {}, path)
-        self.steps.append(step)
 
     def _step(
         self, node: fx.Node, run: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str = ""

@@ -25,10 +25,7 @@ _STRIDE = 2.0**20  # measured over this many rounding errors: far above rounding
 
 
 class Bound(NamedTuple):
-    """Bounds on a live value and on its rounding error, ``(R, *shape)`` each.
-
-    There is one row for a whole domain, or one for each of R segments.
-    """
+    """Bounds on a live value and its rounding error, (R, *shape) each; R: segments, or 1."""
 
     magnitude: Tensor
     error: Tensor
@@ -137,10 +134,7 @@ class AffineCall(NamedTuple):
         return tuple(part.clamp_min(0) for part in found)
 
     def most_terms(self) -> int:
-        """How many products of numbers other than zero are added up at most in one result.
-
-        The arguments have ones for activations. Ones are also put in place of the coefficients.
-        """
+        """How many products are added up at most in one result, where activations are ones."""
         return int(self.changed(_count).amax())
 
 
@@ -173,8 +167,7 @@ def measured_bound(run: Callable[[Tensor], Tensor], bound: Bound) -> Bound:
     """The bounds of a result from those of the argument, (R, ...), measured at random points.
 
     Steps as large as the argument's errors e, with random signs, change a result with the
-    coefficients W by ``sqrt(W^2 e^2)`` on average. Two equal steps change it equally, but for the
-    rounding of the operation itself.
+    coefficients W by ``sqrt(W^2 e^2)`` on average. Two equal steps differ by rounding alone.
     """
     generator = torch.Generator().manual_seed(0)
     shape = (_PROBES, 1, *bound.magnitude.shape[1:])

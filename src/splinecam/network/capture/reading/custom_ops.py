@@ -164,10 +164,7 @@ def check_custom_op(
     shape: tuple[int, ...],
     device: torch.device,
 ) -> None:
-    """Raise a Problem unless ``run`` is affine and continuous between the zeros of ``borders``.
-
-    Both take (B, *shape) and give (B, ...); without borders it must be affine everywhere.
-    """
+    """Raise a Problem unless ``run`` is affine and continuous between the zeros of ``borders``."""
     generator = torch.Generator().manual_seed(0)
     with torch.random.fork_rng(devices=[]):
         for scale in _SCALES:
@@ -218,10 +215,7 @@ def _crossings(borders: TensorFunction, line: Tensor) -> Tensor:
 
 
 def _pieces(t: Tensor, numbers: int, generator: torch.Generator) -> Tensor:
-    """The beginnings and the ends of the pieces of a line, (N, 2); some of them if very many.
-
-    numbers: how many a point has.
-    """
+    """The ends of pieces of a line, (N, 2); only some if a point has many ``numbers``."""
     ends = torch.cat([t.new_zeros(1), t, t.new_ones(1)])
     most = max(8, min(_PIECES, _NUMBERS // max(1, numbers)))
     if ends.shape[0] > most:
@@ -275,9 +269,8 @@ Function = Callable[..., Tensor]
 class _Call:
     """A call of something registered, by functions ``run(x, constants)``.
 
-    kind: what is called. x: the activation. constants: all else that the functions need, in any
-    nesting of tensors, so that they can be moved to another device. borders: the functions whose
-    zeros are the borders of the pieces.
+    x: the activation. constants: all else that the functions need, in any nesting of tensors,
+    so that they can be moved to another device.
     """
 
     kind: str
@@ -433,8 +426,8 @@ def _differentiable(
 ) -> Function:
     """The function ``value(x, constants)``, with differences for derivatives if it has none.
 
-    It is affine between the zeros of ``borders``. Custom operators have no forward derivative, and
-    that of a module which leaves torch on the way is wrong: it is checked at x, (B, ...).
+    Custom operators have no forward derivative. A module that leaves torch on the way has a
+    wrong one, so the derivative is checked at x, (B, ...).
     """
     generator = torch.Generator().manual_seed(1)
     along = torch.randn(x.shape, generator=generator, dtype=torch.float64).to(x.device)

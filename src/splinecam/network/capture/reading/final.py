@@ -69,8 +69,8 @@ class Final:
 
 def _run(call: Call, z: Any, batch: int, device: torch.device) -> Any:
     """A call with z for its variable."""
-    run, args, kwargs = map_tensors(call, lambda constant: constant.to(device))
-    args, kwargs = resolve((args, kwargs), {_VARIABLE.name: z}, batch, device)
+    moved = map_tensors(call, lambda constant: constant.to(device))
+    run, args, kwargs = resolve(moved, {_VARIABLE.name: z}, batch, device)
     return run(*args, **kwargs)
 
 

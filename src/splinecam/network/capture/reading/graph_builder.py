@@ -248,10 +248,9 @@ class Mask:
 class GraphBuilder:
     """A program in the making.
 
-    values: for each node what stands for it in a step's arguments: a Ref to a value of the running
-    program, a Size, or a constant. rows: of the values that depend on the input. choices: the two
-    values that results of choices are made of. invalid: values that are not real numbers, made by
-    rejected operations.
+    values: what stands for each node in the arguments of a step: a Ref, a Size, or a constant.
+    rows: the layout of the values that depend on the input. choices: the two values that each
+    choice is made of. invalid: values that are no real numbers, made by rejected operations.
     """
 
     def __init__(self, x: fx.Node, batch: Batch, device: torch.device) -> None:

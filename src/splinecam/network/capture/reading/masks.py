@@ -78,10 +78,10 @@ def slope_of(builder: GraphBuilder, node: fx.Node, choice: Choice, rows: Rows) -
 
 @dataclass(frozen=True)
 class _OnBorder:
-    """A value that is known where what is compared is equal, for each of n units.
+    """A value that is known where the compared values are equal, for each of n units.
 
-    sample: at random points; value: (n,), there; error: (n,), of that; steepness: (n,), how much
-    the value changes at most, per unit of the difference of what is compared.
+    value, error: (n,), there; steepness: (n,), by how much the value changes at most, per unit
+    of the difference of the compared values.
     """
 
     sample: _Sample

@@ -38,8 +38,8 @@ def probe(
 ) -> None:
     """Run two random points, and their blend alone, through every stage; raise if they disagree.
 
-    Every layer is run on the two points, on one alone and on its opposite. rows: where each value
-    has the batch. describe: what an error says of the value of that name, for a reason.
+    rows: where each value has the batch. describe: what an error says of a value, by name and
+    reason.
     """
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(2, *program.input_shape, dtype=torch.float64, generator=generator)

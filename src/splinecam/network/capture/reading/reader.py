@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -165,11 +166,8 @@ class Reader:
 
     def _filled(self, node: fx.Node) -> None:
         """Add a constant in the shape of an activation, such as ``zeros_like(x)``."""
-        shape, fill = (
-            self.builder.batch.shape(node.meta["val"]),
-            self._argument(building.fill_of(node)),
-        )
-        args = (shape, fill, node.meta["val"].dtype, self.device)
+        value, fill = node.meta["val"], self._argument(building.fill_of(node))
+        args = (self.builder.batch.shape(value), fill, value.dtype, self.device)
         self.builder.add_constant(node, self.builder.constants.add(node, building.filled, args, {}))
 
     def _active(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -205,22 +203,13 @@ class Reader:
         if isinstance(rule, ops.AffineRule):
             self._add_affine(call, rule)
             return None
-        if isinstance(rule, CustomOp):
-            return add_custom(builder, call)
         if isinstance(rule, ops.CompositeRule):
             return self._add_composite(call.node, rule)
-        if isinstance(rule, (ops.SmoothRule, ops.TerminalRule)):
-            return scalars.add_smooth(builder, call)
-        if isinstance(rule, ops.ScatterRule):
-            return groups.add_scattered(builder, call)
-        if isinstance(rule, ops.MaximumRule):
-            return groups.add_maxima(builder, call)
-        if isinstance(rule, ops.SortRule):
-            return groups.add_sort(builder, call)
+        if type(rule) in _ADD:
+            return _ADD[type(rule)](builder, call)
         active = [name for name, item in call.named.items() if builder.is_active(item)]
-        if len(active) > 1 or active[0] not in rule.source:
-            return scalars.add_pairs(builder, call)
-        return scalars.add_function(builder, call)
+        alone = len(active) == 1 and active[0] in rule.source
+        return (scalars.add_function if alone else scalars.add_pairs)(builder, call)
 
     def _pattern(self, curve: Curve, x: fx.Node, node: fx.Node) -> None:
         """Add a smooth function that the model writes as several operations, or reject it."""
@@ -350,3 +339,14 @@ class Reader:
 
 def _is_random(target: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
+
+
+_ADD: dict[type, Callable[[GraphBuilder, NodeCall], str | None]] = {
+    CustomOp: add_custom,
+    ops.SmoothRule: scalars.add_smooth,
+    ops.TerminalRule: scalars.add_smooth,
+    ops.ScatterRule: groups.add_scattered,
+    ops.MaximumRule: groups.add_maxima,
+    ops.SortRule: groups.add_sort,
+}
+"""How nodes are added, by their rules; the result is the reason against it, or None."""

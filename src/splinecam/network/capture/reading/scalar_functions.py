@@ -77,11 +77,7 @@ def operation_of(
 def spread_knots(
     knots: Knots, shape: list[int], rows: Rows, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Levels ``(K, n)`` and slopes ``(K + 1, n)`` of every unit; ``shape`` is that of one point.
-
-    A knot is dropped where the slope does not change; where only some units drop it, theirs is
-    moved to infinity.
-    """
+    """Levels (K, n) and slopes (K + 1, n) of all units; idle knots are dropped."""
     if _all_equal(*knots):
         return _repeated(knots[0], shape, device), _repeated(knots[1], shape, device)
 
@@ -208,9 +204,9 @@ def smooth_patterns(
 ) -> tuple[Patterns, bool]:
     """The smooth functions in a graph that are written as several operations.
 
-    Nodes that are only on the way to such a function are removed from ``needed``. active: the nodes
-    that depend on the input; apart: nodes that are read in another way. The second result says
-    whether a number in one of the functions is a weight of the model.
+    Nodes that only lead to such a function are removed from ``needed``. apart: nodes that are
+    read in another way. The second result says whether a function has a weight of the model for
+    a number.
     """
     found: Patterns = {}
     skipped, matcher, weights = set(apart), _Matcher(graph), False

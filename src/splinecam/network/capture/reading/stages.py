@@ -38,9 +38,9 @@ def make_stages(
 ) -> tuple[Stage, ...]:
     """The stages of a program from its steps and layers in order.
 
-    constants: those that depend on the size of the batch; each stage that needs one makes it again.
-    rows: where each value has the batch. A value that passes from one stage to another does so
-    under the name of its border layout, which has the batch in front.
+    constants: depend on the size of the batch; each stage makes those that it needs again. A
+    value passes from stage to stage under the name of its border layout, which has the batch in
+    front.
     """
     parts: list[list[Step]] = [[]]
     layers: list[Nonlinearity | None] = []

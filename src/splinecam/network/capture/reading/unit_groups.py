@@ -259,10 +259,7 @@ def _extreme(z: Tensor, members: Tensor, shape: list[int], smallest: bool) -> Te
 
 
 def _members(place: Tensor, included: Tensor) -> Tensor:
-    """The units that each place consists of, (G, R): its own, then those that are moved to it.
-
-    A place with fewer than R names its first once more.
-    """
+    """The units of each place, (G, R); a place with fewer than R names its first once more."""
     own = included.nonzero()[:, 0]
     unit = torch.cat([own, included.numel() + torch.arange(place.numel(), device=place.device)])
     group = torch.cat([own, place])

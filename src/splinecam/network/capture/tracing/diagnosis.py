@@ -35,10 +35,10 @@ def fixes_batch(error: Exception) -> bool:
 
 
 def generalise(first: Any, second: Any, example: Tensor) -> None:
-    """Rewrite the first of two exported programs for a batch of any size, or raise a ValueError.
+    """Rewrite the first of two exported programs, for ``SIZES``, for a batch of any size.
 
-    The programs are for batches of ``SIZES``; the first size of ``example`` is the symbol of a
-    batch of any size.
+    example: its first size is the symbol of such a batch. A ValueError says that the programs
+    differ.
     """
     _require_alike(first.constants.keys() == second.constants.keys())
     for key, value in first.constants.items():  # does one that forward makes depend on the batch?
@@ -122,10 +122,7 @@ def refuse(model: nn.Module) -> None:
 
 
 def refuse_batch(graph: FlatGraph, input_shape: tuple[int, ...]) -> None:
-    """Raise a ``CaptureError`` for several inputs that linear layers would take for a batch.
-
-    Each row would have outputs of its own, and a class would be the largest output of all rows.
-    """
+    """Raise a ``CaptureError`` for several inputs that linear layers would take for a batch."""
     calls = {node.target for node in graph.nodes if node.op == "call_function"}
     linear = torch.ops.aten.linear.default
     if math.prod(input_shape[:-1]) > 1 and {linear} < calls <= {linear, *ENTRYWISE.values()}:
@@ -230,14 +227,12 @@ def quantised(model: nn.Module) -> str | None:
     outer = [n for n in names if not n.startswith(inside) and "weight_fake_quant" not in n]
     if not outer:
         return None
-    found = [f"{name!r} ({_title(model.get_submodule(name))})" for name in outer]
+    found = []
+    for name in outer:
+        module = model.get_submodule(name)
+        shown = str(module).partition("(")[0]  # quantised layers print names of their own
+        found.append(f"{name!r} ({shown if shown.isidentifier() else type(module).__name__})")
     return f"the model is quantised, or prepared for it: {_some(found)}. {_FLOAT}"
-
-
-def _title(module: nn.Module) -> str:
-    """The name that a module prints: quantised layers have names of their own."""
-    shown = str(module).partition("(")[0]
-    return shown if shown.isidentifier() else type(module).__name__
 
 
 def _rounds(module: nn.Module) -> bool:
@@ -328,12 +323,8 @@ def _mismatch(layer: nn.Module, shape: tuple[str, ...]) -> str | None:
 
 def _spatial(layer: nn.Module) -> int | None:
     """How many dimensions a layer takes beside the batch and the channels, if that is fixed."""
-    found = re.search(
-        r"(?:Conv|ConvTranspose|BatchNorm|InstanceNorm)([123])d", type(layer).__name__
-    )
-    if found is None or "BatchNorm1d" in found[0]:
-        return None
-    return int(found[1])
+    found = re.search(r"(Conv|ConvTranspose|BatchNorm|InstanceNorm)([123])d", type(layer).__name__)
+    return None if found is None or found[0] == "BatchNorm1d" else int(found[2])
 
 
 def _remedy(layer: nn.Module, given: tuple[str, ...], input_shape: tuple[int, ...]) -> str:
@@ -405,17 +396,13 @@ def _place(error: Exception) -> str:
 
 
 def user_line(frames: list[tuple[str, Any]]) -> str:
-    """The last of some files and lines that is in the user's code: ``net.py:31``, or nothing."""
-    found = [(path, line) for path, line in frames if _is_users(path)]
-    return f"{Path(found[-1][0]).name}:{found[-1][1]}" if found else ""
-
-
-def _is_users(path: str) -> bool:
-    """Whether a file is neither torch's nor Python's nor SplineCam's."""
-    if path.startswith(_OWN_FILES):
-        return False
-    installed = "site-packages" in path or "dist-packages" in path
-    return installed or not path.startswith(sysconfig.get_path("stdlib"))
+    """The last line that is neither torch's nor Python's nor ours: ``net.py:31``, or nothing."""
+    library = sysconfig.get_path("stdlib")
+    for path, line in reversed(frames):
+        installed = "site-packages" in path or "dist-packages" in path
+        if not path.startswith(_OWN_FILES) and (installed or not path.startswith(library)):
+            return f"{Path(path).name}:{line}"
+    return ""
 
 
 def _some(names: list[str], most: int = 4) -> str:

@@ -45,9 +45,9 @@ _FAILED = object()
 def known_values(model: nn.Module) -> Iterator[None]:
     """Let a model read the values of its own tensors while it is exported.
 
-    ``torch.export`` runs a model on tensors without data, so that ``if self.flag:`` and
-    ``self.shape.tolist()`` fail even where the tensor is a parameter or a buffer. In this context
-    they give the values that the tensor has; what depends on the input remains unknown.
+    ``torch.export`` runs a model on tensors without data, so that ``if self.flag:`` fails even
+    where the flag is a buffer. In this context it has its value; what depends on the input
+    stays unknown.
     """
     values = {name: tensor.detach().clone() for name, tensor in named_tensors(model).items()}
     mode = _KnownValues()
@@ -70,10 +70,7 @@ def named_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 class _KnownValues(TorchFunctionMode):
-    """Computes every function of known tensors a second time, with their values.
-
-    pairs: id -> (tensor, its value). The tensors are held, so that no id is used twice.
-    """
+    """Computes functions of known tensors again with their values; pairs: id -> (tensor, value)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -133,10 +130,7 @@ class _KnownValues(TorchFunctionMode):
 
 
 def _evaluate(func: Any, args: Any, kwargs: Any) -> Any:
-    """The result of a function for real tensors, outside of the modes that follow the model.
-
-    A function that fails or draws random numbers has no value; the random state is restored.
-    """
+    """The result of a function for real tensors; none if it fails or draws random numbers."""
     with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
         state = torch.get_rng_state()
         try:
@@ -187,11 +181,7 @@ _READS_VALUES = re.compile("data.dependent|unbacked|numpy|data pointer|is_nonzer
 
 
 def export_graph(model: nn.Module, input_shape: tuple[int, ...]) -> tuple[FlatGraph, bool]:
-    """The model's graph without in-place operations; the model stays as it was.
-
-    The second result says whether the graph is the same for any values of the weights, so that it
-    may be used again.
-    """
+    """The graph without in-place operations, and whether it is the same for any weights."""
     with warnings.catch_warnings(), _quiet(), torch.no_grad(), preserved(model):
         warnings.simplefilter("ignore")
         exported, reusable = _exported(model, _example(model, input_shape))
