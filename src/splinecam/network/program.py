@@ -17,7 +17,7 @@ from splinecam._util.tolerances import EPS
 from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity
 from splinecam.network.ops.bounds import AffineCall, Bound, Roles, measured_modulus
 from splinecam.network.ops.registry import AffineRule
-from splinecam.network.values import Ref, map_tensors, resolve
+from splinecam.network.values import Env, Ref, map_tensors, resolve
 
 _LINEAR = torch.ops.aten.linear.default
 _REDUCTIONS = (torch.ops.aten.mean.dim, torch.ops.aten.sum.dim_IntList)
@@ -44,18 +44,16 @@ class Step:
     roles: Roles
     frees: tuple[str, ...] = ()
 
-    def _arguments(
-        self, env: Mapping[str, Any], batch: int, device: torch.device
-    ) -> tuple[list[Any], dict[str, Any]]:
+    def _arguments(self, env: Env, batch: int, device: torch.device) -> tuple[Any, Any]:
         args, kwargs = resolve((self.args, self.kwargs), env, batch, device)
         return args, kwargs
 
-    def call(self, env: Mapping[str, Any], batch: int, device: torch.device) -> Any:
+    def call(self, env: Env, batch: int, device: torch.device) -> Any:
         """The result for values ``env`` of so many points."""
         args, kwargs = self._arguments(env, batch, device)
         return self.run(*args, **kwargs)
 
-    def fill(self, env: Mapping[str, Any], batch: int, device: torch.device, out: Tensor) -> Tensor:
+    def fill(self, env: Env, batch: int, device: torch.device, out: Tensor) -> Tensor:
         """Put the result in ``out``."""
         args, kwargs = self._arguments(env, batch, device)
         if self.run is not _LINEAR or args[0].dim() != 2:
@@ -65,7 +63,7 @@ class Step:
             return torch.addmm(bias[0], x, weight.T, out=out)
         return torch.mm(x, weight.T, out=out)
 
-    def bound(self, env: Mapping[str, Any], device: torch.device, rows: int = 1) -> Any:
+    def bound(self, env: Env, device: torch.device, rows: int = 1) -> Any:
         """The bound of the result from the bounds ``env`` of values, of so many rows."""
         args, kwargs = self._arguments(env, rows, device)
         if self.rule is None:
@@ -88,7 +86,7 @@ class Step:
             return Bound(*found)
         return tuple(Bound(*part) for part in found)
 
-    def modulus(self, env: Mapping[str, Any], batch: int, device: torch.device) -> Any:
+    def modulus(self, env: Env, batch: int, device: torch.device) -> Any:
         """The result for values ``env`` with the modulus of every coefficient and offset."""
         args, kwargs = self._arguments(env, batch, device)
         rule = self.rule
@@ -103,7 +101,7 @@ class Step:
             return found.magnitude
         return tuple(part.magnitude for part in found)
 
-    def rounding(self, env: Mapping[str, Any], result: Any, device: torch.device) -> float:
+    def rounding(self, env: Env, result: Any, device: torch.device) -> float:
         """By how much an entry of the result is off at most, relative to ``modulus``.
 
         env, result: for one point. A sum of n products is off by at most n / 2 ``EPS`` of
@@ -172,6 +170,10 @@ class Stage:
     steps: tuple[Step, ...] = ()
 
 
+Values = Mapping[str, Tensor]
+Visit = Callable[[Step, dict[str, Any]], None]
+
+
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Program:
     """A network in float64 that is run stage by stage on any number of points.
@@ -217,11 +219,7 @@ class Program:
         return replace(self, stages=tuple(map(moved_stage, self.stages)), device=device)
 
     def advance(
-        self,
-        i: int,
-        live: Mapping[str, Tensor],
-        out: Mapping[str, Tensor] | None = None,
-        visit: Callable[[Step, dict[str, Any]], None] = lambda step, env: None,
+        self, i: int, live: Values, out: Values | None = None, visit: Visit | None = None
     ) -> dict[str, Tensor]:
         """The results (B, ...) of the affine steps of stage i on a batch of values (B, ...).
 
@@ -230,7 +228,7 @@ class Program:
         """
         batch = live[self.stages[i].live_in[0]].shape[0]
 
-        def make(step: Step, env: Mapping[str, Any]) -> Any:
+        def make(step: Step, env: Env) -> Any:
             if out is not None and step.name in out:
                 return step.fill(env, batch, self.device, out[step.name])
             return step.call(env, batch, self.device)
@@ -238,18 +236,15 @@ class Program:
         return self._through(i, live, make, visit)
 
     def _through(
-        self,
-        i: int,
-        live: Mapping[str, Any],
-        make: Callable[[Step, Mapping[str, Any]], Any],
-        visit: Callable[[Step, dict[str, Any]], None] = lambda step, env: None,
+        self, i: int, live: Env, make: Callable[[Step, Env], Any], visit: Visit | None = None
     ) -> dict[str, Any]:
         """What ``make`` makes of the steps of stage i; visit: called after each step."""
         stage = self.stages[i]
         env: dict[str, Any] = {name: live[name] for name in stage.live_in}
         for step in stage.steps:
             env[step.name] = make(step, env)
-            visit(step, env)
+            if visit is not None:
+                visit(step, env)
             for name in step.frees:
                 del env[name]
         return {name: env[name] for name in stage.live_out}
@@ -289,7 +284,7 @@ class Program:
             live = self._apply_layer(i, live)
         return sizes
 
-    def columns(self, i: int, name: str, live: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def columns(self, i: int, name: str, live: Values) -> dict[str, Tensor]:
         """The results of stage i for each unit of one live value alone, less the offset: (n, m).
 
         live: (1, ...) each; the value is about as large as its units, so that little is
@@ -310,7 +305,7 @@ class Program:
         return any(map(_mixes, self.stages[i].steps))
 
     def dense(self, i: int) -> tuple[str, Step] | None:
-        """The value that stage i only reshapes and multiplies with a constant matrix, and the step."""
+        """The value that stage i reshapes at most and multiplies with a matrix, and the step."""
         stage = self.stages[i]
         if not stage.steps or stage.live_out != (stage.steps[-1].name,):
             return None
@@ -330,7 +325,7 @@ class Program:
         rows = max(taken, default=1)
         return self._through(i, live, lambda step, env: step.bound(env, self.device, rows))
 
-    def moduli(self, i: int, live: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def moduli(self, i: int, live: Values) -> dict[str, Tensor]:
         """Stage i on values (B, ...) that are not negative, with the moduli of its coefficients.
 
         With coefficients W and offsets b the results are ``|W| m + |b|``, (B, ...) each; what a
@@ -405,9 +400,8 @@ class Program:
         found: dict[str, dict[str, Tensor]] = {name: {} for name in self.stages[i].live_out}
         for name, shape in sources.items():
             ways = FAR * torch.eye(prod(shape), dtype=torch.float64, device=self.device)
-            parts = [
-                self._from(i, name, some.view(-1, *shape)) for some in torch.split(ways, _ROWS)
-            ]
+            rows = torch.split(ways.view(-1, *shape), _ROWS)
+            parts = [self._from(i, name, some) for some in rows]
             for key in found:
                 less = [(part[key][:-1] - part[key][-1:]).flatten(1) for part in parts]
                 found[key][name] = torch.cat(less).abs_().div_(FAR)

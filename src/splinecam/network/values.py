@@ -37,12 +37,12 @@ def _multiple(each: int, more: int, batch: Any) -> Any:
     return each * batch + more if more else each * batch
 
 
+Env = Mapping[str, Any]
+"""The values of a running program by their names."""
+
+
 def resolve(
-    value: Any,
-    env: Mapping[str, Any],
-    batch: Any,
-    device: torch.device,
-    dtype: torch.dtype = torch.float64,
+    value: Any, env: Env, batch: Any, device: torch.device, dtype: torch.dtype = torch.float64
 ) -> Any:
     """An argument as it is written in a step, with everything in it looked up.
 

@@ -203,25 +203,19 @@ def selected(result: Any, output: Output) -> Tensor:
     >>> selected({"logits": torch.ones(3, 2), "aux": torch.zeros(3, 5)}, "logits").shape
     torch.Size([3, 2])
     """
-    if callable(output):
-        chosen = _applied(output, result)
-    elif output is None:
-        chosen = result
-    else:
-        chosen = _entry(result, output)
+    chosen = result
+    if output is not None:
+        chosen = _applied(output, result) if callable(output) else _entry(result, output)
     tensors = list({id(tensor): tensor for tensor in _tensors(chosen, set())}.values())
     if len(tensors) == 1:
         return tensors[0]
-    subject = (
-        "the model returns"
-        if output is None
-        else f"{option('output', _name(output), flag='--result')} gives"
-    )
+    if not tensors and output is None:
+        raise CaptureError(f"the model must return a tensor, not {_described(result)}")
+    gives = "" if output is None else f"{option('output', _name(output), flag='--result')} gives"
     if not tensors:
-        if output is None:
-            raise CaptureError(f"the model must return a tensor, not {_described(result)}")
-        raise CaptureError(f"{subject} no tensor, but {_described(chosen)}")
-    raise CaptureError(f"{subject} {_described(chosen)}: choose one with {_advice(chosen, output)}")
+        raise CaptureError(f"{gives} no tensor, but {_described(chosen)}")
+    what = f"{gives or 'the model returns'} {_described(chosen)}"
+    raise CaptureError(f"{what}: choose one with {_advice(chosen, output)}")
 
 
 @contextmanager

@@ -64,7 +64,8 @@ def stacked(program: Program, chains: tuple[list[_Dense], list[_Dense]]) -> tupl
         weight, bias, places = _stack(a, b, places, size)
         size = weight.shape[0]
         units.append(places)
-        stages.append(_stage(number, source, (a[2], b[2]), weight, bias, places))
+        args = (Ref(source), weight, bias)
+        stages.append(_stage(f"stacked.{number}", args, a, b, places))
         layer = stages[-1].layer
         source = "" if layer is None else layer.result
     if len(program.input_shape) > 1:
@@ -155,18 +156,12 @@ def _first_of_kind(kind: Tensor) -> Tensor:
 
 
 def _stage(
-    number: int,
-    source: str,
-    layers: tuple[PiecewiseScalar | None, PiecewiseScalar | None],
-    weight: Tensor,
-    bias: Tensor,
-    places: tuple[Tensor, Tensor],
+    name: str, args: tuple[Ref, Tensor, Tensor], a: _Dense, b: _Dense, places: tuple[Tensor, Tensor]
 ) -> Stage:
-    """A stage of the stacked chain."""
-    name = f"stacked.{number}"
-    args = (Ref(source), weight, bias)
-    step = Step(name, _LINEAR, args, {}, _ARGUMENTS, _RULE, (_ROLES, {}), (source,))
-    layer, other = layers
+    """A stage of the stacked chain; name: of its result; args: of its dense step."""
+    (source, weight, _), layer, other = args, a[2], b[2]
+    frees = (source.name,)
+    step = Step(name, _LINEAR, args, {}, _ARGUMENTS, _RULE, (_ROLES, {}), frees)
     if layer is not None and other is not None:
         levels, slopes = (
             _columns(x, y, places, weight.shape[0])
@@ -175,7 +170,7 @@ def _stage(
         both = layer.name if layer.name == other.name else f"{layer.name}, {other.name}"
         names: Any = {"name": both, "source": name, "argument": name, "result": f"{name}.result"}
         layer = replace(layer, shape=(weight.shape[0],), levels=levels, slopes=slopes, **names)
-    return Stage((source,), (name,), layer, (step,))
+    return Stage(frees, (name,), layer, (step,))
 
 
 def _columns(x: Tensor, y: Tensor, places: tuple[Tensor, Tensor], size: int) -> Tensor:

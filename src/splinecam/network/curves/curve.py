@@ -116,19 +116,20 @@ class Curve(ABC):
 
     def value_bound(self, low: Tensor, high: Tensor) -> Tensor:
         """At least the largest modulus of the function."""
-        least, most = self.extent(0, low, high)
         noise = self.noise * EPS * torch.maximum(low.abs(), high.abs())
-        return torch.maximum(-least, most) * _UPWARDS + noise
+        return self._largest(0, low, high) + noise
 
     def slope_bound(self, low: Tensor, high: Tensor) -> Tensor:
         """At least the largest modulus of the slope."""
-        least, most = self.extent(1, low, high)
-        return torch.maximum(-least, most) * _UPWARDS + self._noise[0]
+        return self._largest(1, low, high) + self._noise[0]
 
     def curvature_bound(self, low: Tensor, high: Tensor) -> Tensor:
         """At least the largest modulus of the second derivative, away from kinks."""
-        least, most = self.extent(2, low, high)
-        return torch.maximum(-least, most) * _UPWARDS + self._noise[1]
+        return self._largest(2, low, high) + self._noise[1]
+
+    def _largest(self, order: int, low: Tensor, high: Tensor) -> Tensor:
+        least, most = self.extent(order, low, high)
+        return torch.maximum(-least, most) * _UPWARDS
 
     def slope_rounding(self, slope: Tensor) -> Tensor:
         """At least how far slopes that were computed are from the true ones."""

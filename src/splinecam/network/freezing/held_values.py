@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, fx
+from torch.utils._pytree import tree_leaves
 
 from splinecam.errors import CaptureError
 from splinecam.network.capture.models import widened
@@ -113,7 +114,8 @@ def active_nodes(graph: FlatGraph) -> set[fx.Node]:
     """The nodes whose values depend on the input's, not only on the size of the batch."""
     active = {graph.x}
     for node in graph.nodes:
-        if node.op != "call_function" or not _has_tensors(node.meta.get("val")):
+        results = tree_leaves(node.meta.get("val"))
+        if node.op != "call_function" or not any(isinstance(x, Tensor) for x in results):
             continue
         if target_name(node.target) in CREATORS:
             continue
@@ -135,9 +137,7 @@ def shape_arguments(node: fx.Node) -> set[fx.Node]:
 
 def nodes_in(item: Any) -> list[fx.Node]:
     """The nodes in an argument, which may be a list."""
-    if isinstance(item, (list, tuple)):
-        return [node for part in item for node in nodes_in(part)]
-    return [item] if isinstance(item, fx.Node) else []
+    return [part for part in tree_leaves(item) if isinstance(part, fx.Node)]
 
 
 def choose_held(graph: FlatGraph, active: set[fx.Node], gates: bool) -> HeldValues:
@@ -283,9 +283,3 @@ def _is_sum_of(divisor: fx.Node, value: fx.Node) -> bool:
 def _shape(node: fx.Node) -> list[str] | None:
     value = node.meta.get("val")
     return [str(size) for size in value.shape] if isinstance(value, Tensor) else None
-
-
-def _has_tensors(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return any(map(_has_tensors, value))
-    return isinstance(value, Tensor)

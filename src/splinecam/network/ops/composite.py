@@ -130,10 +130,8 @@ def _masked_select(emit: Emitter, call: Call) -> Any:
 
 
 register("rnn_relu_cell", CompositeRule(_cell, notes="linear and relu"))
-register(
-    "rnn_relu.input",
-    CompositeRule(_layers, notes="linear and relu, for every time step; eval mode"),
-)
+_STEPS = "linear and relu, for every time step; eval mode"
+register("rnn_relu.input", CompositeRule(_layers, notes=_STEPS))
 _WHICH = "of order 1, or infinite"
 register("linalg_vector_norm norm", CompositeRule(_vector_norm, notes=f"{_WHICH}; over features"))
 register("linalg_norm", CompositeRule(_matrix_norm, notes=f"of vectors, {_WHICH}; over features"))

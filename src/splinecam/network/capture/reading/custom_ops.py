@@ -34,6 +34,9 @@ _POINTS = 2048  # on each scale
 _ROUNDING = 2.0**10 * EPS  # of a value, relative to the values around it
 
 
+TensorFunction = Callable[[Tensor], Tensor]
+
+
 class Problem(Exception):
     """The reason why a registration does not hold."""
 
@@ -47,15 +50,10 @@ def _explaining(what: str) -> Iterator[None]:
         raise Problem(f"{what}: {first_line(error)}") from error
 
 
-def check_curve(
-    curve: RegisteredCurve,
-    run: Callable[[Tensor], Tensor],
-    shape: tuple[int, ...],
-    device: torch.device,
-) -> None:
-    """Raise a Problem unless ``run``, on (B, *shape), applies the curve, and its bound holds."""
-    _check_entries(curve, run, shape, device)
-    z = _points(device)
+def check_curve(curve: RegisteredCurve, run: TensorFunction, x: Tensor) -> None:
+    """Raise a Problem unless ``run``, on such as x (B, ...), applies the curve within its bound."""
+    _check_entries(curve, run, x)
+    z = _points().to(x.device)
     with _explaining("registered with curvature=, it needs a derivative by autograd"):
         value, slope = curve.value(z), curve.slope(z)
     low, high = z[:-1], z[1:]
@@ -95,15 +93,8 @@ def check_curve(
         )
 
 
-def _check_entries(
-    curve: RegisteredCurve,
-    run: Callable[[Tensor], Tensor],
-    shape: tuple[int, ...],
-    device: torch.device,
-) -> None:
+def _check_entries(curve: RegisteredCurve, run: TensorFunction, x: Tensor) -> None:
     """Raise a Problem unless every entry of a result is the same function of its own entry."""
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(3, *shape, generator=generator, dtype=torch.float64).to(device)
     what = "registered with curvature=, it is run on tensors of any shape in float64, which fails"
     with _explaining(what):
         whole, alone = run(x), curve.value(x)
@@ -114,7 +105,7 @@ def _check_entries(
         )
 
 
-def _points(device: torch.device) -> Tensor:
+def _points() -> Tensor:
     """Points on several scales, in order."""
     generator = torch.Generator().manual_seed(0)
     some = [
@@ -123,10 +114,8 @@ def _points(device: torch.device) -> Tensor:
     ]
     whole = torch.arange(-_NEAR, _NEAR + 1, dtype=torch.float64)  # where many functions change
     points: Tensor = torch.unique(torch.cat([*some, whole]))
-    return points.to(device)
+    return points
 
-
-TensorFunction = Callable[[Tensor], Tensor]
 
 _SCALES = (0.125, 1.0, 1.0, 8.0, 64.0)  # how far from zero the ends of the lines are
 _PIECES = 512  # at most so many pieces of a line are looked at,
@@ -158,18 +147,13 @@ def _place(line: Tensor, t: Tensor) -> str:
     return f"x = [{numbers}{', ...' if x.numel() > 4 else ''}]"
 
 
-def check_custom_op(
-    run: TensorFunction,
-    borders: TensorFunction | None,
-    shape: tuple[int, ...],
-    device: torch.device,
-) -> None:
+def check_custom_op(run: TensorFunction, borders: TensorFunction | None, x: Tensor) -> None:
     """Raise a Problem unless ``run`` is affine and continuous between the zeros of ``borders``."""
     generator = torch.Generator().manual_seed(0)
     with torch.random.fork_rng(devices=[]):
         for scale in _SCALES:
-            ends = scale * torch.randn(2, *shape, generator=generator, dtype=torch.float64)
-            line = ends.to(device)
+            ends = torch.randn(2, *x.shape[1:], generator=generator, dtype=torch.float64)
+            line = (scale * ends).to(x.device)
             values = _check_rows("it", run, line)
             t = line.new_zeros(0) if borders is None else _crossings(borders, line)
             numbers = max(line[0].numel(), values[0].numel())
@@ -369,16 +353,16 @@ def _call_limit(limit: Any, low: Tensor, high: Tensor, constants: Any) -> Any:
 
 def _add_checked(builder: GraphBuilder, node: fx.Node, call: _Call) -> None:
     """Add a step, or a layer by the functions that were given, if they do what they promise."""
-    shape = tuple(builder.shape_of(call.x, 1)[1:])
-    constants = resolve(call.constants, {}, 1, builder.device)
+    x, constants = (
+        _random(builder, call.x, 1, seed=2),
+        resolve(call.constants, {}, 1, builder.device),
+    )
 
     def bound_to_constants(run: Function) -> Callable[[Tensor], Tensor]:
         return lambda x: run(x, constants)
 
     borders = None if call.borders is None else bound_to_constants(call.borders)
-    check_custom_op(bound_to_constants(call.value), borders, shape, builder.device)
-    generator = torch.Generator().manual_seed(2)
-    x = torch.randn(1, *shape, generator=generator, dtype=torch.float64).to(builder.device)
+    check_custom_op(bound_to_constants(call.value), borders, x)
     run = _differentiable(call.value, call.borders, x, constants)
     builder.add_results(node)
     if call.borders is None or borders is None:
@@ -398,9 +382,15 @@ def _add_smooth(
     """Add a smooth function of one variable, if its bound holds."""
     constants = resolve(call.constants, {}, 1, builder.device)
     curve = RegisteredCurve(call.kind, call.value, curvature, constants)
-    shape = tuple(builder.shape_of(call.x, 1)[1:])
-    check_curve(curve, lambda x: call.value(x, constants), shape, builder.device)
+    x = _random(builder, call.x, 3, seed=0)
+    check_curve(curve, lambda x: call.value(x, constants), x)
     return add_curve(builder, node, curve, call.x)
+
+
+def _random(builder: GraphBuilder, ref: Ref, rows: int, *, seed: int) -> Tensor:
+    """Random numbers in the shape of a value for so many points."""
+    shape, generator = builder.shape_of(ref, 1)[1:], torch.Generator().manual_seed(seed)
+    return torch.randn(rows, *shape, generator=generator, dtype=torch.float64).to(builder.device)
 
 
 def _add_table(builder: GraphBuilder, node: fx.Node, call: _Call, table: Table) -> None:

@@ -52,12 +52,11 @@ def explained(
 
 def _weights(wrong: dict[str, Tensor]) -> str:
     """Which tensors are not finite, how many of their entries, and the first of these."""
-    lines = [f"\n  - {_entries(name, tensor)}" for name, tensor in list(wrong.items())[:_LISTED]]
-    more = f"\n  - and {len(wrong) - _LISTED} more tensors" if len(wrong) > _LISTED else ""
-    return (
-        f"the model has weights that are not finite numbers:{''.join(lines)}{more}\n"
-        "Did its training diverge? Train or load finite weights"
-    )
+    lines = [f"  - {_entries(name, tensor)}" for name, tensor in list(wrong.items())[:_LISTED]]
+    if len(wrong) > _LISTED:
+        lines.append(f"  - and {len(wrong) - _LISTED} more tensors")
+    advice = "Did its training diverge? Train or load finite weights"
+    return "\n".join(["the model has weights that are not finite numbers:", *lines, advice])
 
 
 def _entries(name: str, tensor: Tensor) -> str:
@@ -75,35 +74,27 @@ def _in_mode(op: OffendingOp, model: nn.Module) -> OffendingOp:
     """An operation with what to do about it, if it acts as in training."""
     layer = _submodule(model, op.name)
     tracked = isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats
-    if op.reason not in (TRAINING, STATISTICS) and not (tracked and layer is not None):
+    if op.reason not in (TRAINING, STATISTICS) and not tracked:
         return op
     random = op.reason == TRAINING
     acts = "is random" if random else "uses the statistics of the batch"
-    if layer is not None and layer.training:
+    if layer is None:
+        owner = _submodule(model, op.name.rpartition(".")[0]) or model
+        eager = "in training mode: call model.eval() first, and"
+        when = eager if owner.training else "although the model is in eval mode:"
+        given = "" if random else " and running statistics"
+        reason = f"it {acts} {when} let forward pass training=self.training{given} to it"
+    elif layer.training:
         kind = type(layer).__name__
         reason = f"{kind} is in training mode, where it {acts}: call model.eval() first"
-    elif layer is not None and not random and not tracked:
+    elif not random and not tracked:
         reason = (
             "it has no running statistics (track_running_stats=False) and uses those of the batch, "
             "also in eval mode: train it with running statistics"
         )
-    elif layer is None:
-        reason = _called(op, model, random, acts)
     else:
         return op
     return replace(op, reason=reason, settled=True)
-
-
-def _called(op: OffendingOp, model: nn.Module, random: bool, acts: str) -> str:
-    """The reason against a function that forward calls as in training."""
-    owner = _submodule(model, op.name.rpartition(".")[0]) or model
-    given = "training=self.training" if random else "training=self.training and running statistics"
-    if owner.training:
-        return (
-            f"it {acts} in training mode: call model.eval() first, and let forward pass {given} "
-            "to it"
-        )
-    return f"it {acts} although the model is in eval mode: let forward pass {given} to it"
 
 
 def _submodule(model: nn.Module, name: str) -> nn.Module | None:
@@ -323,7 +314,7 @@ class GraphBuilder:
     def add_step(
         self,
         name: str,
-        run: Callable[..., Any],
+        run: Any,
         args: tuple[Any, ...],
         *,
         plain: int = 0,
@@ -341,12 +332,7 @@ class GraphBuilder:
         return self.add_step(name, torch.neg, (value,), rule=rule)
 
     def add_layer(
-        self,
-        kind: type[Nonlinearity],
-        node: fx.Node,
-        operation: Operation,
-        source: str,
-        **given: Any,
+        self, kind: type[Nonlinearity], node: fx.Node, call: Operation, source: str, **given: Any
     ) -> None:
         """Add a non-linearity of a node; given: fields that node and source do not determine."""
         fields: dict[str, Any] = {"argument": source, "target": target_name(node.target)} | given
@@ -358,7 +344,7 @@ class GraphBuilder:
         count = self._names[name] = self._names.get(name, 0) + 1
         if count > 1:
             name = f"{name}#{count}" if module else f"{name}_{count - 1}"
-        self.body.append(kind(name=name, operation=operation, source=source, **fields))
+        self.body.append(kind(name=name, operation=call, source=source, **fields))
 
     def expand(self, node: fx.Node, ref: Ref) -> Ref:
         """A value in the shape of a node's result, which a constant may have widened."""

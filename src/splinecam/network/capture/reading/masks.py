@@ -60,6 +60,10 @@ class _Sample:
         return _Sample(self.at - other.at, self.error + other.error)
 
 
+_Free = tuple[PiecewiseScalar, _Sample, _Sample]
+"""A layer whose argument is not known on the border, its result and its argument."""
+
+
 def slope_of(builder: GraphBuilder, node: fx.Node, choice: Choice, rows: Rows) -> Tensor | None:
     """The slope, (n,), by which the two values differ: a multiple of what is compared, or None."""
     true, false, first, second = _samples(builder, node, rows, list(choice), _POINTS)
@@ -101,7 +105,7 @@ def steepness_of(builder: GraphBuilder, node: fx.Node, choice: Choice, rows: Row
     distance = first - second
     zero = torch.zeros_like(distance.error)
     known = [_OnBorder(distance, zero, zero, torch.ones_like(zero))]
-    free: list[tuple[PiecewiseScalar, _Sample, _Sample]] = []
+    free: list[_Free] = []
     for layer in layers:
         result = next(samples)
         inputs = [next(samples) for _ in _inputs(builder, layer)]
@@ -110,9 +114,10 @@ def steepness_of(builder: GraphBuilder, node: fx.Node, choice: Choice, rows: Row
         if len(there) == len(found):
             known.append(_applied(layer, result, there))
         elif isinstance(layer, PiecewiseScalar):
+            new = (layer, result, inputs[0])
             # More unknown factors than points would express anything.
-            known += _equal(layer, result, inputs[0], free, known)[: 2 * len(layers) - len(known)]
-            free.append((layer, result, inputs[0]))
+            known += _equal(new, free, known)[: 2 * len(layers) - len(known)]
+            free.append(new)
     difference = _express(true - false, known)
     if difference is None or bool((difference.value.abs() > SAFETY * difference.error).any()):
         return None
@@ -164,15 +169,9 @@ def _applied(layer: _Layer, result: _Sample, inputs: list[_OnBorder]) -> _OnBord
     return _OnBorder(result, value, error, steepest * given.steepness)
 
 
-def _equal(
-    layer: PiecewiseScalar,
-    result: _Sample,
-    source: _Sample,
-    free: list[tuple[PiecewiseScalar, _Sample, _Sample]],
-    known: list[_OnBorder],
-) -> list[_OnBorder]:
-    """The differences of a layer's result and those of equal functions whose arguments agree."""
-    found = []
+def _equal(new: _Free, free: list[_Free], known: list[_OnBorder]) -> list[_OnBorder]:
+    """What a layer's result differs by from results of equal functions with equal arguments."""
+    found, (layer, result, source) = [], new
     for other, other_result, other_source in free:
         gap = _express(source - other_source, known) if _same_function(layer, other) else None
         if gap is not None and bool((gap.value.abs() <= SAFETY * gap.error).all()):
@@ -266,9 +265,6 @@ def _behind(builder: GraphBuilder, wanted: list[Any]) -> tuple[list[Step], list[
             needed |= dict.fromkeys(ref.name for ref in refs((step.args, step.kwargs)))
     results = {step.name for step in found}
     return found[::-1], [name for name in needed if name not in results]
-
-
-# Every function that adds something gives the reason why it cannot be added, or None.
 
 
 def add_comparison(builder: GraphBuilder, call: NodeCall) -> str | None:

@@ -7,6 +7,7 @@ Products of a value and a gate (``x * sigmoid(1.702 * x)``, GELU by erf or by ta
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from math import inf, isclose, pi, prod, sqrt
 from typing import Any
@@ -29,12 +30,12 @@ from splinecam.network.values import Operation, Ref, Rows
 
 def add_function(builder: GraphBuilder, call: NodeCall) -> str | None:
     """Add a function of one variable with its knots, or say why it cannot be added."""
-    node, rule, constants = call.node, call.rule, builder.constants
+    node, rule, one_row = call.node, call.rule, builder.constants.one_row
     source = next(name for name in rule.source if builder.is_active(call.named.get(name)))
     try:
-        args = tuple(constants.one_row(item) for item in call.args)
-        kwargs = {key: constants.one_row(item) for key, item in call.kwargs.items()}
-        named = {key: constants.one_row(item) for key, item in call.named.items()}
+        named = {key: one_row(item) for key, item in call.named.items()}
+        kwargs = {key: one_row(item) for key, item in call.kwargs.items()}
+        call = replace(call, args=tuple(map(one_row, call.args)), kwargs=kwargs)
     except UnevenRows:
         return MIXES
     rows = builder.batch.rows(node.meta["val"])
@@ -51,27 +52,22 @@ def add_function(builder: GraphBuilder, call: NodeCall) -> str | None:
     ref = builder.expand(node, named[source])
     levels, slopes = spread_knots(knots, shape, rows, builder.device)
     builder.add_results(node)
-    operation = operation_of(rule.run or node.target, args, kwargs, rows, rows)
+    operation = operation_of(rule.run or node.target, call, rows, rows)
     fields = {"levels": levels, "slopes": slopes, "exact": rule.exact}
     builder.add_layer(layers.PiecewiseScalar, node, operation, ref.name, **fields)
     return None
 
 
 def operation_of(
-    run: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    rows: Rows,
-    result_rows: Rows,
-    part: int | None = None,
+    run: Any, call: NodeCall, rows: Rows, result_rows: Rows, part: int | None = None
 ) -> Operation:
-    """The call of a node whose one activation is its variable."""
+    """A call whose one activation is its variable."""
 
     def argument(item: Any) -> Any:
         return Operation.VARIABLE if isinstance(item, Ref) else item
 
-    named = {key: argument(item) for key, item in kwargs.items()}
-    return Operation(run, tuple(map(argument, args)), named, rows, result_rows, part)
+    named = {key: argument(item) for key, item in call.kwargs.items()}
+    return Operation(run, tuple(map(argument, call.args)), named, rows, result_rows, part)
 
 
 def spread_knots(
@@ -79,7 +75,9 @@ def spread_knots(
 ) -> tuple[Tensor, Tensor]:
     """Levels (K, n) and slopes (K + 1, n) of all units; idle knots are dropped."""
     if _all_equal(*knots):
-        return _repeated(knots[0], shape, device), _repeated(knots[1], shape, device)
+        columns = (np.array(numbers, dtype=np.float64).reshape(-1, 1) for numbers in knots)
+        same = [torch.from_numpy(column.repeat(prod(shape), 1)).to(device) for column in columns]
+        return same[0], same[1]
 
     def spread(value: float | Tensor) -> Tensor:
         wide = torch.as_tensor(value, dtype=torch.float64, device=device).expand(shape)
@@ -103,12 +101,6 @@ def _all_equal(levels: tuple[Any, ...], slopes: tuple[Any, ...]) -> bool:
         return False
     ascending = all(low < high for low, high in pairwise((-inf, *levels, inf)))
     return ascending and all(before != after for before, after in pairwise(slopes))
-
-
-def _repeated(numbers: tuple[Any, ...], shape: list[int], device: torch.device) -> Tensor:
-    """The same numbers for each unit, (K, n)."""
-    column = np.array(numbers, dtype=np.float64).reshape(-1, 1)
-    return torch.from_numpy(column.repeat(prod(shape), 1)).to(device)
 
 
 def _without_idle(levels: list[Tensor], slopes: list[Tensor]) -> tuple[Tensor, Tensor]:
@@ -249,7 +241,7 @@ class _Matcher:
         return self._softsign(node) if name in _QUOTIENTS else None
 
     def _product(self, node: fx.Node) -> _Match | None:
-        first, second = _two(node)
+        first, second = node.args[:2]
         if not isinstance(first, fx.Node) or not isinstance(second, fx.Node):
             return None
         if first is second:
@@ -287,12 +279,11 @@ class _Matcher:
             plain = given["beta"] == 1 and given["threshold"] >= 20
             return (formulas.MISH, given["self"], [source]) if plain else None
         if name in ("relu6", "hardtanh", "clamp"):
-            shifted = self._plus(source, 3.0)
-            return (
-                (scaled(formulas.HARDSWISH, 6.0), shifted, [source])
-                if shifted and _six(gate)
-                else None
-            )
+            given, shifted = arguments_of(gate), self._plus(source, 3.0)
+            low = given.get("min_val", given.get("min", 0))
+            high = given.get("max_val", given.get("max", 6))
+            between = shifted and low == 0 and high == 6
+            return (scaled(formulas.HARDSWISH, 6.0), shifted, [source]) if between else None
         raised = self._plus(gate, 1.0)
         if raised is not None and _op(raised) in ("erf", "special_erf"):
             return scaled(formulas.GELU, sqrt(2), sqrt(2)), raised.args[0], [raised]
@@ -305,11 +296,11 @@ class _Matcher:
         for total, rate, way in self._multiples(tanh.args[0]):
             if _op(total) != "add" or not isclose(rate, sqrt(2 / pi), rel_tol=4 * EPS):
                 continue
-            first, second = _two(total)
-            for x, cubic in ((first, second), (second, first)):
+            terms: Any = total.args[:2]
+            for x, cubic in (terms, terms[::-1]):
                 for cube, factor, others in self._multiples(cubic):
                     known = isclose(factor, _CUBIC, rel_tol=4 * EPS) and _op(cube) == "pow"
-                    if known and _two(cube) == (x, 3):
+                    if known and cube.args[:2] == (x, 3):
                         return (
                             scaled(formulas.GELU_TANH, 2.0),
                             x,
@@ -318,7 +309,7 @@ class _Matcher:
         return None
 
     def _softsign(self, node: fx.Node) -> _Match | None:
-        x, divisor = _two(node)
+        x, divisor = node.args[:2]
         if not isinstance(x, fx.Node) or node.kwargs.get("rounding_mode"):
             return None
         size = self._plus(divisor, 1.0)
@@ -332,7 +323,9 @@ class _Matcher:
         """The number that an argument is, which may be a constant of the model."""
         if isinstance(item, (int, float)):
             return float(item)
-        value = self.graph.constants.get(item, (None, None))[1] if _is_node(item) else None
+        value = (
+            self.graph.constants.get(item, (None, None))[1] if isinstance(item, fx.Node) else None
+        )
         if not isinstance(value, Tensor) or value.numel() != 1:
             return None
         self.used_weight = True
@@ -343,20 +336,20 @@ class _Matcher:
         if _op(node) != "add" or node.kwargs.get("alpha", 1) != 1:
             return None
         for one, other in (node.args[:2], node.args[1::-1]):
-            if _is_node(one) and self._number(other) == number:
+            if isinstance(one, fx.Node) and self._number(other) == number:
                 return one
         return None
 
     def _multiples(self, node: Any) -> Iterator[tuple[fx.Node, float, list[fx.Node]]]:
         """The nodes of which a node is a multiple, each with the factor and those on the way."""
         factor, way = 1.0, list[fx.Node]()
-        while _is_node(node):
+        while isinstance(node, fx.Node):
             yield node, factor, list(way)
             way.append(node)
             name = _op(node)
             if name not in (*_PRODUCTS, *_QUOTIENTS) or node.kwargs.get("rounding_mode"):
                 return
-            one, other = _two(node)
+            one, other = node.args[:2]
             number = self._number(other)
             if number is None and name in _PRODUCTS:
                 one, number = other, self._number(one)
@@ -374,22 +367,6 @@ def _scaled(curve: Curve, share: float, rate: float) -> Curve:
     return curve if factor == inner == 1 else scaled(curve, factor, inner)
 
 
-def _is_node(item: Any) -> bool:
-    return isinstance(item, fx.Node)
-
-
 def _op(node: Any) -> str:
     is_call = isinstance(node, fx.Node) and node.op == "call_function"
     return target_name(node.target).removeprefix("aten.") if is_call else ""
-
-
-def _two(node: fx.Node) -> tuple[Any, Any]:
-    first, second = node.args[:2]
-    return first, second
-
-
-def _six(gate: fx.Node) -> bool:
-    """Whether a gate cuts off below 0 and above 6."""
-    arguments = arguments_of(gate)
-    low = arguments.get("min_val", arguments.get("min", 0))
-    return bool(low == 0 and arguments.get("max_val", arguments.get("max", 6)) == 6)

@@ -31,10 +31,7 @@ def _names_read(step: Any) -> list[str]:
 
 
 def make_stages(
-    body: list[Step | Nonlinearity],
-    constants: dict[str, Step],
-    rows: dict[str, Rows],
-    output_name: str,
+    body: list[Step | Nonlinearity], constants: dict[str, Step], rows: dict[str, Rows], output: str
 ) -> tuple[Stage, ...]:
     """The stages of a program from its steps and layers in order.
 
@@ -51,7 +48,7 @@ def make_stages(
         else:
             parts[-1].append(item)
     stages: list[Stage] = []
-    live: dict[str, None] = {output_name: None}
+    live: dict[str, None] = {output: None}
     for part, layer in zip(reversed(parts), reversed([*layers, None]), strict=True):
         if layer is not None:
             names = (_border_name(n, rows) for n in (layer.source, layer.argument, layer.result))

@@ -20,14 +20,11 @@ from splinecam.network.ops.registry import AffineRule, ScatterRule, target_name
 from splinecam.network.program import Step
 from splinecam.network.values import Operation, Ref, Rows, resolve
 
-# Every function that adds something gives the reason why it cannot be added, or None.
-
 
 def add_maxima(builder: GraphBuilder, call: NodeCall) -> str | None:
     """Add the largest unit of every group, which changes where two are equal."""
-    ref, node = next(refs((call.args, call.kwargs))), call.node
-    values = node.meta["val"]
-    value, part = (values, None) if isinstance(values, Tensor) else (values[0], 0)
+    ref, values = next(refs((call.args, call.kwargs))), call.node.meta["val"]
+    value = values if isinstance(values, Tensor) else values[0]
     rows, result_rows = builder.rows[ref.name], builder.batch.rows(value)
     if result_rows is None:
         return MIXES
@@ -40,15 +37,31 @@ def add_maxima(builder: GraphBuilder, call: NodeCall) -> str | None:
     units = index.numel() // 2
     if not torch.equal(first, second - units) or bool((first >= units).any()):
         return MIXES
-    builder.add_results(node)
-    if first.shape[1] == 1:
-        _add_passed_on(builder, call, part)
-        return None
-    operation = operation_of(node.target, call.args, call.kwargs, rows, result_rows, part)
-    fields = {"members": first.contiguous(), "smallest": call.rule.smallest}
     places = _places_of(call, rows, result_rows)
-    builder.add_layer(MaxNonlinearity, node, operation, ref.name, places=places, **fields)
+    fields = {"members": first.contiguous(), "smallest": call.rule.smallest, "places": places}
+    _add_groups(builder, call, MaxNonlinearity, result_rows, fields)
     return None
+
+
+def _add_groups(
+    builder: GraphBuilder, call: NodeCall, kind: type, result_rows: Rows, fields: dict[str, Any]
+) -> None:
+    """Add a layer of groups of units; the values of groups of one unit are passed on."""
+    ref, node = next(refs((call.args, call.kwargs))), call.node
+    part = None if isinstance(node.meta["val"], Tensor) else 0
+    builder.add_results(node)
+    if fields["members"].shape[1] > 1:
+        operation = operation_of(node.target, call, builder.rows[ref.name], result_rows, part)
+        builder.add_layer(kind, node, operation, ref.name, **fields)
+        return
+
+    def role(item: Any) -> str:
+        return "add" if isinstance(item, Ref) else "plain"
+
+    name, run = next(refs(builder.values[node])).name, cast(Any, node.target)
+    roles = tuple(map(role, call.args)), {key: role(item) for key, item in call.kwargs.items()}
+    run = run if part is None else partial(_part_of, run, part)
+    builder.body.append(Step(name, run, call.args, call.kwargs, (), building.EXACT, roles))
 
 
 def _places_of(call: NodeCall, rows: Rows, result_rows: Rows) -> Operation | None:
@@ -57,25 +70,20 @@ def _places_of(call: NodeCall, rows: Rows, result_rows: Rows) -> Operation | Non
     packet = getattr(torch.ops.aten, f"{name}_with_indices", None)
     if packet is None or not name.startswith("max_pool"):
         return None
-    return operation_of(packet.default, call.args, call.kwargs, rows, result_rows, 1)
+    return operation_of(packet.default, call, rows, result_rows, 1)
 
 
 def add_sort(builder: GraphBuilder, call: NodeCall) -> str | None:
     """Add the sorting of groups of units, which changes where two of a group are equal."""
-    ref, node = next(refs((call.args, call.kwargs))), call.node
-    part = None if isinstance(node.meta["val"], Tensor) else 0
-    rows, index = builder.rows[ref.name], _unit_numbers(builder, ref)
+    ref = next(refs((call.args, call.kwargs)))
+    index = _unit_numbers(builder, ref)
     groups = call.rule.members(_with_numbers(builder, call, ref, index), index)
     groups = groups.reshape(-1, groups.shape[-1])
     own = groups < index.numel() // 2
     if bool((own.any(1) != own.all(1)).any()):
         return MIXES
-    builder.add_results(node)
-    if groups.shape[1] == 1:
-        _add_passed_on(builder, call, part)
-        return None
-    operation = operation_of(node.target, call.args, call.kwargs, rows, rows, part)
-    builder.add_layer(SortNonlinearity, node, operation, ref.name, members=groups[own[:, 0]])
+    fields = {"members": groups[own[:, 0]]}
+    _add_groups(builder, call, SortNonlinearity, builder.rows[ref.name], fields)
     return None
 
 
@@ -108,18 +116,6 @@ def _with_numbers(builder: GraphBuilder, call: NodeCall, ref: Ref, index: Tensor
     """The arguments of a call on two points, its activation replaced by the numbers of units."""
     found: dict[str, Any] = resolve(call.named, {ref.name: index}, 2, builder.device)
     return found
-
-
-def _add_passed_on(builder: GraphBuilder, call: NodeCall, part: int | None) -> None:
-    """Add groups of one unit each, whose values are passed on as they are."""
-
-    def role(item: Any) -> str:
-        return "add" if isinstance(item, Ref) else "plain"
-
-    name, run = next(refs(builder.values[call.node])).name, cast(Any, call.node.target)
-    roles = tuple(map(role, call.args)), {key: role(item) for key, item in call.kwargs.items()}
-    run = run if part is None else partial(_part_of, run, part)
-    builder.body.append(Step(name, run, call.args, call.kwargs, (), building.EXACT, roles))
 
 
 def _part_of(run: Any, part: int, *args: Any, **kwargs: Any) -> Any:
@@ -192,31 +188,23 @@ def _find_places(builder: GraphBuilder, call: NodeCall, index: Tensor) -> _Place
 def _add_sums(
     builder: GraphBuilder, node: fx.Node, values: list[Any], places: _Places, mean: bool
 ) -> None:
-    included = places.included
-    divisor = places.counts + included if mean else torch.ones_like(included)
-    constants = (places.place, included.double(), divisor.double(), places.shape, places.taken)
+    divisor = places.counts + places.included if mean else torch.ones_like(places.included)
+    constants = (places.place, places.included.double(), divisor.double())
+    shapes = (places.shape, places.taken)
     builder.add_results(node)
-    builder.add_step(node.name, _summed, (*values, *constants), plain=5, rule=AffineRule())
+    builder.add_step(node.name, _summed, (*values, shapes, *constants), plain=4, rule=AffineRule())
 
 
 def _summed(
-    data: Tensor,
-    source: Tensor,
-    place: Tensor,
-    included: Tensor,
-    divisor: Tensor,
-    shape: list[int],
-    taken: list[int],
+    data: Tensor, source: Tensor, shapes: Any, place: Tensor, included: Tensor, divisor: Tensor
 ) -> Tensor:
     """The sums of the values at each place, divided."""
-    data, source = _rows(data, source, shape, taken)
+    data, source = _rows(data, source, *shapes)
     total = (data * included).index_add(1, place, source)
-    return (total / divisor).view(-1, *shape)
+    return (total / divisor).view(-1, *shapes[0])
 
 
-def _rows(
-    data: Tensor, source: Tensor, shape: list[int], taken: list[int]
-) -> tuple[Tensor, Tensor]:
+def _rows(data: Tensor, source: Tensor, shape: list[int], taken: list[int]) -> tuple[Tensor, ...]:
     """What is scattered into and the part that is scattered, one row for each point."""
     batch = max(data.shape[0], source.shape[0])
     for dim, size in enumerate(taken):

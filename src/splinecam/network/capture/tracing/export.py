@@ -82,13 +82,7 @@ class _KnownValues(TorchFunctionMode):
         for tensor, value in pairs:
             self.pairs.setdefault(id(tensor), (tensor, _evaluate(torch.clone, (value,), {})))
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         flat, spec = tree_flatten((args, kwargs))
         tensors = [item for item in flat if isinstance(item, Tensor)]

@@ -155,11 +155,8 @@ class Batch:
     def rows(self, value: Tensor) -> Rows | None:
         """Where a value has the batch; None if it has no batch dimension, or mixes the points."""
         if value not in self._rows:
-            sizes = [
-                (i, self._expression(n))
-                for i, n in enumerate(value.shape)
-                if type(n) is torch.SymInt
-            ]
+            symbolic = [(i, n) for i, n in enumerate(value.shape) if type(n) in SYMBOLIC]
+            sizes = [(i, self._expression(n)) for i, n in symbolic]
             found = [(i, n / self.symbol) for i, n in sizes if self.symbol in n.free_symbols]
             whole = len(found) == 1 and found[0][1].is_Integer
             self._rows[value] = Rows(found[0][0], int(found[0][1])) if whole else None
