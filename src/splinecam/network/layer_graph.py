@@ -225,8 +225,7 @@ class Call(nn.Module):
 class Link:
     """One layer of a graph: the submodule, the values that it takes, and the value that it makes.
 
-    label: the name of the layer where it comes from, which may be no name of a submodule; kind:
-    what it is called there. Errors and lists of layers say these.
+    label, kind: what the layer is called in its file, for errors and lists of layers.
     """
 
     module: str

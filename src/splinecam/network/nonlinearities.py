@@ -185,7 +185,7 @@ class PiecewiseScalar(Nonlinearity):
         return count
 
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
-        """Only the pieces that a unit reaches count: one that is never positive has no error."""
+        """Only pieces that a unit reaches count: a unit that is never positive has no error."""
         if self.rectifies:
             high = high.view(-1, *self.shape)
             return Bound(high.clamp(min=0), bound.error * (high >= 0))
@@ -270,7 +270,7 @@ class MaxNonlinearity(Nonlinearity):
         return (self.winners(z, near) == self.winners(z, far)).all(2)
 
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
-        """The result is monotone in every unit; its error is that of a unit that can win."""
+        """The result is monotone in every unit; only the errors of units that can win count."""
         magnitude, own = _end_moduli(self, low, high), bound.error.flatten(1)
         low, high = (-high, -low) if self.smallest else (low, high)
         least = (low - own)[:, self.members].amax(2, keepdim=True)
@@ -342,9 +342,8 @@ def choose(parts: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ChoiceNonlinearity(CustomNonlinearity):
-    """One of two values, by the sign of the source's units.
+    """One of two values, by the sign of the source; the argument is (B, 3, *shape), see ``choose``.
 
-    The argument is (B, 3, *shape): the source, the value where it is positive, and the other value.
     steepness: (n,) by how much the two values differ at most, per unit of the source.
     """
 

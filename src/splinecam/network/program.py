@@ -31,8 +31,8 @@ FAR = 2.0**64  # a factor of directions, beside which the offsets of a stage rou
 class Step:
     """One call of the program.
 
-    rule: None if the result does not depend on the input; roles: of the positional and of the named
-    arguments, see ``role_of``; frees: values that no later step needs.
+    rule: None if the result does not depend on the input; frees: values that no later step
+    needs.
     """
 
     name: str
@@ -160,14 +160,19 @@ def _rise(layer: Nonlinearity, at: Tensor, shift: Tensor) -> Tensor:
 class Stage:
     """An affine part of the network and the layer that follows it (None for the last).
 
-    live_in, live_out: the values that it takes and gives. The latter are those that later stages
-    need, and the layer's source; for the last stage, the output.
+    live_in: the values that it takes. live_out: the values that later stages need, and the
+    source of the layer; for the last stage, the output.
     """
 
     live_in: tuple[str, ...]
     live_out: tuple[str, ...]
     layer: Nonlinearity | None
     steps: tuple[Step, ...] = ()
+
+    @property
+    def body(self) -> list[Step | Nonlinearity]:
+        """The steps, and then the layer."""
+        return [*self.steps, *(() if self.layer is None else (self.layer,))]
 
 
 Values = Mapping[str, Tensor]
@@ -223,8 +228,8 @@ class Program:
     ) -> dict[str, Tensor]:
         """The results (B, ...) of the affine steps of stage i on a batch of values (B, ...).
 
-        They may be views of ``live``. Those that are in ``out`` are put there. visit: is called
-        after each step with the values that are known then, and may change them.
+        They may be views of ``live``; results named in ``out`` are put there. visit: is
+        called after each step with the values so far, and may change them.
         """
         batch = live[self.stages[i].live_in[0]].shape[0]
 
@@ -326,11 +331,7 @@ class Program:
         return self._through(i, live, lambda step, env: step.bound(env, self.device, rows))
 
     def moduli(self, i: int, live: Values) -> dict[str, Tensor]:
-        """Stage i on values (B, ...) that are not negative, with the moduli of its coefficients.
-
-        With coefficients W and offsets b the results are ``|W| m + |b|``, (B, ...) each; what a
-        normalisation subtracts and adds counts by its parts.
-        """
+        """Stage i on values m >= 0, (B, ...), with moduli as coefficients: ``|W| m + |b|``."""
         batch = live[self.stages[i].live_in[0]].shape[0]
         return self._through(i, live, lambda step, env: step.modulus(env, batch, self.device))
 
@@ -367,9 +368,9 @@ class Program:
     def dense_moduli(self, i: int) -> dict[str, dict[str, Tensor]] | None:
         """The moduli (n, m) of the coefficients of stage i, by result and by source.
 
-        Sources are the values that the stage takes, and the results of some of its steps. None if
-        one step of the stage says the same, or if there are too many coefficients. What several
-        steps add up to is far smaller than the product of their moduli.
+        Sources are the values that the stage takes, and the results of some of its steps.
+        What several steps add up to is far smaller than the product of their moduli. None
+        if one step says the same, or if there are too many coefficients.
         """
         if i not in self._dense_moduli:
             self._dense_moduli[i] = self._moduli_of(i)
@@ -446,10 +447,7 @@ class Program:
         return all(layer.rectifies or isinstance(layer, MaxNonlinearity) for layer in self.layers)
 
     def differences(self, x: Tensor, shifts: Tensor) -> Tensor:
-        """By how much the flat output changes from x (1, ...) by shifts (K, ...), (K, n).
-
-        The rounding error is that of the differences, not that of the values themselves.
-        """
+        """By how much the flat output changes from x (1, ...) by shifts (K, ...), (K, n)."""
         return self._run_ways(x, shifts[:, None], _rise)[:, 0]
 
     def _run_ways(

@@ -146,7 +146,7 @@ class _Fingerprint:
         return always or self.any_attribute or name in self.names
 
     def add(self, value: Any, names: tuple[str, ...] = ()) -> None:
-        """Record a value; names: those that code may look up in it, if it is a Python module."""
+        """Record a value; names: what code may look up in it, if it is a Python module."""
         kind = type(value)
         if kind in _ATOMS:
             self.parts += (kind, value)
@@ -207,8 +207,6 @@ class _Fingerprint:
         for value in values:
             self.add(value)
 
-    # -- modules and objects ---------------------------------------------------------------------
-
     def _module(self, module: nn.Module) -> None:
         kind, state = type(module), vars(module)
         if isinstance(module, torch.jit.ScriptModule):
@@ -263,8 +261,6 @@ class _Fingerprint:
             _trusted(base.__module__) for base in kind.__mro__ if base not in _PLAIN
         )
         self.waiting += [(own, name, item, always) for name, item in state.items()]
-
-    # -- code --------------------------------------------------------------------------------------
 
     def _class(self, kind: type) -> None:
         self.parts.append(weakref.ref(kind))

@@ -35,7 +35,7 @@ from splinecam.network.program import Program
 class FirstLayers(nn.Module):
     """A model up to and including its first non-linearities, in the order of its program.
 
-    The output is that of the last of them. It is computed by the captured program, in float64, and
+    The output is the result of the last of them, computed by the captured program in float64. It
     has the type of the input.
 
     model: the whole model; count: the number of non-linearities; output: which of several outputs
@@ -85,8 +85,8 @@ class Both(nn.Module):
     def showing(self, shown: Shown, *, stripped: bool = False) -> Both:
         """The same networks with other outputs: of both, of one, or the difference of both.
 
-        stripped: whether the networks end with a function that programs leave out, as softmax is.
-        The difference of such networks is that of their programs.
+        stripped: whether programs leave out a final function of the networks, such as
+        softmax. The difference is then computed by the programs.
         """
         other = Both(self.a, self.b, self.outputs, smooth=self.smooth)
         other.shown, other.by_program = shown, stripped and shown == "difference"
@@ -115,10 +115,10 @@ def capture(
 ) -> Program:
     """Turn a piecewise-linear model into a :class:`Program`; the model is left as it was.
 
-    ``input_shape`` is the shape of one input, without the batch. ``output`` selects one of several
-    outputs: an index, a name, or a function of the model's result. With ``smooth``, smooth
-    functions of one variable become layers too, which must be replaced before the program is run
-    over a mesh.
+    ``input_shape`` is the shape of one input, without the batch. ``output`` selects one of
+    several outputs: an index, a name, or a function of the model's result. With ``smooth``,
+    smooth functions become layers too. They must be replaced before the program is run over a
+    mesh.
     """
     models.check_output(output)
     input_shape = tuple(int(size) for size in input_shape)

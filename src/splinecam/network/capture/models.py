@@ -97,9 +97,9 @@ def _restore(value: Any, contents: Any) -> None:
 def private_copy(model: nn.Module, tensor: Callable[[Tensor], Tensor]) -> nn.Module:
     """A copy of a module with all submodules, whose tensors are made by the given function.
 
-    It can be run while other threads use the model itself. Submodules, tensors, and the containers
-    and bound methods among the attributes are copied. Other objects, which may be large (a dataset,
-    a trainer), are shared with the model.
+    It can be run while other threads use the model. Objects beside submodules, tensors,
+    containers and bound methods, which may be large (a dataset, a trainer), are shared with the
+    model.
     """
     with EXCLUSIVE:
         copied: nn.Module = _Copier(tensor)(model)

@@ -1,13 +1,13 @@
 """Two networks of one input as one: chains of dense layers are stacked, others are joined.
 
-A layer of the stacked chain has the units of the first network, and those of the second that differ
-from all of them. Two units are the same if they multiply the same units before them with the same
-weights and have the same bias, whatever their order in their layers. Networks with permuted units
-thus have the same stacked outputs, bit by bit.
+A layer of the stacked chain has all units of the first network, and the other units of the second.
+Two units are the same if they multiply the same units before them with the same weights and have
+the same bias, whatever their order. Networks with permuted units thus have the same outputs, bit by
+bit.
 
-The values of the programs get names that do not collide, and their layers names that say to which
-network they belong: ``a.1``, ``b.1``. Leading stages that are the same in both, bit by bit, are
-shared, and so are their layers: ``both.1``. Equal networks share everything.
+The values of the programs get names that do not collide, and layers say to which network they
+belong: ``a.1``, ``b.1``. Leading stages that are the same in both, bit by bit, are shared with
+their layers: ``both.1``. Equal networks share everything.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ _ARGUMENTS = ("input", "weight", "bias")
 _ROLES = tuple(role_of(_RULE, name) for name in _ARGUMENTS)
 _FLATTEN = AffineRule(reshapes=True)
 
-
 _Dense = tuple[Tensor, Tensor, PiecewiseScalar | None]
 """A dense stage: weight (m, n), bias (m,), and the layer after it."""
 
@@ -56,7 +55,7 @@ def chains_of(pair: Pair) -> tuple[list[_Dense], list[_Dense]] | None:
 
 
 def stacked(program: Program, chains: tuple[list[_Dense], list[_Dense]]) -> tuple[Program, Units]:
-    """Both chains as one program, and the places of their units; program: of the first network."""
+    """Two chains as one program, and the places of their units; program: the first network's."""
     every = torch.arange(prod(program.input_shape), device=program.device)
     places, size, stages, units = (every, every), every.shape[0], [], []
     source = program.input_name
@@ -198,8 +197,8 @@ _SUBTRACT = AffineRule(absolute=torch.add)
 class Pair:
     """Two programs of one input, in names that do not collide.
 
-    shared: how many leading layers, with the stages before them, are the same in both; ``b`` has
-    the names of ``a`` for their values. equal: whether all stages are the same.
+    shared: how many leading layers, with the stages before them, are the same in both; ``b``
+    has the names of ``a`` for their values. equal: whether all stages are the same.
     """
 
     a: Program
@@ -208,10 +207,9 @@ class Pair:
     equal: bool
 
     def joined(self, shown: Shown) -> Program:
-        """One program of both networks: the layers of ``a``, and then those of ``b`` not shared."""
+        """One program of both networks: the layers of ``a``, then the other layers of ``b``."""
         own = self.b.stages[len(self.b.stages) if self.equal else self.shared :]
-        parts = (item for stage in (*self.a.stages, *own) for item in (*stage.steps, stage.layer))
-        body = [item for item in parts if item is not None]
+        body = [item for stage in (*self.a.stages, *own) for item in stage.body]
         size = prod(self.a.output_shape)
         ends = [Ref("a.flat"), Ref("b.flat")]
         for program, ref in zip((self.a, self.b), ends, strict=True):
@@ -234,7 +232,7 @@ class Pair:
         )
 
     def _final(self, shown: Shown) -> Callable[[Tensor], Tensor] | None:
-        """What the models do with the outputs at last, applied to those that are shown."""
+        """What the models do with their outputs at last, applied to the outputs that are shown."""
         finals = {"both": (self.a, self.b), "a": (self.a,), "b": (self.b,)}.get(shown, ())
 
         def final(y: Tensor) -> Tensor:
@@ -319,7 +317,7 @@ def _with_refs(item: Any, rename: Callable[[str], str]) -> Any:
 
 
 def _correspondence(a: Stage, b: Stage, names: Mapping[str, str]) -> dict[str, str] | None:
-    """The names in ``a`` of the values of two equal stages by those in ``b``, or None."""
+    """For two equal stages, the names in ``a`` by the names in ``b``; else None."""
     made: dict[str, str] = {}
     if len(a.steps) != len(b.steps) or type(a.layer) is not type(b.layer):
         return None
@@ -344,7 +342,7 @@ def _content(layer: Nonlinearity) -> dict[str, Any]:
 
 
 def _same(x: Any, y: Any, names: Mapping[str, str]) -> bool:
-    """Whether nested arguments are the same; names: those of values in x by those in y."""
+    """Whether nested arguments are the same; names: from the values in y to the values in x."""
     if type(x) is not type(y):
         return False
     if isinstance(x, Ref):

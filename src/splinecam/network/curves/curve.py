@@ -112,8 +112,6 @@ class Curve(ABC):
         """The same function for tensors on a device."""
         return self
 
-    # -- bounds on intervals [low, high], for tensors of ends
-
     def value_bound(self, low: Tensor, high: Tensor) -> Tensor:
         """At least the largest modulus of the function."""
         noise = self.noise * EPS * torch.maximum(low.abs(), high.abs())
@@ -169,10 +167,7 @@ class Curve(ABC):
 
 @dataclass(frozen=True)
 class FormulaCurve(Curve):
-    """A function that is given with its derivatives, and with the levels where these are extreme.
-
-    formula: from the order of a derivative, the variable and the parameters to that derivative.
-    """
+    """A function by a ``formula`` of the order of a derivative, the variable and the parameters."""
 
     formula: Callable[..., Tensor]
     shape: Shape = Shape()

@@ -277,10 +277,7 @@ HARDSWISH = FormulaCurve(
 
 @dataclass(frozen=True)
 class Wave(FormulaCurve):
-    """A wave of period 2 pi between -1 and 1.
-
-    peak: where its value is largest; its slope is largest a quarter of the period before.
-    """
+    """A wave of period 2 pi between -1 and 1; peak: where its value is largest."""
 
     peak: float = 0.0
 

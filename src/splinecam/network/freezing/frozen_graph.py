@@ -1,8 +1,7 @@
 """The module that runs what is left of a network whose patterns and denominators are held.
 
 It has the names of the network: weights are parameters under their own names, and every call is
-made within a module that has the path of the one that made it. What is read from this module is
-therefore called as in the network itself.
+made within a module of the same path as in the network. What is read from it has the same names.
 """
 
 from __future__ import annotations

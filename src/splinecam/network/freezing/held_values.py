@@ -1,10 +1,9 @@
 """Which values of a graph are held, and what all values are at one input, in float64.
 
 Only products and quotients of activations stand between a network and functions of one variable.
-A divisor is always held. Of the factors of a product all but one are held: those that come from a
-softmax first, then those that come from a reciprocal or an inverse root. Others are gates: those
-that come from a sigmoid first, then from other functions. What leads to held values alone, such as
-queries and keys, is no longer part of the network.
+A divisor is always held. All factors of a product but one are held: first factors from a softmax,
+then from a reciprocal or an inverse root. Other factors are gates: first from a sigmoid, then from
+other functions. What leads to held values alone, as queries and keys do, leaves the network.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def anchor_values(graph: FlatGraph, at: Tensor) -> dict[fx.Node, Any]:
 def _computed(
     graph: FlatGraph, values: dict[fx.Node, Any], node: fx.Node, device: torch.device
 ) -> Any:
-    """The value of a node, from those of the nodes before it."""
+    """The value of a node, from the values of the nodes before it."""
     value: Any = node.meta.get("val")
     if type(value) in SYMBOLIC:
         source: Any = node.args[0] if node.args else None
@@ -126,7 +125,7 @@ def active_nodes(graph: FlatGraph) -> set[fx.Node]:
 
 
 def shape_arguments(node: fx.Node) -> set[fx.Node]:
-    """The arguments of which a node reads the shape alone."""
+    """The arguments of a node that are read for their shapes alone."""
     rule = rule_of(node.target)
     if not isinstance(rule, ops.AffineRule) or not rule.shape_only:
         return set()
@@ -213,7 +212,7 @@ class _Origins:
         return [part for part in found if part in self.active]
 
     def add(self, node: fx.Node) -> None:
-        """Record one more node; those that it reads have been recorded."""
+        """Record one more node, after the nodes that it reads."""
         inputs = [n for n in node.all_input_nodes if n in self.active]
         inputs = [n for n in inputs if n not in shape_arguments(node)]
         label = self.labels[node] = self._label(node, inputs)
@@ -251,7 +250,7 @@ class _Origins:
         return labels.pop() if len(labels) == 1 else None
 
     def _source(self, node: fx.Node, inputs: list[fx.Node]) -> fx.Node:
-        """The one value of which a node is a function entry by entry; itself, if there is none."""
+        """The value on which a node depends entry by entry, or the node itself."""
         sources = {self.sources[n] for n in inputs}
         rule = rule_of(node.target)
         function = isinstance(rule, (ops.PiecewiseRule, ops.RejectedRule)) or (

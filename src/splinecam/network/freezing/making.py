@@ -60,9 +60,6 @@ def expand(graph: FlatGraph) -> FlatGraph:
     return FlatGraph(nodes, graph.x, output, graph.constants, graph.batch)
 
 
-# -- normalisation ---------------------------------------------------------------------------------
-
-
 def _normalised(emit: Emitter, x: Any, dims: list[int], eps: float, *, centred: bool = True) -> Any:
     """A value divided by its standard deviation over dimensions: the result, mean and divisor."""
     mean = emit(_ATEN.mean.dim, x, dims, True) if centred else None
@@ -157,7 +154,6 @@ _WRITTEN_OUT: dict[str, Write] = {
     "aten._scaled_dot_product_attention_math": lambda *given: (_attention(*given),),
     "aten.glu": _glu,
 }
-
 
 GATES = (
     "it multiplies activations with each other, and neither is an attention pattern or a "

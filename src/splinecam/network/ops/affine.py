@@ -63,7 +63,8 @@ def convolution(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
         size = groups * prod(weight.shape[1:]) * _places(x, weight, steps)
         if backend.slow_windows and size > _CACHED:
             return _in_parts(plain, x, torch.get_num_threads())
-        if backend.convolves_by_product and groups == 1 and _pays(weight):
+        long = prod(weight.shape[1:]) >= _LONG and prod(weight.shape[2:]) > 1
+        if backend.convolves_by_product and groups == 1 and long and weight.shape[0] >= _MANY:
             rows = max(1, _COLUMNS // size)
             return _in_parts(lambda part: as_product(part, weight, bias, *steps), x, rows)
         return plain(x)
@@ -72,10 +73,7 @@ def convolution(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def as_product(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: Sequence[int]) -> Tensor:
-    """A convolution of x (B, C, *size) with weight (O, C, *kernel) as a product of matrices.
-
-    steps: the stride, the padding and the dilation along each axis.
-    """
+    """A convolution of x (B, C, *size) as a product; steps: stride, padding and dilation."""
     stride, padding, dilation = steps
     batch, outputs, dims = x.shape[0], weight.shape[0], weight.dim()
     windows = pad(x, [n for width in reversed(padding) for n in (width, width)])
@@ -101,7 +99,7 @@ def as_product(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: Sequence[
 def depthwise(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: Sequence[int]) -> Tensor:
     """A convolution of x (B, C, *size) with weight (C * m, 1, *kernel), m for each channel.
 
-    Each image is one long row of pixels, along which it is shifted. steps: as in ``as_product``.
+    Each image is one long row of pixels, along which it is shifted.
     """
     stride, padding, dilation = steps
     borders = [n for width in reversed(padding) for n in (width, width)]
@@ -126,12 +124,6 @@ def depthwise(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: Sequence[i
         return whole[:, :, *places].contiguous()
 
     return _in_parts(convolve, x, max(1, _CACHED // (copies * prod(x.shape[1:]))))
-
-
-def _pays(weight: Tensor) -> bool:
-    """Whether a product of matrices is faster on CUDA."""
-    outputs, window = weight.shape[0], prod(weight.shape[1:])
-    return outputs >= _MANY and window >= _LONG and prod(weight.shape[2:]) > 1
 
 
 def _each(value: Any, count: int) -> list[int]:
@@ -283,40 +275,24 @@ for _name in ("conv1d", "conv2d", "conv3d"):
     affine(_name, run=convolution(getattr(torch, _name)), notes=_CONVOLVED, **_WEIGHTED)
 _names = "convolution conv_transpose1d conv_transpose2d conv_transpose3d"
 affine(_names, notes=_CONVOLVED, **_WEIGHTED)
-affine(
-    "mm bmm matmul mv outer inner tensordot",
-    product=("self", "other", "mat2", "vec", "vec2"),
-    data=(),
-    notes="one factor constant",
-)
-affine(
-    "mul multiply",
-    product=("self", "other"),
-    data=(),
-    notes="one factor constant, or a mask on whose border the other is zero",
-)
+_FACTORS = ("self", "other", "mat2", "vec", "vec2")
+_ONE = "one factor constant"
+_OR_ZERO = f"{_ONE}, or a mask on whose border the other is zero"
+affine("mm bmm matmul mv outer inner tensordot", product=_FACTORS, data=(), notes=_ONE)
+affine("mul multiply", product=("self", "other"), data=(), notes=_OR_ZERO)
 affine("einsum", product=("tensors",), data=(), notes="one operand an activation")
 affine(
     "addmm baddbmm addmv addr",
     product=("mat1", "mat2", "batch1", "batch2", "mat", "vec", "vec1", "vec2"),
     data=("self",),
     factor=("beta", "alpha"),
-    notes="one factor constant",
+    notes=_ONE,
 )
-affine(
-    "bilinear",
-    product=("input1", "input2", "weight"),
-    data=("bias",),
-    notes="one input an activation",
-)
-affine(
-    "div divide true_divide",
-    data=("self",),
-    factor=("other",),
-    check=_plain_division,
-    notes="constant divisor",
-)
-affine("addcmul", product=("tensor1", "tensor2"), factor=("value",), notes="one factor constant")
+_BILINEAR: Any = {"product": ("input1", "input2", "weight"), "data": ("bias",)}
+affine("bilinear", notes="one input an activation", **_BILINEAR)
+_DIVIDED: Any = {"check": _plain_division, "notes": "constant divisor"}
+affine("div divide true_divide", data=("self",), factor=("other",), **_DIVIDED)
+affine("addcmul", product=("tensor1", "tensor2"), factor=("value",), notes=_ONE)
 affine("addcdiv", data=("self", "tensor1"), factor=("tensor2", "value"), notes="constant divisor")
 affine("add", data=("self", "other"), factor=("alpha",))
 affine("sub subtract", data=("self", "other"), factor=("alpha",), absolute=_add)

@@ -1,6 +1,6 @@
 """Rounding-error bounds: an affine operation is run on the moduli of its coefficients.
 
-An operation of which nothing is known but that it can be run is measured at random points.
+An operation that can be run, but whose coefficients are not known, is measured at random points.
 """
 
 from __future__ import annotations
@@ -104,10 +104,11 @@ class AffineCall(NamedTuple):
         return (self.rule.absolute or self.run)(*new, **others)
 
     def bound(self) -> Any:
-        """The bounds of the result from those of the arguments.
+        """The bounds of the result from the bounds of the arguments.
 
-        With coefficients W and offsets b: magnitude ``|W| m + |b|``, error ``sqrt(W^2 e^2)`` plus
-        one rounding of that magnitude. Without coefficients the operation itself is run on both.
+        With coefficients W and offsets b: magnitude ``|W| m + |b|``, error ``sqrt(W^2
+        e^2)`` plus one rounding of that magnitude. Without coefficients the operation
+        itself is run on both.
         """
         positional, named = self.roles
         squared = any(_has_factor(a, r) for a, r in zip(self.args, positional, strict=True))
@@ -164,7 +165,7 @@ def measured_modulus(run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 
 def measured_bound(run: Callable[[Tensor], Tensor], bound: Bound) -> Bound:
-    """The bounds of a result from those of the argument, (R, ...), measured at random points.
+    """The bounds of a result from the argument's bounds, (R, ...), measured at random points.
 
     Steps as large as the argument's errors e, with random signs, change a result with the
     coefficients W by ``sqrt(W^2 e^2)`` on average. Two equal steps differ by rounding alone.

@@ -2,8 +2,8 @@
 
 A mask is a comparison of activations. It may choose between values that agree at its border.
 
-sigmoid, tanh and logsigmoid are smooth, too, but their rules are those of terminal operations,
-because they are left out at the end of a network.
+sigmoid, tanh and logsigmoid are smooth, too, but have the rules of terminal operations, because
+they are left out at the end of a network.
 """
 
 from __future__ import annotations
@@ -118,7 +118,6 @@ register("logical_not bitwise_not", ops.ComparisonRule(None, notes="of a mask"))
 _ZERO = "times a value that is zero where the sign changes"
 register("sign sgn", ops.ComparisonRule(None, signed=True, notes=_ZERO))
 
-
 SELECTS = "it picks units by their rank: sort them, and pick from the result"
 
 Members = Callable[[Call, Tensor, list[int]], Tensor | str]
@@ -130,7 +129,7 @@ It returns the places (O, K) in that dimension that each window covers, -1 for n
 
 
 def _entry(value: Any, i: int) -> int:
-    """The i-th of numbers that may be given as one for all."""
+    """The i-th number of several, or the one number for all."""
     if isinstance(value, int):
         return value
     return int(value[i] if len(value) > 1 else value[0])
@@ -219,7 +218,6 @@ register("sort", ops.SortRule(_sorted, notes="over features; the values only"))
 register("msort", ops.SortRule(_sorted, notes="where the batch is not the first dimension"))
 register("scatter_reduce", ops.ScatterRule("src", whole=False))
 register("index_reduce", ops.ScatterRule("source", whole=True))
-
 
 SMOOTH = "it is not piecewise linear"
 PLACES = "it moves values to the places of maxima, which are discontinuous"
@@ -331,7 +329,6 @@ SPELLINGS = {
     "aten.native_dropout": "aten.dropout",
 }
 """What the user wrote where functionalisation left another name in the graph."""
-
 
 _LARGEST_JUMP = 1e-6  # of torch's softplus at its threshold, relative to its value
 _SELU_ALPHA = 1.6732632423543772848170429916717

@@ -28,10 +28,10 @@ class Table:
 
 @dataclass(frozen=True)
 class CustomOp:
-    """The rule of a registered target, which is affine if neither field is given.
+    """The rule of a registered target, which is affine without any of the fields.
 
-    cuts: affine functions of the input whose zeros are the borders. table: from a module to its
-    functions of one variable. curvature: a bound on the second derivative of a smooth function.
+    cuts: affine functions whose zeros are the borders. table: from a module to its functions of
+    one variable. curvature: a bound on the second derivative of a smooth function.
     """
 
     cuts: Cuts = None

@@ -33,7 +33,6 @@ _NEAR = 8.0  # up to which all must be finite
 _POINTS = 2048  # on each scale
 _ROUNDING = 2.0**10 * EPS  # of a value, relative to the values around it
 
-
 TensorFunction = Callable[[Tensor], Tensor]
 
 
@@ -122,7 +121,6 @@ _PIECES = 512  # at most so many pieces of a line are looked at,
 _NUMBERS = 1 << 22  # or fewer, so that their points hold no more numbers
 _SHORT = 2.0**-20  # pieces shorter than this, relative to the line, prove nothing
 _PLACES = (0.0625, 0.375, 0.9375)  # where in a piece the operation is evaluated
-
 
 _AFFINE = (
     "registered with affine=True, but is not affine",

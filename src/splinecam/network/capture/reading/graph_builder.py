@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -117,9 +116,7 @@ class BatchConstants:
         self.steps: dict[str, Step] = {}
         self._examples: dict[str, Any] = {}
 
-    def add(
-        self, node: fx.Node, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def add(self, node: fx.Node, run: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record how to make a constant; the result stands for it in the arguments of steps."""
         self.steps[node.name] = Step(node.name, run, args, kwargs, (), None, ((), {}))
         self._examples[node.name] = node.meta["val"]
@@ -185,9 +182,7 @@ def fill_of(node: fx.Node) -> Any:
     return arguments.get("fill_value", arguments.get("value", 1 if ones else 0))
 
 
-def filled(
-    shape: list[int], value: float | Tensor, dtype: torch.dtype, device: torch.device
-) -> Tensor:
+def filled(shape: list[int], value: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
     """A tensor of one value."""
     return torch.as_tensor(value, dtype=dtype, device=device).expand(shape).clone()
 
@@ -261,8 +256,6 @@ class GraphBuilder:
         self._names: dict[str, int] = {}
         self.add_value(x.name, x, x.meta["val"])
 
-    # -- values that depend on the input
-
     def add_value(self, name: str, node: fx.Node, example: Any) -> None:
         """Add a value that a node makes, or that is made on the way to it, in a shape."""
         rows = self.batch.rows(example) if isinstance(example, Tensor) else None
@@ -308,8 +301,6 @@ class GraphBuilder:
         """The shape of a value for so many points, with the batch in front."""
         one = torch.empty(self.shape_of(ref, batch), device="meta")
         return self.rows[ref.name].out(one).shape
-
-    # -- steps and layers
 
     def add_step(
         self,
@@ -363,8 +354,6 @@ class GraphBuilder:
             else item
             for item in self.body
         ]
-
-    # -- what is wrong
 
     def describe(self, name: str, reason: str) -> OffendingOp:
         """What an error says of the node that made a value."""

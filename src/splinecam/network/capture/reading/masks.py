@@ -77,9 +77,6 @@ def slope_of(builder: GraphBuilder, node: fx.Node, choice: Choice, rows: Rows) -
     return slope[0] if bool(agree.all()) else None
 
 
-# --- values that are known where two others agree
-
-
 @dataclass(frozen=True)
 class _OnBorder:
     """A value that is known where the compared values are equal, for each of n units.

@@ -104,7 +104,8 @@ class Reader:
         return (result, None) if self.tail is None else self.tail.finish(builder, self.output)
 
     def _node(self, node: fx.Node) -> None:
-        builder, value = self.builder, node.meta.get("val")
+        builder = self.builder
+        value: Any = node.meta.get("val")
         if type(value) in SYMBOLIC:
             source: Any = node.args[0] if node.args else None
             builder.batch.learn(value, builder.values.get(source))
@@ -128,8 +129,11 @@ class Reader:
         takes_shape = isinstance(rule, ops.AffineRule) and rule.shape_only != ()
         if not builder.is_active((args, kwargs)):
             self._constant(node, args, kwargs)
-        elif target_name(node.target) in CREATORS:
-            self._filled(node)
+        elif target_name(node.target) in CREATORS:  # such as zeros_like(x)
+            fill = self._argument(building.fill_of(node))
+            filled = (builder.batch.shape(value), fill, value.dtype, self.device)
+            made = builder.constants.add(node, building.filled, filled, {})
+            builder.add_constant(node, made)
         elif takes_shape and not builder.is_active(args[0]):
             builder.add_constant(node, builder.constants.add_like(node, args[0]))
         else:
@@ -163,12 +167,6 @@ class Reader:
             return
         args, kwargs = resolve((args, kwargs), {}, 1, self.device)
         self.builder.values[node] = run(*args, **kwargs)
-
-    def _filled(self, node: fx.Node) -> None:
-        """Add a constant in the shape of an activation, such as ``zeros_like(x)``."""
-        value, fill = node.meta["val"], self._argument(building.fill_of(node))
-        args = (self.builder.batch.shape(value), fill, value.dtype, self.device)
-        self.builder.add_constant(node, self.builder.constants.add(node, building.filled, args, {}))
 
     def _active(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         builder, rule = self.builder, custom_op_of(node) or ops.rule_of(node.target)
@@ -313,19 +311,17 @@ class Reader:
         if rule.identity and not node.meta["val"].is_floating_point():
             return "a conversion to whole numbers is discontinuous"
         reason = rule.check(named) if rule.check else None
-        return reason or self._mixes_points(node, rule, named)
+        return reason or self._mixes_points(call)
 
-    def _mixes_points(
-        self, node: fx.Node, rule: ops.AffineRule, named: dict[str, Any]
-    ) -> str | None:
+    def _mixes_points(self, call: NodeCall) -> str | None:
         """The reason against an affine node that mixes the points of the batch, by its shapes."""
-        builder = self.builder
+        node, builder = call.node, self.builder
         first = next(n for n in node.all_input_nodes if builder.is_active(builder.values[n]))
         value = first.meta["val"]
         value = value[0] if isinstance(value, (list, tuple)) else value
         rows = builder.batch.rows(value)
-        for name in rule.dims:
-            dims = named.get(name)
+        for name in call.rule.dims:
+            dims = call.named.get(name)
             dims = [dims] if isinstance(dims, int) else dims or []
             if rows is not None and rows.dim in [dim % value.dim() for dim in dims]:
                 return rejected.MIXES

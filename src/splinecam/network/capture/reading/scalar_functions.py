@@ -96,7 +96,7 @@ def spread_knots(
 
 
 def _all_equal(levels: tuple[Any, ...], slopes: tuple[Any, ...]) -> bool:
-    """Whether all units have the same knots, of which none is dropped or moved."""
+    """Whether all units have the same knots, and no knot is dropped or moved."""
     if any(isinstance(value, Tensor) for value in (*levels, *slopes)):
         return False
     ascending = all(low < high for low, high in pairwise((-inf, *levels, inf)))
@@ -148,7 +148,7 @@ def _add_pair(
 
 
 def _stacked(first: Any, second: Any, shape: list[int]) -> Tensor:
-    """Two values, of which one may be a number, side by side in a last dimension."""
+    """Two values side by side in a last dimension; one of them may be a number."""
     like = first if isinstance(first, Tensor) else second
     wide = [torch.as_tensor(x, dtype=like.dtype, device=like.device) for x in (first, second)]
     return torch.stack([x.expand(shape) for x in wide], -1)
@@ -183,7 +183,6 @@ def add_curve(builder: GraphBuilder, node: fx.Node, curve: Curve, variable: Ref)
 _PRODUCTS, _QUOTIENTS = ("mul", "multiply"), ("div", "divide", "true_divide")
 _SIGMOIDS = ("sigmoid", "special_expit")
 _CUBIC = 0.044715
-
 
 Patterns = dict[fx.Node, tuple[Curve, fx.Node]]
 """The nodes that make a smooth function, each with the function and what it is applied to."""
@@ -235,7 +234,7 @@ class _Matcher:
 
     def match(self, node: fx.Node) -> _Match | None:
         """The function that a product or a quotient computes, if it is a known one."""
-        name = _op(node)
+        name = op_name(node)
         if name in _PRODUCTS:
             return self._product(node)
         return self._softsign(node) if name in _QUOTIENTS else None
@@ -267,14 +266,14 @@ class _Matcher:
 
     def _gated(self, gate: fx.Node) -> _Match | None:
         """The function of x that x times a gate is, with x for what the gate is applied to."""
-        name, source = _op(gate), gate.args[0] if gate.args else None
+        name, source = op_name(gate), gate.args[0] if gate.args else None
         if not isinstance(source, fx.Node):
             return None
         if name in _SIGMOIDS:
             return formulas.SILU, source, []
         if name == "hardsigmoid":
             return formulas.HARDSWISH, source, []
-        if name == "tanh" and _op(source) == "softplus":
+        if name == "tanh" and op_name(source) == "softplus":
             given = arguments_of(source)
             plain = given["beta"] == 1 and given["threshold"] >= 20
             return (formulas.MISH, given["self"], [source]) if plain else None
@@ -285,21 +284,21 @@ class _Matcher:
             between = shifted and low == 0 and high == 6
             return (scaled(formulas.HARDSWISH, 6.0), shifted, [source]) if between else None
         raised = self._plus(gate, 1.0)
-        if raised is not None and _op(raised) in ("erf", "special_erf"):
+        if raised is not None and op_name(raised) in ("erf", "special_erf"):
             return scaled(formulas.GELU, sqrt(2), sqrt(2)), raised.args[0], [raised]
-        if raised is not None and _op(raised) == "tanh":
+        if raised is not None and op_name(raised) == "tanh":
             return self._gelu_tanh(raised)
         return None
 
     def _gelu_tanh(self, tanh: fx.Node) -> _Match | None:
         """``x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))``."""
         for total, rate, way in self._multiples(tanh.args[0]):
-            if _op(total) != "add" or not isclose(rate, sqrt(2 / pi), rel_tol=4 * EPS):
+            if op_name(total) != "add" or not isclose(rate, sqrt(2 / pi), rel_tol=4 * EPS):
                 continue
             terms: Any = total.args[:2]
             for x, cubic in (terms, terms[::-1]):
                 for cube, factor, others in self._multiples(cubic):
-                    known = isclose(factor, _CUBIC, rel_tol=4 * EPS) and _op(cube) == "pow"
+                    known = isclose(factor, _CUBIC, rel_tol=4 * EPS) and op_name(cube) == "pow"
                     if known and cube.args[:2] == (x, 3):
                         return (
                             scaled(formulas.GELU_TANH, 2.0),
@@ -313,11 +312,9 @@ class _Matcher:
         if not isinstance(x, fx.Node) or node.kwargs.get("rounding_mode"):
             return None
         size = self._plus(divisor, 1.0)
-        if size is None or _op(size) not in ("abs", "absolute") or size.args[0] is not x:
+        if size is None or op_name(size) not in ("abs", "absolute") or size.args[0] is not x:
             return None
         return formulas.SOFTSIGN, x, [size, divisor]
-
-    # -- multiples and sums with numbers
 
     def _number(self, item: Any) -> float | None:
         """The number that an argument is, which may be a constant of the model."""
@@ -333,7 +330,7 @@ class _Matcher:
 
     def _plus(self, node: Any, number: float) -> Any:
         """The node that a number is added to, if that is what a node does."""
-        if _op(node) != "add" or node.kwargs.get("alpha", 1) != 1:
+        if op_name(node) != "add" or node.kwargs.get("alpha", 1) != 1:
             return None
         for one, other in (node.args[:2], node.args[1::-1]):
             if isinstance(one, fx.Node) and self._number(other) == number:
@@ -341,12 +338,12 @@ class _Matcher:
         return None
 
     def _multiples(self, node: Any) -> Iterator[tuple[fx.Node, float, list[fx.Node]]]:
-        """The nodes of which a node is a multiple, each with the factor and those on the way."""
+        """Yield nodes that a node is a multiple of, with the factors and the nodes between."""
         factor, way = 1.0, list[fx.Node]()
         while isinstance(node, fx.Node):
             yield node, factor, list(way)
             way.append(node)
-            name = _op(node)
+            name = op_name(node)
             if name not in (*_PRODUCTS, *_QUOTIENTS) or node.kwargs.get("rounding_mode"):
                 return
             one, other = node.args[:2]
@@ -367,6 +364,7 @@ def _scaled(curve: Curve, share: float, rate: float) -> Curve:
     return curve if factor == inner == 1 else scaled(curve, factor, inner)
 
 
-def _op(node: Any) -> str:
+def op_name(node: Any) -> str:
+    """The name of the ATen operation that a node calls; nothing for other values."""
     is_call = isinstance(node, fx.Node) and node.op == "call_function"
     return target_name(node.target).removeprefix("aten.") if is_call else ""

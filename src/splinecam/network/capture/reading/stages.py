@@ -35,9 +35,8 @@ def make_stages(
 ) -> tuple[Stage, ...]:
     """The stages of a program from its steps and layers in order.
 
-    constants: depend on the size of the batch; each stage makes those that it needs again. A
-    value passes from stage to stage under the name of its border layout, which has the batch in
-    front.
+    constants: depend on the size of the batch, and are made again in each stage. A value passes
+    from stage to stage under the name of its border layout, which has the batch in front.
     """
     parts: list[list[Step]] = [[]]
     layers: list[Nonlinearity | None] = []
@@ -108,7 +107,7 @@ def _move(result: str, source: str, name: str, rows: dict[str, Rows]) -> Step | 
 
 
 def with_frees(steps: list[Any], kept: tuple[str, ...]) -> tuple[Any, ...]:
-    """Steps, each of which frees the values that it is the last to use, but for those kept."""
+    """Steps that free each value after its last use, except for the kept ones."""
     used, freeing = set(kept), []
     for step in reversed(steps):
         names = dict.fromkeys([step.name, *_names_read(step)])
@@ -119,8 +118,7 @@ def with_frees(steps: list[Any], kept: tuple[str, ...]) -> tuple[Any, ...]:
 
 def first_layers(program: Program, count: int) -> Program:
     """The program up to so many layers, with the output of the last of them, or with the input."""
-    kept = program.stages[:count]
-    body = [item for stage in kept for item in (*stage.steps, stage.layer) if item is not None]
+    body = [item for stage in program.stages[:count] for item in stage.body]
     name = program.layers[count - 1].result if count else program.input_name
     stages = make_stages(body, {}, defaultdict(Rows), name)
     part = replace(program, stages=stages, output_name=name, stripped=None, final=None)

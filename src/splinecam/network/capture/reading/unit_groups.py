@@ -127,10 +127,10 @@ def _part_of(run: Any, part: int, *args: Any, **kwargs: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Places:
-    """Where values go: entry k of the flattened source to unit ``place[k]`` of the result.
+    """Entry k of the flattened source goes to unit ``place[k]`` of the result.
 
-    shape: of the result; taken: of the part of the source that is used; both without the batch.
-    included: which units of ``self`` take part, one number for each.
+    shape, taken: of the result and of the used part of the source, without the batch. included:
+    for each unit of ``self`` whether it takes part.
     """
 
     place: Tensor

@@ -1,7 +1,7 @@
 """Why a model cannot be exported, and a way for models that read the size of their batch.
 
-Python's ``len`` and ``int`` give plain numbers, of which ``torch.export`` can no longer say that
-they depend on the batch. A model with ``view(len(x), -1)`` is exported for two sizes of the batch.
+Python's ``len`` and ``int`` give plain numbers, and ``torch.export`` cannot see that they depend on
+the batch. A model with ``view(len(x), -1)`` is exported for two sizes of the batch.
 The two graphs must be the same call by call, except for whole numbers that are in proportion to the
 size of the batch. These numbers, and the shapes of all values, are then written with the symbol of
 a batch of any size. What the numbers are used for is checked later, as for any other graph.
@@ -41,7 +41,7 @@ def generalise(first: Any, second: Any, example: Tensor) -> None:
     differ.
     """
     _require_alike(first.constants.keys() == second.constants.keys())
-    for key, value in first.constants.items():  # does one that forward makes depend on the batch?
+    for key, value in first.constants.items():  # forward may make constants for the batch
         _require_alike(not isinstance(value, Tensor) or torch.equal(value, second.constants[key]))
     nodes = list(first.graph.nodes), list(second.graph.nodes)
     _require_alike(len(nodes[0]) == len(nodes[1]))
@@ -146,7 +146,7 @@ def known_cause(error: Exception, model: nn.Module, input_shape: tuple[int, ...]
 def unknown_cause(error: Exception, input_shape: tuple[int, ...]) -> str:
     """What went wrong when a model was run, and for which shape."""
     line = re.sub(r"\bs\d+\b", "batch", first_line(error).removesuffix("."))  # as torch calls it
-    hint, batch = "", f"(batch, {', '.join(map(str, input_shape))})"
+    hint = ""
     if not isinstance(error, RuntimeError):  # which is what torch raises for a wrong shape
         line = f"{type(error).__name__}: {line}"
         hint = ". Its forward is given one tensor; wrap a model that takes something else"
@@ -154,10 +154,7 @@ def unknown_cause(error: Exception, input_shape: tuple[int, ...]) -> str:
         hint = f". {_plane()}"
     elif input_shape[:1] == (1,):
         hint = ". Samples of a domain carry no batch dimension"
-    return (
-        f"the model cannot be run on an input of shape {batch}, where {input_shape} is the "
-        f"domain's input shape: {line}{_place(error)}{hint}"
-    )
+    return f"{_cannot_run(input_shape)}: {line}{_place(error)}{hint}"
 
 
 def first_line(error: Exception) -> str:
@@ -165,9 +162,6 @@ def first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else type(error).__name__
     return text if len(text) <= 240 else text[:240] + " ..."
-
-
-# -- what the model is -----------------------------------------------------------------------------
 
 
 def _arguments(error: Exception, model: nn.Module) -> str | None:
@@ -255,9 +249,6 @@ def _scripted(model: nn.Module) -> str | None:
     )
 
 
-# -- what a layer takes ----------------------------------------------------------------------------
-
-
 def _layer(error: Exception, model: nn.Module, input_shape: tuple[int, ...]) -> str | None:
     """Which layer raised an error because its input is not what it takes, with both numbers."""
     names = {id(module): name for name, module in model.named_modules()}
@@ -271,16 +262,20 @@ def _layer(error: Exception, model: nn.Module, input_shape: tuple[int, ...]) -> 
             f"{what} takes whole numbers, which have no linear regions. Partition the part of the "
             f"model that comes after it{_place(error)}"
         )
-    shape = _sizes(given, input_shape)
+    sizes: tuple[Any, ...] = tuple(given.shape) if isinstance(given, Tensor) else ()
+    sizes = ("batch", *input_shape) if sizes[1:] == input_shape else sizes
+    shape = tuple(re.sub(r"\bs\d+\b", "batch", str(size)) for size in sizes)
     mismatch = _mismatch(layer, shape)
     if mismatch is None:
         return None
-    batch = ", ".join(map(str, input_shape))
-    return (
-        f"the model cannot be run on an input of shape (batch, {batch}), where {input_shape} is "
-        f"the domain's input shape: {what} {mismatch}{_place(error)}. "
-        f"{_remedy(layer, shape[1:], input_shape)}"
-    )
+    remedy = _remedy(layer, shape[1:], input_shape)
+    return f"{_cannot_run(input_shape)}: {what} {mismatch}{_place(error)}. {remedy}"
+
+
+def _cannot_run(input_shape: tuple[int, ...]) -> str:
+    shape = ", ".join(map(str, ("batch", *input_shape)))
+    where = f"where {input_shape} is the domain's input shape"
+    return f"the model cannot be run on an input of shape ({shape}), {where}"
 
 
 def _calls(error: Exception) -> list[tuple[nn.Module, Any]]:
@@ -293,14 +288,6 @@ def _calls(error: Exception) -> list[tuple[nn.Module, Any]]:
         if code.co_name in ("forward", "_conv_forward") and isinstance(module, nn.Module):
             calls.append((module, given))
     return calls
-
-
-def _sizes(given: Any, input_shape: tuple[int, ...]) -> tuple[str, ...]:
-    """The shape of a tensor in words; the size of the batch is not a number."""
-    sizes: tuple[Any, ...] = tuple(given.shape) if isinstance(given, Tensor) else ()
-    if sizes[1:] == input_shape:
-        sizes = ("batch", *input_shape)
-    return tuple(re.sub(r"\bs\d+\b", "batch", str(size)) for size in sizes)
 
 
 def _mismatch(layer: nn.Module, shape: tuple[str, ...]) -> str | None:

@@ -1,4 +1,4 @@
-"""The graph of a model by ``torch.export``, also of one that reads the values of its weights."""
+"""The graph of a model by ``torch.export``, even if the model reads the values of its weights."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def known_values(model: nn.Module) -> Iterator[None]:
 
 
 def named_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers by name; one that several modules share has several names."""
+    """Parameters and buffers by name; a shared tensor has several names."""
     parameters = model.named_parameters(remove_duplicate=False)
     return dict((*parameters, *model.named_buffers(remove_duplicate=False)))
 
@@ -260,7 +260,7 @@ def _export_known(model: nn.Module, x: Tensor) -> tuple[Any, bool]:
 
 
 def _export(model: nn.Module, x: Tensor) -> Any:
-    """Export for a batch of any size, or for the sizes for which CUDA has one kernel."""
+    """Export for a batch of any size, or of any size for which CUDA has one kernel."""
     # Before anything is tried: looked up in an except clause, it would first have to be imported.
     from torch._dynamo.exc import UserError
 
@@ -295,9 +295,6 @@ def _export_any_batch(model: nn.Module, x: Tensor) -> Any:
     except Exception:  # the first attempt to export the model has the better reason
         return None
     return first
-
-
-# -- functional form -------------------------------------------------------------------------------
 
 
 def _functional(exported: Any) -> Any:

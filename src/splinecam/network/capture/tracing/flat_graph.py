@@ -25,8 +25,8 @@ _BATCH_SIZE = Size((1).__mul__)
 class FlatGraph:
     """The calls of a model in order, from its input ``x`` to its output.
 
-    constants: parameters, buffers and other constants, each with its name in the model. batch: how
-    the shapes of values depend on the size of the batch.
+    constants: parameters, buffers and others, with their names. batch: how shapes depend on the
+    batch.
     """
 
     nodes: list[fx.Node]

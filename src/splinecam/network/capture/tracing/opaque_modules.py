@@ -112,7 +112,7 @@ def as_columns(functions: Any) -> Tensor:
     return functions.reshape(*functions.shape[:1], -1)
 
 
-_CAPTURED: dict[int, OpaqueModule] = {}  # those of the captures under way
+_CAPTURED: dict[int, OpaqueModule] = {}  # of the captures under way
 _KEYS = count()
 
 

@@ -42,7 +42,6 @@ ENTRYWISE: dict[type[nn.Module], Any] = {
 }
 """The operation of each; its arguments are the attributes of the layer that have their names."""
 
-
 _META = torch.device("meta")
 _TORCH = f"{Path(torch.__file__).parent}{os.sep}"
 _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -129,7 +128,7 @@ def _follow_graph(recorder: _GraphRecorder, graph: LayerGraph, path: str, x: fx.
 
 
 def _unchanged(kind: type) -> bool:
-    """Whether the methods that a call goes through are those that torch has written."""
+    """Whether torch has written all methods that a call goes through."""
     functions: Any = [getattr(kind, name, None) for name in _CALLED]
     return all(f is None or f.__code__.co_filename.startswith(_TORCH) for f in functions)
 
