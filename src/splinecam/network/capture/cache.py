@@ -364,10 +364,9 @@ _RULES = (
 
 @dataclass(frozen=True)
 class CachedCapture:
-    """A capture of a model.
+    """A capture of a model: what its graph depends on, and the program or graph without weights.
 
-    fingerprint: of what the graph depends on. content: the program without its weights or, where
-    more depends on them, the graph to be read again. opaque: the numbers of registered modules.
+    opaque: the numbers of registered modules in the graph.
     """
 
     fingerprint: list[Any]
@@ -385,11 +384,7 @@ def lookup(model: nn.Module, key: Any) -> CachedCapture | None:
 
 
 def store(
-    model: nn.Module,
-    key: Any,
-    known: list[Any],
-    content: Template | FlatGraph | None,
-    opaque: tuple[int, ...] = (),
+    model: nn.Module, key: Any, known: list[Any], content: Any, opaque: tuple[int, ...] = ()
 ) -> None:
     """Store a capture under a key, if it has content; only the latest captures remain."""
     if content is None:

@@ -74,10 +74,7 @@ def _tanh(order: int, z: Tensor) -> Tensor:
 
 
 TANH = FormulaCurve(
-    "tanh",
-    _tanh,
-    Shape(inflections=(0.0,), curvature_extrema=(-_THIRD, _THIRD)),
-    single_noise=1.0,
+    "tanh", _tanh, Shape(inflections=(0.0,), curvature_extrema=(-_THIRD, _THIRD)), single_noise=1.0
 )
 
 
@@ -142,9 +139,7 @@ def _softsign(order: int, z: Tensor) -> Tensor:
 
 
 SOFTSIGN = FormulaCurve(
-    "softsign",
-    _softsign,
-    Shape(inflections=(0.0,), curvature_limits=((0.0, 2.0), (0.0, -2.0))),
+    "softsign", _softsign, Shape(inflections=(0.0,), curvature_limits=((0.0, 2.0), (0.0, -2.0)))
 )
 
 

@@ -121,11 +121,7 @@ def repeated(row: Tensor, dim: int, each: int, batch: Any) -> Tensor:
 
 
 def weighted(row: Tensor, x: Tensor, each: int, first: bool) -> Tensor:
-    """The matrix product of a held value and a value of all points, in this order if ``first``.
-
-    row: (..., m, k) of one point; x: (B * each, ..., n). No copy of ``row`` is made for every
-    point.
-    """
+    """The matrix product of a held value of one point and x (B * each, ...), or of x and it."""
     x = torch.unflatten(x, 0, (-1, each)) if each != 1 else x
     letters = string.ascii_lowercase[: row.dim() - 2]
     held, other, made = ("xy", "yz", "xz") if first else ("yz", "xy", "xz")

@@ -24,8 +24,7 @@ from splinecam._util.tolerances import EPS
 from splinecam.network.ops.bounds import root_of_squares
 from splinecam.network.ops.registry import Call, affine
 
-# Numbers in the windows of one image from which on a CPU convolves as many images at a time as it
-# has threads.
+# If the windows of an image have more numbers, a CPU convolves one image per thread at a time.
 _CACHED = 1 << 18
 
 # On CUDA a product is faster where windows are long and there are enough channels. Measured on an
@@ -33,10 +32,7 @@ _CACHED = 1 << 18
 # first layer, and for windows of one pixel, which need no copy.
 _LONG, _MANY = 1 << 6, 1 << 3
 _COLUMNS = 1 << 26  # numbers in the windows that are copied at a time
-
-# Images with fewer windows than this share one matrix. The others have a matrix each, which has the
-# layout of the result.
-_FEW = 1 << 6
+_FEW = 1 << 6  # images with fewer windows share one matrix; others have one in the result's layout
 
 
 def convolution(run: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -201,16 +201,17 @@ Rule = (
     | TerminalRule
 )
 
-_RULES: dict[str, Rule] = {}
+RULES: dict[str, Rule] = {}
+"""Every registered operation and its rule, by name."""
 
 
 def register(names: str, rule: Rule) -> None:
     """Give every operation in ``names`` (separated by blanks, without ``aten.``) this rule."""
     for name in names.split():
         key = f"aten.{name}"
-        if key in _RULES:
+        if key in RULES:
             raise ValueError(f"{key} has a rule already")
-        _RULES[key] = rule
+        RULES[key] = rule
 
 
 def affine(names: str, **fields: Any) -> None:
@@ -231,12 +232,7 @@ def target_name(target: object, *, overload: bool = False) -> str:
 def rule_of(target: object) -> Rule | None:
     """The rule of a graph node's target; one overload may differ from the others."""
     full = target_name(target, overload=True)
-    return _RULES.get(full) or _RULES.get(target_name(target))
-
-
-def registered_ops() -> dict[str, Rule]:
-    """Every registered operation and its rule, by name."""
-    return dict(_RULES)
+    return RULES.get(full) or RULES.get(target_name(target))
 
 
 @dataclass(frozen=True)
@@ -251,7 +247,7 @@ class OpRow:
 def op_table() -> tuple[OpRow, ...]:
     """Every operation that SplineCam knows: its name, its kind, and what to know about it."""
     rows = []
-    for name, rule in _RULES.items():
+    for name, rule in RULES.items():
         notes = rule.reason if isinstance(rule, RejectedRule) else rule.notes
         rows.append(OpRow(name, type(rule).__name__.removesuffix("Rule").lower(), notes))
     order = list(TITLES)

@@ -412,11 +412,7 @@ def _add_table(builder: GraphBuilder, node: fx.Node, call: _Call, table: Table) 
 def _differentiable(
     value: Function, borders: Function | None, x: Tensor, constants: Any
 ) -> Function:
-    """The function ``value(x, constants)``, with differences for derivatives if it has none.
-
-    Custom operators have no forward derivative. A module that leaves torch on the way has a
-    wrong one, so the derivative is checked at x, (B, ...).
-    """
+    """The function ``value(x, constants)``, with differences if its derivative at x is wrong."""
     generator = torch.Generator().manual_seed(1)
     along = torch.randn(x.shape, generator=generator, dtype=torch.float64).to(x.device)
     expected = _slope(value, borders, x, along, constants)

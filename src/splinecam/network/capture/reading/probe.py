@@ -14,7 +14,7 @@ from splinecam.errors import CaptureError, OffendingOp, UnsupportedOpError
 from splinecam.network import nonlinearities as layers
 from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops.bounds import Bound
-from splinecam.network.program import Program, Stage
+from splinecam.network.program import Program, Stage, Values
 from splinecam.network.values import Rows
 
 # A wrong rule is off by the size of the values, rounding by a few EPS: anything between will do.
@@ -56,7 +56,7 @@ def probe(
             live = {name: live[name] for name in program.stages[i + 1].live_in}
 
 
-def _holds(program: Program, i: int, live: Mapping[str, Tensor], out: dict[str, Tensor]) -> bool:
+def _holds(program: Program, i: int, live: Values, out: dict[str, Tensor]) -> bool:
     """Whether a stage is affine and takes each point by itself, with finite results."""
     if len(program.stages[i].steps) == 1 and program.dense(i) is not None:  # all is known of it
         return all(isfinite(_size(value)) for value in out.values())
@@ -127,11 +127,7 @@ def _agree(a: Tensor, b: Tensor, size: float) -> bool:
 
 
 def _blame(
-    program: Program,
-    stage: Stage,
-    live: Mapping[str, Tensor],
-    rows: Mapping[str, Rows],
-    describe: Describe,
+    program: Program, stage: Stage, live: Values, rows: Mapping[str, Rows], describe: Describe
 ) -> None:
     """Raise for the step of a stage that is not affine or mixes points; run them one by one."""
     both: dict[str, Any] = {name: live[name] for name in stage.live_in}

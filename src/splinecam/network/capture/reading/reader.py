@@ -47,9 +47,8 @@ class Reader:
         self.builder.smooth = smooth
         self.tail = tail_of(graph, self.needed)
         apart = () if self.tail is None else self.tail.nodes
-        self.patterns, self.reads_weights = scalars.smooth_patterns(
-            graph, self.needed, dependents(graph), apart
-        )
+        found = scalars.smooth_patterns(graph, self.needed, dependents(graph), apart)
+        self.patterns, self.reads_weights = found
         self.emitted: list[fx.Node] = []
 
     def read(self, input_shape: tuple[int, ...]) -> Program:

@@ -122,9 +122,6 @@ def _part_of(run: Any, part: int, *args: Any, **kwargs: Any) -> Any:
     return run(*args, **kwargs)[part]
 
 
-# -- reductions at constant places: scatter_reduce and index_reduce, as graph networks use ---------
-
-
 @dataclass(frozen=True)
 class _Places:
     """Entry k of the flattened source goes to unit ``place[k]`` of the result.
