@@ -173,12 +173,10 @@ def captured_by_walk(
         program = reader.read(input_shape)
         cache.store(model, key, structure, _content(reader, program))
         return program
-    except UnsupportedOpError:
-        if isinstance(model, LayerGraph):  # it names the layers as they are called in its file
-            raise
-    except Exception:  # torch.export finds out what is wrong, and where
+    except Exception as error:  # torch.export finds out what is wrong, and where
+        if isinstance(model, LayerGraph) and isinstance(error, UnsupportedOpError):
+            raise  # it names the layers as they are called in its file
         return None
-    return None
 
 
 def captured_by_export(

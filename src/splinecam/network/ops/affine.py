@@ -257,8 +257,7 @@ def _adds_only(call: Call) -> str | None:
 
 
 def _plain_division(call: Call) -> str | None:
-    mode = call.get("rounding_mode")
-    return "it rounds, which is discontinuous" if mode is not None else None
+    return None if call.get("rounding_mode") is None else "it rounds, which is discontinuous"
 
 
 _OR_MASK = "or a mask on whose border the two values agree"

@@ -107,8 +107,7 @@ def _cdist(emit: Emitter, call: Call) -> Any:
 
 
 def _l1_loss(emit: Emitter, call: Call) -> Any:
-    difference = emit(_ATEN.sub.Tensor, call["self"], call["target"])
-    each = emit(_ATEN.abs.default, difference)
+    each = emit(_ATEN.abs.default, emit(_ATEN.sub.Tensor, call["self"], call["target"]))
     if call["reduction"] == _MEAN:
         return emit(_ATEN.mean.default, each)
     return emit(_ATEN.sum.default, each) if call["reduction"] == _SUM else each

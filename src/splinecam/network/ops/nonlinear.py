@@ -122,10 +122,7 @@ SELECTS = "it picks units by their rank: sort them, and pick from the result"
 
 Members = Callable[[Call, Tensor, list[int]], Tensor | str]
 Windows = Callable[[Call, int, int, int], Tensor]
-"""A function of a call, a dimension, its size and its number of windows O.
-
-It returns the places (O, K) in that dimension that each window covers, -1 for none.
-"""
+"""From a call, a dimension, its size and its number of windows O to their places (O, K), or -1."""
 
 
 def _entry(value: Any, i: int) -> int:
