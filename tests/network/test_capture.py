@@ -18,7 +18,7 @@ from splinecam.network.capture import capture
 from splinecam.network.capture.reading.probe import probe
 from splinecam.network.nonlinearities import PiecewiseScalar
 from splinecam.network.ops.bounds import Bound
-from splinecam.network.ops.registry import _RULES as RULES
+from splinecam.network.ops.registry import RULES
 from splinecam.network.program import Program
 
 

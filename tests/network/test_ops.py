@@ -38,6 +38,7 @@ from splinecam.network.nonlinearities import (
 )
 from splinecam.network.ops.bounds import Bound
 from splinecam.network.ops.registry import (
+    RULES,
     AffineRule,
     ComparisonRule,
     CompositeRule,
@@ -50,12 +51,9 @@ from splinecam.network.ops.registry import (
     TerminalRule,
     op_table,
     op_table_markdown,
-    registered_ops,
     target_name,
 )
 from splinecam.network.program import Program
-
-RULES = registered_ops()
 
 
 def names_of(kind: type) -> list[str]:

@@ -103,13 +103,11 @@ def _channels(layer: nn.Module) -> int | None:
 
 
 def _fit_together(parts: Sequence[Tensor], dim: int) -> bool:
-    """Whether tensors have the same sizes but for that along which they are joined."""
+    """Whether tensors have the same sizes but for the dimension along which they are joined."""
     rank = parts[0].dim()
     others = {tuple(size for i, size in enumerate(part.shape) if i != dim % rank) for part in parts}
     return len(others) == 1
 
-
-# -- layers with windows ----------------------------------------------------------------------
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
@@ -227,8 +225,7 @@ class Call(nn.Module):
 class Link:
     """One layer of a graph: the submodule, the values that it takes, and the value that it makes.
 
-    label: the name of the layer where it comes from, which may be no name of a submodule; kind:
-    what it is called there. Errors and lists of layers say these.
+    label, kind: what the layer is called in its file, for errors and lists of layers.
     """
 
     module: str

@@ -26,18 +26,15 @@ _IF_TRUSTED = (
     "Opening it can run any code. If you trust it, load what it holds, which may be the module or "
     "its weights:\n    model = torch.load({path!r}, weights_only=False)"
 )
+_BY_US = "Load it as a module:\n    model = sc.load_model({path!r})"
 _LOAD = "Make the network by its code, then load them:\n    model.load_state_dict({load})"
 
 KINDS = {
-    "exported": (
-        "an exported program",
-        "Load it as a module:\n    model = sc.load_model({path!r})",
-    ),
+    "exported": ("an exported program", _BY_US),
     "torchscript": (
         "a TorchScript program",
-        "torch.export cannot follow it. "
-        + _LOAD.format(load="torch.jit.load({path!r}).state_dict()").replace(
-            "load them", "load the weights"
+        f"torch.export cannot follow it. {_LOAD}".replace("load them", "load the weights").format(
+            load="torch.jit.load({path!r}).state_dict()"
         ),
     ),
     "state dict": (
@@ -54,7 +51,7 @@ KINDS = {
         _LOAD.format(load="{{k: torch.from_numpy(v) for k, v in np.load({path!r}).items()}}"),
     ),
     "partition": ("a saved partition", "Load it:\n    part = sc.load({path!r})"),
-    "onnx": ("an ONNX file", "Load it as a module:\n    model = sc.load_model({path!r})"),
+    "onnx": ("an ONNX file", _BY_US),
     "keras": ("a Keras model", _BY_KERAS),
     "tensorflow": ("a TensorFlow model", _BY_ONNX),
     "transformers": (
@@ -69,23 +66,18 @@ KINDS = {
 
 _TENSORS = ("collections", "torch", "torch._utils", "torch._tensor", "torch.serialization")
 
-SUFFIXES = {
-    ".onnx": "onnx",
-    ".h5": "keras",
-    ".hdf5": "keras",
-    ".keras": "keras",
-    ".pb": "tensorflow",
-    ".tflite": "tensorflow",
-    ".safetensors": "safetensors",
-    ".npz": "arrays",
-    ".py": "python",
-    ".pt2": "exported",
-    ".pt": "checkpoint",
-    ".pth": "checkpoint",
-    ".ckpt": "checkpoint",
-    ".bin": "checkpoint",
-    ".pkl": "checkpoint",
+_SUFFIXES_OF = {
+    "onnx": ".onnx",
+    "keras": ".h5 .hdf5 .keras",
+    "tensorflow": ".pb .tflite",
+    "safetensors": ".safetensors",
+    "arrays": ".npz",
+    "python": ".py",
+    "exported": ".pt2",
+    "checkpoint": ".pt .pth .ckpt .bin .pkl",
 }
+SUFFIXES = {suffix: kind for kind, each in _SUFFIXES_OF.items() for suffix in each.split()}
+"""The kind of file that a suffix stands for."""
 
 
 def kind_of_file(path: Path) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil, floor, tau
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -49,7 +49,11 @@ class PiecewiseLinear(nn.Module):
             choices = ", ".join(map(repr, get_args(Extrapolate)))
             raise ValueError(f"extrapolate is {extrapolate!r}: it must be one of {choices}")
         table = _copy(values)
-        knots = _checked_knots(_copy(knots).to(table.device))
+        knots = _copy(knots).to(table.device)
+        if knots.dim() != 1 or len(knots) < 2:
+            raise ValueError(f"knots has shape {tuple(knots.shape)}: it must be (K,) with K >= 2")
+        if not bool(knots.isfinite().all() and (knots[1:] > knots[:-1]).all()):
+            raise ValueError(f"knots must be finite and strictly ascending: {knots.tolist()}")
         if table.dim() not in (1, 2) or table.shape[0] != knots.shape[0]:
             raise ValueError(
                 f"values has shape {tuple(table.shape)}: it must be ({len(knots)},), one value "
@@ -95,7 +99,6 @@ class PiecewiseLinear(nn.Module):
         return x
 
     def extra_repr(self) -> str:
-        """Shown by ``print``."""
         functions = f", {self.values.shape[1]} functions" if self.values.dim() == 2 else ""
         low, high = float(self.knots[0]), float(self.knots[-1])
         return f"{len(self.knots)} knots from {low:g} to {high:g}{functions}, {self.extrapolate}"
@@ -105,14 +108,6 @@ def _copy(numbers: Tensor | Sequence[float] | Sequence[Sequence[float]]) -> Tens
     """A floating-point copy without a gradient."""
     tensor = torch.as_tensor(numbers).detach().clone()
     return tensor if tensor.is_floating_point() else tensor.to(torch.get_default_dtype())
-
-
-def _checked_knots(knots: Tensor) -> Tensor:
-    if knots.dim() != 1 or len(knots) < 2:
-        raise ValueError(f"knots has shape {tuple(knots.shape)}: it must be (K,) with K >= 2")
-    if not bool(knots.isfinite().all() and (knots[1:] > knots[:-1]).all()):
-        raise ValueError(f"knots must be finite and strictly ascending: {knots.tolist()}")
-    return knots
 
 
 def _closed(table: Tensor) -> Tensor:
@@ -186,7 +181,6 @@ class PeriodicEncoding(nn.Module):
         return torch.cat([x, features], -1) if self.include_input else features
 
     def extra_repr(self) -> str:
-        """Shown by ``print``."""
         rest = "" if self.include_input else ", include_input=False"
         return f"n_frequencies={self.n_frequencies}, pieces={self.pieces}{rest}"
 
@@ -204,13 +198,8 @@ class PeriodicEncoding(nn.Module):
         finest = float(self.scales[-1])
         inner = [j / finest for j in range(floor(low * finest) + 1, ceil(high * finest))]
         at = torch.tensor([low, *inner, high], dtype=torch.float64)
-        encoding = PeriodicEncoding(
-            self.n_frequencies,
-            self.pieces,
-            include_input=self.include_input,
-            dtype=torch.float64,
-        )
-        value = encoding(at[:, None])
+        options: Any = {"include_input": self.include_input, "dtype": torch.float64}
+        value = PeriodicEncoding(self.n_frequencies, self.pieces, **options)(at[:, None])
         slope = (value[1:] - value[:-1]) / (at[1:] - at[:-1])[:, None]
         bend = torch.cat([slope[:1], slope[1:] - slope[:-1]])  # at every knot but the last
         each = torch.eye(dim, dtype=torch.float64)
@@ -242,7 +231,6 @@ class Maxout(nn.Module):
         return torch.unflatten(self.linear(x), -1, (self.out_features, self.pieces)).amax(-1)
 
     def extra_repr(self) -> str:
-        """Shown by ``print``."""
         return f"out_features={self.out_features}, pieces={self.pieces}"
 
 
@@ -264,5 +252,4 @@ class GroupSort(nn.Module):
         return torch.unflatten(x, -1, (-1, self.group_size)).sort(-1).values.flatten(-2)
 
     def extra_repr(self) -> str:
-        """Shown by ``print``."""
         return f"group_size={self.group_size}"

@@ -35,9 +35,8 @@ _SMALL_WINDOW = 9  # units of a group up to which taking their columns is faster
 class Nonlinearity(ABC):
     """A layer: a piecewise-linear operation between two affine stages.
 
-    name: for readers; target: the operation. source: the live value, (B, *shape), whose n units
-    determine the borders; argument: the live value that the operation takes; result: the one that
-    it gives. after: the module, or operation, that made the source.
+    source: the live value, (B, *shape), whose n units determine the borders; argument: the live
+    value that the operation takes; result: its result. after: what made the source.
     """
 
     name: str
@@ -64,16 +63,17 @@ class Nonlinearity(ABC):
     ) -> Functions | None:
         """The functions whose zero sets are the borders; None if these are not straight lines.
 
-        z: (V, n) at the vertices; error, low, high: (n,) its error and range; signs: of all units,
-        if they are known.
+        z: (V, n) at the vertices; error, low, high: (n,) its error and range; signs: if
+        they are known.
         """
 
     @abstractmethod
     def pieces(self, z: Tensor, error: Tensor | float = 0.0) -> Tensor:
         """The number of the piece on which each unit is at z (B, *shape): integers (B, units).
 
-        A unit beyond a border by no more than its rounding ``error``, (n,) or (B, n), counts as on
-        the border, so that a unit that lies on it in a whole region is on one piece there.
+        A unit beyond a border by no more than its rounding ``error``, (n,) or (B, n),
+        counts as on the border. A unit that lies on it in a whole region is thus on one
+        piece there.
         """
 
     def apart(self, first: Tensor, second: Tensor, error: Tensor) -> Tensor:
@@ -88,10 +88,7 @@ class Nonlinearity(ABC):
 
     @abstractmethod
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
-        """The bound of the result from that of the argument, with as many rows.
-
-        low, high: (n,) or (R, n) the source's range, if the bound has R rows.
-        """
+        """The bound of the result from that of the argument; low, high: the source's range."""
 
     def to(self, device: torch.device, move: Callable[[Tensor], Tensor]) -> Nonlinearity:
         """The same on another device; ``move`` moves the operation's constants."""
@@ -109,10 +106,9 @@ class Nonlinearity(ABC):
 class PiecewiseScalar(Nonlinearity):
     """A piecewise-linear function of one variable, applied to the n units of a live value.
 
-    levels: (K, n) the knots of every unit, ascending, with ``inf`` in the last places of a unit
-    with fewer knots; slopes: (K + 1, n) before, between and after the knots; exact: whether the
-    operation does not round. With a ``period`` the knots repeat, and the last slope is that before
-    the first knot.
+    levels: (K, n) the knots of every unit, ascending; a unit with fewer knots has ``inf`` in
+    the last places. slopes: (K + 1, n) before, between and after the knots; exact: whether
+    nothing is rounded. With a ``period`` the knots repeat.
     """
 
     levels: Tensor
@@ -136,8 +132,8 @@ class PiecewiseScalar(Nonlinearity):
 
     @property
     def noise(self) -> float:
-        """The error of a result in units of EPS, relative to the argument, beside that."""
-        return 0.0 if self.exact else 4.0
+        """The same, relative to the argument, beside ``rounding``."""
+        return self.rounding
 
     @cached_property
     def slope_differences(self) -> Tensor:
@@ -155,10 +151,9 @@ class PiecewiseScalar(Nonlinearity):
         self, z: Tensor, error: Tensor, low: Tensor, high: Tensor, signs: Signs | None = None
     ) -> Functions:
         levels = self._levels_between(low, high)
-        turns = levels.shape[0] // self.levels.shape[0] if self.levels.shape[0] else 1
-        differences = (
-            self.slope_differences if turns == 1 else self.slope_differences.repeat(turns, 1)
-        )
+        turns = levels.shape[0] // max(1, self.levels.shape[0])
+        differences = self.slope_differences
+        differences = differences.repeat(turns, 1) if turns > 1 else differences
         return Functions.crossing(z, levels, error, low, high, differences, signs)
 
     def _levels_between(self, low: Tensor, high: Tensor) -> Tensor:
@@ -190,7 +185,7 @@ class PiecewiseScalar(Nonlinearity):
         return count
 
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
-        """Only the pieces that a unit reaches count: one that is never positive has no error."""
+        """Only pieces that a unit reaches count: a unit that is never positive has no error."""
         if self.rectifies:
             high = high.view(-1, *self.shape)
             return Bound(high.clamp(min=0), bound.error * (high >= 0))
@@ -219,8 +214,8 @@ class MaxNonlinearity(Nonlinearity):
     """The largest of each group of units, or the smallest.
 
     members: (G, R) the units of each group, in the order of the flattened result; a group with
-    fewer than R units has one of them more than once. places: computes something that identifies
-    each group's winner, if that is faster than to compare its units.
+    fewer units names one of them again. places: identifies each group's winner faster than a
+    comparison.
     """
 
     members: Tensor
@@ -275,7 +270,7 @@ class MaxNonlinearity(Nonlinearity):
         return (self.winners(z, near) == self.winners(z, far)).all(2)
 
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
-        """The result is monotone in every unit; its error is that of a unit that can win."""
+        """The result is monotone in every unit; only the errors of units that can win count."""
         magnitude, own = _end_moduli(self, low, high), bound.error.flatten(1)
         low, high = (-high, -low) if self.smallest else (low, high)
         least = (low - own)[:, self.members].amax(2, keepdim=True)
@@ -292,10 +287,7 @@ def _end_moduli(layer: Nonlinearity, low: Tensor, high: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SortNonlinearity(Nonlinearity):
-    """Each group of units in order, at the places of the group's units.
-
-    members: (G, R) the units of each group.
-    """
+    """Each group of units in order, at the places of its units; members: (G, R) these units."""
 
     members: Tensor
 
@@ -350,9 +342,8 @@ def choose(parts: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ChoiceNonlinearity(CustomNonlinearity):
-    """One of two values, by the sign of the source's units.
+    """One of two values, by the sign of the source; the argument is (B, 3, *shape), see ``choose``.
 
-    The argument is (B, 3, *shape): the source, the value where it is positive, and the other value.
     steepness: (n,) by how much the two values differ at most, per unit of the source.
     """
 
@@ -403,10 +394,7 @@ class _Applied(torch.autograd.Function):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SmoothScalar(Nonlinearity):
-    """A smooth function of one variable, applied to the n units of a live value.
-
-    single: whether its values are computed in single precision, without derivatives.
-    """
+    """A smooth function, applied to n units; single: in single precision, without derivatives."""
 
     curve: Curve
     single: bool = False
@@ -431,13 +419,14 @@ class SmoothScalar(Nonlinearity):
         """The error of a result in units of ``eps``, relative to the argument, beside that."""
         return (self.curve.single_noise or 0.0) if self.single else self.curve.noise
 
-    def functions(
-        self, z: Tensor, error: Tensor, low: Tensor, high: Tensor, signs: Signs | None = None
-    ) -> NoReturn:
-        self._refuse()
+    def functions(self, *given: Any) -> NoReturn:
+        raise TypeError(
+            f"{self.name} ({self.target}) is smooth and has no linear pieces: it is replaced by "
+            "pieces with smooth=1e-3"
+        )
 
-    def pieces(self, z: Tensor, error: Tensor | float = 0.0) -> NoReturn:
-        self._refuse()
+    def pieces(self, *given: Any) -> NoReturn:
+        self.functions()
 
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
         low, high = (end.view(1, *self.shape) for end in (low, high))
@@ -450,9 +439,3 @@ class SmoothScalar(Nonlinearity):
         curve = self.curve.to(device)
         operation = Operation(apply_curve, (Operation.VARIABLE, curve), {})
         return replace(self, curve=curve, operation=operation)
-
-    def _refuse(self) -> NoReturn:
-        raise TypeError(
-            f"{self.name} ({self.target}) is smooth and has no linear pieces: it is replaced by "
-            "pieces with smooth=1e-3"
-        )

@@ -11,18 +11,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from splinecam._util.tolerances import EPS
 from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity
-from splinecam.network.ops.bounds import (
-    Bound,
-    affine_bound,
-    affine_modulus,
-    measured_modulus,
-    most_terms,
-)
+from splinecam.network.ops.bounds import AffineCall, Bound, Roles, measured_modulus
 from splinecam.network.ops.registry import AffineRule
-from splinecam.network.values import Ref, map_tensors, resolve
+from splinecam.network.values import Env, Ref, map_tensors, resolve
 
 _LINEAR = torch.ops.aten.linear.default
 _REDUCTIONS = (torch.ops.aten.mean.dim, torch.ops.aten.sum.dim_IntList)
@@ -36,8 +31,8 @@ FAR = 2.0**64  # a factor of directions, beside which the offsets of a stage rou
 class Step:
     """One call of the program.
 
-    rule: None if the result does not depend on the input; roles: of the positional and of the named
-    arguments, see ``role_of``; frees: values that no later step needs.
+    rule: None if the result does not depend on the input; frees: values that no later step
+    needs.
     """
 
     name: str
@@ -46,22 +41,19 @@ class Step:
     kwargs: dict[str, Any]
     arg_names: tuple[str, ...]
     rule: AffineRule | None
-    roles: tuple[tuple[str, ...], dict[str, str]]
+    roles: Roles
     frees: tuple[str, ...] = ()
 
-    def _arguments(
-        self, env: Mapping[str, Any], batch: int, device: torch.device
-    ) -> tuple[list[Any], dict[str, Any]]:
-        args = [resolve(item, env, batch, device) for item in self.args]
-        kwargs = {key: resolve(item, env, batch, device) for key, item in self.kwargs.items()}
+    def _arguments(self, env: Env, batch: int, device: torch.device) -> tuple[Any, Any]:
+        args, kwargs = resolve((self.args, self.kwargs), env, batch, device)
         return args, kwargs
 
-    def call(self, env: Mapping[str, Any], batch: int, device: torch.device) -> Any:
+    def call(self, env: Env, batch: int, device: torch.device) -> Any:
         """The result for values ``env`` of so many points."""
         args, kwargs = self._arguments(env, batch, device)
         return self.run(*args, **kwargs)
 
-    def fill(self, env: Mapping[str, Any], batch: int, device: torch.device, out: Tensor) -> Tensor:
+    def fill(self, env: Env, batch: int, device: torch.device, out: Tensor) -> Tensor:
         """Put the result in ``out``."""
         args, kwargs = self._arguments(env, batch, device)
         if self.run is not _LINEAR or args[0].dim() != 2:
@@ -71,13 +63,13 @@ class Step:
             return torch.addmm(bias[0], x, weight.T, out=out)
         return torch.mm(x, weight.T, out=out)
 
-    def bound(self, env: Mapping[str, Any], device: torch.device, rows: int = 1) -> Any:
+    def bound(self, env: Env, device: torch.device, rows: int = 1) -> Any:
         """The bound of the result from the bounds ``env`` of values, of so many rows."""
         args, kwargs = self._arguments(env, rows, device)
         if self.rule is None:
             return self.run(*args, **kwargs)
         if self.rule.bound is None:
-            return affine_bound(self.rule, self.run, args, kwargs, self.roles)
+            return AffineCall(self.rule, self.run, args, kwargs, self.roles).bound()
         return self._own_bound(self.rule.bound, args, kwargs)
 
     def _own_bound(self, bound: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -89,9 +81,12 @@ class Step:
                 call[key] = Bound(call[key].abs(), torch.zeros_like(call[key]))
         magnitudes = [x.magnitude if isinstance(x, Bound) else x for x in args]
         call["run"] = partial(self.run, *magnitudes, **kwargs)
-        return _bounds_of(bound(call))
+        found = bound(call)
+        if isinstance(found[0], Tensor):
+            return Bound(*found)
+        return tuple(Bound(*part) for part in found)
 
-    def modulus(self, env: Mapping[str, Any], batch: int, device: torch.device) -> Any:
+    def modulus(self, env: Env, batch: int, device: torch.device) -> Any:
         """The result for values ``env`` with the modulus of every coefficient and offset."""
         args, kwargs = self._arguments(env, batch, device)
         rule = self.rule
@@ -100,46 +95,36 @@ class Step:
         if rule.measured:
             return measured_modulus(lambda x: self.run(x, *args[1:], **kwargs), args[0])
         if rule.bound is None or rule.product:
-            return affine_modulus(rule, self.run, args, kwargs, self.roles)
+            return AffineCall(rule, self.run, args, kwargs, self.roles).modulus()
         found = self._own_bound(rule.bound, args, kwargs)
         if isinstance(found, Bound):
             return found.magnitude
         return tuple(part.magnitude for part in found)
 
-    def rounding(self, env: Mapping[str, Any], result: Any, device: torch.device) -> float:
+    def rounding(self, env: Env, result: Any, device: torch.device) -> float:
         """By how much an entry of the result is off at most, relative to ``modulus``.
 
-        env, result: for one point. The sum of n products is off by no more than n / 2 ``EPS`` of
-        the sum of their moduli, in whatever order it is computed. A few more cover an offset, a
-        factor of the sum, and factors of its terms. An operation of which less is known adds up all
-        that it takes.
+        env, result: for one point. A sum of n products is off by at most n / 2 ``EPS`` of
+        the sum of their moduli, in any order. A few more cover an offset and factors.
         """
         rule = self.rule
         if rule is None or rule.exact or rule.reshapes or rule.identity:
             return 0.0
         ones = {name: map_tensors(value, torch.ones_like) for name, value in env.items()}
         args, kwargs = self._arguments(ones, 1, device)
-        terms = sum(x.numel() for x in _tensors((args, list(kwargs.values()))))
+        terms = sum(x.numel() for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor))
         if self.run in _REDUCTIONS:
             terms = args[0].numel() // result.numel()
         elif "running_var" in self.arg_names:  # a normalisation, which scales and shifts each entry
             terms = 4
         elif not rule.measured and (rule.product or "other" in rule.data + rule.factor):
-            terms = most_terms(rule, self.run, args, kwargs, self.roles)
+            terms = AffineCall(rule, self.run, args, kwargs, self.roles).most_terms()
         return (terms + 4) * EPS / 2
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)
 
 
 def _multiplied(step: Step, result: Any) -> int:
     """About how many multiplications with a constant matrix a step makes."""
-    if step.rule is None or step.rule.product in ((), _ENTRYWISE) or not isinstance(result, Tensor):
+    if not _mixes(step) or not isinstance(result, Tensor):
         return 0
     constants = [x for x in step.args if isinstance(x, Tensor) and x.dim() > 1 and x.numel()]
     return max((result.numel() * x.numel() // x.shape[0] for x in constants), default=0)
@@ -160,10 +145,7 @@ def _derivative(layer: Nonlinearity, at: Tensor, ways: Tensor) -> Tensor:
 
 
 def _rise(layer: Nonlinearity, at: Tensor, shift: Tensor) -> Tensor:
-    """By how much a layer rises from ``at`` (1, ...) by shifts (K, 1, ...), scaled up: (K, ...).
-
-    Nothing is lost to cancellation: an error of ``at`` moves the borders of the layer a little.
-    """
+    """By how much a layer rises from ``at`` (1, ...) by shifts (K, 1, ...), scaled up: (K, ...)."""
     far, shift = FAR * at, shift[:, 0]
     if layer.rectifies:
         return torch.maximum(shift + far.clamp(max=0), -far.clamp(min=0))
@@ -174,24 +156,27 @@ def _rise(layer: Nonlinearity, at: Tensor, shift: Tensor) -> Tensor:
     return reduce(pick, [x - top + y for x, y in zip(base, moved, strict=True)])
 
 
-def _bounds_of(value: Any) -> Any:
-    if isinstance(value[0], Tensor):
-        return Bound(*value)
-    return tuple(_bounds_of(item) for item in value)
-
-
 @dataclass(frozen=True)
 class Stage:
     """An affine part of the network and the layer that follows it (None for the last).
 
-    live_in, live_out: the values that it takes and gives. The latter are those that later stages
-    need, and the layer's source; for the last stage, the output.
+    live_in: the values that it takes. live_out: the values that later stages need, and the
+    source of the layer; for the last stage, the output.
     """
 
     live_in: tuple[str, ...]
     live_out: tuple[str, ...]
     layer: Nonlinearity | None
     steps: tuple[Step, ...] = ()
+
+    @property
+    def body(self) -> list[Step | Nonlinearity]:
+        """The steps, and then the layer."""
+        return [*self.steps, *(() if self.layer is None else (self.layer,))]
+
+
+Values = Mapping[str, Tensor]
+Visit = Callable[[Step, dict[str, Any]], None]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -230,38 +215,25 @@ class Program:
         def move(constant: Tensor) -> Tensor:
             return moved.setdefault(id(constant), constant.to(device))
 
-        stages = tuple(
-            replace(
-                stage,
-                layer=stage.layer and stage.layer.to(device, move),
-                steps=tuple(
-                    replace(
-                        step,
-                        args=map_tensors(step.args, move),
-                        kwargs=map_tensors(step.kwargs, move),
-                    )
-                    for step in stage.steps
-                ),
-            )
-            for stage in self.stages
-        )
-        return replace(self, stages=stages, device=device)
+        def moved_stage(stage: Stage) -> Stage:
+            calls = [map_tensors((step.args, step.kwargs), move) for step in stage.steps]
+            pairs = zip(stage.steps, calls, strict=True)
+            steps = tuple(replace(step, args=args, kwargs=kwargs) for step, (args, kwargs) in pairs)
+            return replace(stage, layer=stage.layer and stage.layer.to(device, move), steps=steps)
+
+        return replace(self, stages=tuple(map(moved_stage, self.stages)), device=device)
 
     def advance(
-        self,
-        i: int,
-        live: Mapping[str, Tensor],
-        out: Mapping[str, Tensor] | None = None,
-        visit: Callable[[Step, dict[str, Any]], None] = lambda step, env: None,
+        self, i: int, live: Values, out: Values | None = None, visit: Visit | None = None
     ) -> dict[str, Tensor]:
         """The results (B, ...) of the affine steps of stage i on a batch of values (B, ...).
 
-        They may be views of ``live``. Those that are in ``out`` are put there. visit: is called
-        after each step with the values that are known then, and may change them.
+        They may be views of ``live``; results named in ``out`` are put there. visit: is
+        called after each step with the values so far, and may change them.
         """
         batch = live[self.stages[i].live_in[0]].shape[0]
 
-        def make(step: Step, env: Mapping[str, Any]) -> Any:
+        def make(step: Step, env: Env) -> Any:
             if out is not None and step.name in out:
                 return step.fill(env, batch, self.device, out[step.name])
             return step.call(env, batch, self.device)
@@ -269,21 +241,15 @@ class Program:
         return self._through(i, live, make, visit)
 
     def _through(
-        self,
-        i: int,
-        live: Mapping[str, Any],
-        make: Callable[[Step, Mapping[str, Any]], Any],
-        visit: Callable[[Step, dict[str, Any]], None] = lambda step, env: None,
+        self, i: int, live: Env, make: Callable[[Step, Env], Any], visit: Visit | None = None
     ) -> dict[str, Any]:
-        """What ``make`` makes of the steps of stage i and the values before them, one by one.
-
-        visit: is called after each step with the values that are known then.
-        """
+        """What ``make`` makes of the steps of stage i; visit: called after each step."""
         stage = self.stages[i]
         env: dict[str, Any] = {name: live[name] for name in stage.live_in}
         for step in stage.steps:
             env[step.name] = make(step, env)
-            visit(step, env)
+            if visit is not None:
+                visit(step, env)
             for name in step.frees:
                 del env[name]
         return {name: env[name] for name in stage.live_out}
@@ -298,9 +264,9 @@ class Program:
         """About how many multiplications with constants each stage makes per vertex."""
         return [products for _, products, _ in self._sizes]
 
-    def with_constants(self, stages: tuple[Stage, ...]) -> Program:
-        """The same program with stages of other constants, whose sizes are the same."""
-        changed = replace(self, stages=stages)
+    def with_constants(self, stages: tuple[Stage, ...], **names: str) -> Program:
+        """The same program with stages of other constants or names, and of the same sizes."""
+        changed = replace(self, stages=stages, **names)  # type: ignore[arg-type]
         vars(changed)["_sizes"] = self._sizes  # finding them runs all stages
         if all(new.steps is old.steps for new, old in zip(stages, self.stages, strict=True)):
             vars(changed)["_dense_moduli"] = self._dense_moduli
@@ -323,11 +289,11 @@ class Program:
             live = self._apply_layer(i, live)
         return sizes
 
-    def columns(self, i: int, name: str, live: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def columns(self, i: int, name: str, live: Values) -> dict[str, Tensor]:
         """The results of stage i for each unit of one live value alone, less the offset: (n, m).
 
-        live: (1, ...) each; of that value about how large its units are, so that little is lost to
-        rounding.
+        live: (1, ...) each; the value is about as large as its units, so that little is
+        lost.
         """
         stage = self.stages[i]
         size, n, dense = live[name], live[name].numel(), self.dense(i)
@@ -344,10 +310,7 @@ class Program:
         return any(map(_mixes, self.stages[i].steps))
 
     def dense(self, i: int) -> tuple[str, Step] | None:
-        """The name of the value that stage i multiplies with a constant matrix, and the step.
-
-        None if the stage does anything else but reshape the value first.
-        """
+        """The value that stage i reshapes at most and multiplies with a matrix, and the step."""
         stage = self.stages[i]
         if not stage.steps or stage.live_out != (stage.steps[-1].name,):
             return None
@@ -367,12 +330,8 @@ class Program:
         rows = max(taken, default=1)
         return self._through(i, live, lambda step, env: step.bound(env, self.device, rows))
 
-    def moduli(self, i: int, live: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Stage i on values (B, ...) that are not negative, with the moduli of its coefficients.
-
-        With coefficients W and offsets b the results are ``|W| m + |b|``, (B, ...) each; what a
-        normalisation subtracts and adds counts by its parts.
-        """
+    def moduli(self, i: int, live: Values) -> dict[str, Tensor]:
+        """Stage i on values m >= 0, (B, ...), with moduli as coefficients: ``|W| m + |b|``."""
         batch = live[self.stages[i].live_in[0]].shape[0]
         return self._through(i, live, lambda step, env: step.modulus(env, batch, self.device))
 
@@ -409,9 +368,9 @@ class Program:
     def dense_moduli(self, i: int) -> dict[str, dict[str, Tensor]] | None:
         """The moduli (n, m) of the coefficients of stage i, by result and by source.
 
-        Sources are the values that the stage takes, and the results of some of its steps. None if
-        one step of the stage says the same, or if there are too many coefficients. What several
-        steps add up to is far smaller than the product of their moduli.
+        Sources are the values that the stage takes, and the results of some of its steps.
+        What several steps add up to is far smaller than the product of their moduli. None
+        if one step says the same, or if there are too many coefficients.
         """
         if i not in self._dense_moduli:
             self._dense_moduli[i] = self._moduli_of(i)
@@ -442,20 +401,15 @@ class Program:
         found: dict[str, dict[str, Tensor]] = {name: {} for name in self.stages[i].live_out}
         for name, shape in sources.items():
             ways = FAR * torch.eye(prod(shape), dtype=torch.float64, device=self.device)
-            parts = [
-                self._from(i, name, some.view(-1, *shape)) for some in torch.split(ways, _ROWS)
-            ]
+            rows = torch.split(ways.view(-1, *shape), _ROWS)
+            parts = [self._from(i, name, some) for some in rows]
             for key in found:
                 less = [(part[key][:-1] - part[key][-1:]).flatten(1) for part in parts]
                 found[key][name] = torch.cat(less).abs_().div_(FAR)
         return found
 
     def _inner_sources(self, i: int, mixing: list[str], most: int) -> dict[str, torch.Size]:
-        """Results of products from which a stage goes on to two more, with their shapes.
-
-        They have no more numbers than the result of the product after them, and all of them
-        together no more than ``most``: the last ones are left out.
-        """
+        """Some results of products from which a stage goes on to two more, with shapes."""
         shapes, found = self.row_shapes(i), {}
         for name, after in pairwise(mixing[:-1]):
             numbers = prod(shapes[name]) if name in shapes else most + 1
@@ -484,10 +438,7 @@ class Program:
         return live[self.output_name]
 
     def derivatives(self, x: Tensor, ways: Tensor) -> Tensor:
-        """The derivatives (K, B, n) of the flat output at points x (B, ...) along ways (K, B, ...).
-
-        Each layer stays on its pieces at the points.
-        """
+        """The derivatives (K, B, n) of the flat output at x (B, ...) along ways (K, B, ...)."""
         return self._run_ways(x, ways, _derivative)
 
     @property
@@ -496,10 +447,7 @@ class Program:
         return all(layer.rectifies or isinstance(layer, MaxNonlinearity) for layer in self.layers)
 
     def differences(self, x: Tensor, shifts: Tensor) -> Tensor:
-        """By how much the flat output changes from x (1, ...) by shifts (K, ...), (K, n).
-
-        The rounding error is that of the differences, not that of the values themselves.
-        """
+        """By how much the flat output changes from x (1, ...) by shifts (K, ...), (K, n)."""
         return self._run_ways(x, shifts[:, None], _rise)[:, 0]
 
     def _run_ways(
@@ -507,8 +455,8 @@ class Program:
     ) -> Tensor:
         """What becomes of ways (K, B, ...) at points x (B, ...), (K, B, n); follow: by layers.
 
-        Points and ways run through a stage as one batch. The last row of the batch is zero: what
-        the stage makes of it is its offset, which the ways do not have.
+        Points and ways run through a stage as one batch. Its last row is zero, for the
+        offset.
         """
         B = x.shape[0]
         live = self._entry(torch.cat([x, FAR * ways.flatten(0, 1), torch.zeros_like(x[:1])]))
@@ -527,10 +475,7 @@ class Program:
         return (live[self.output_name][B:-1] / FAR).reshape(*ways.shape[:2], -1)
 
     def walk(self, x: Tensor) -> Iterator[tuple[Nonlinearity, Tensor]]:
-        """Yield the layers in order, each with its source at the points ``(B, *input_shape)``.
-
-        The network is run no further than the layers are asked for.
-        """
+        """Yield the layers in order, each with its source at the points ``(B, *input_shape)``."""
         if self.layers:
             yield from self.walk_on(0, self.advance(0, self._entry(x)))
 

@@ -37,16 +37,16 @@ def _multiple(each: int, more: int, batch: Any) -> Any:
     return each * batch + more if more else each * batch
 
 
+Env = Mapping[str, Any]
+"""The values of a running program by their names."""
+
+
 def resolve(
-    value: Any,
-    env: Mapping[str, Any],
-    batch: Any,
-    device: torch.device,
-    dtype: torch.dtype = torch.float64,
+    value: Any, env: Env, batch: Any, device: torch.device, dtype: torch.dtype = torch.float64
 ) -> Any:
     """An argument as it is written in a step, with everything in it looked up.
 
-    Any device in it stands for that on which the program runs, and any floating-point type for that
+    A device stands for the device on which the program runs, and a floating-point type for the type
     in which it runs.
     """
     kind = type(value)
@@ -56,6 +56,8 @@ def resolve(
         return value.at(batch)
     if kind in (list, tuple):
         return [resolve(item, env, batch, device, dtype) for item in value]
+    if kind is dict:
+        return {key: resolve(item, env, batch, device, dtype) for key, item in value.items()}
     if kind is torch.device:
         return device
     if kind is torch.dtype:
@@ -118,16 +120,12 @@ class Operation:
 
     def __call__(self, z: Tensor) -> Tensor:
         env = {self.VARIABLE.name: z if self.rows.plain else self.rows.back(z)}
-        args = [resolve(item, env, z.shape[0], z.device) for item in self.args]
-        kwargs = {
-            key: resolve(item, env, z.shape[0], z.device) for key, item in self.kwargs.items()
-        }
+        args, kwargs = resolve((self.args, self.kwargs), env, z.shape[0], z.device)
         made = self.run(*args, **kwargs)
         result: Tensor = made if self.part is None else made[self.part]
         return result if self.result_rows.plain else self.result_rows.out(result)
 
     def moved(self, move: Callable[[Tensor], Tensor]) -> Operation:
         """The same with ``move`` applied to its constants."""
-        return replace(
-            self, args=map_tensors(self.args, move), kwargs=map_tensors(self.kwargs, move)
-        )
+        args, kwargs = map_tensors((self.args, self.kwargs), move)
+        return replace(self, args=args, kwargs=kwargs)

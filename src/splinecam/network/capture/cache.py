@@ -34,16 +34,8 @@ from splinecam.network.capture.models import any_mode, widened
 from splinecam.network.capture.reading.graph_builder import GraphBuilder
 from splinecam.network.capture.tracing.flat_graph import FlatGraph
 from splinecam.network.layer_graph import Weight
+from splinecam.network.ops import registry as ops
 from splinecam.network.ops.register import registrations
-from splinecam.network.ops.registry import (
-    AffineRule,
-    MaximumRule,
-    PiecewiseRule,
-    SmoothRule,
-    SortRule,
-    TerminalRule,
-    rule_of,
-)
 from splinecam.network.program import Program, Stage, Step
 
 _ATOMS = (
@@ -125,10 +117,9 @@ class _Fingerprint:
     """Goes through objects and records what they consist of.
 
     parts: a flat list of things that are compared by value, or by identity. They keep nothing alive
-    that could hold the model. seen: id -> the number of each object that was met, and the object.
-    waiting: attributes as (number of the owner, name, value, whether it counts in any case); others
-    count once code that is met names them. built: numbers of classes of which code may make
-    objects.
+    that could hold the model. seen: id -> the number of each object so far, and the object.
+    waiting: attributes as (number of the owner, name, value, whether it counts in any case). The
+    others count once some code names them. built: numbers of classes whose objects code may make.
     """
 
     def __init__(self) -> None:
@@ -155,7 +146,7 @@ class _Fingerprint:
         return always or self.any_attribute or name in self.names
 
     def add(self, value: Any, names: tuple[str, ...] = ()) -> None:
-        """Record a value; names: those that code may look up in it, if it is a Python module."""
+        """Record a value; names: what code may look up in it, if it is a Python module."""
         kind = type(value)
         if kind in _ATOMS:
             self.parts += (kind, value)
@@ -192,7 +183,10 @@ class _Fingerprint:
             self.parts.append(kind)
             self.add_all(getattr(value, name) for name in _WRAPPERS[kind])
         elif kind in _DESCRIPTORS:
-            self._builtin(value)
+            owner = getattr(value, "__self__", None)
+            if owner is not None and not isinstance(owner, (type, types.ModuleType)):
+                raise Opaque  # a method of an object that has a state
+            self.parts.append(value)
         elif isinstance(value, Enum):
             self.add(kind)
             self.parts.append(value.name)
@@ -212,15 +206,6 @@ class _Fingerprint:
     def add_all(self, values: Iterable[Any]) -> None:
         for value in values:
             self.add(value)
-
-    def _builtin(self, value: Any) -> None:
-        """Record a function in C, which must not be a method of an object that has a state."""
-        owner = getattr(value, "__self__", None)
-        if owner is not None and not isinstance(owner, (type, types.ModuleType)):
-            raise Opaque
-        self.parts.append(value)
-
-    # -- modules and objects ---------------------------------------------------------------------
 
     def _module(self, module: nn.Module) -> None:
         kind, state = type(module), vars(module)
@@ -276,8 +261,6 @@ class _Fingerprint:
             _trusted(base.__module__) for base in kind.__mro__ if base not in _PLAIN
         )
         self.waiting += [(own, name, item, always) for name, item in state.items()]
-
-    # -- code --------------------------------------------------------------------------------------
 
     def _class(self, kind: type) -> None:
         self.parts.append(weakref.ref(kind))
@@ -373,22 +356,22 @@ def _names_of(code: types.CodeType) -> tuple[str, ...]:
 
 _MOST_CAPTURES = 4  # of one model: input shapes, devices and outputs
 _MOST_BYTES = 1 << 26  # that a template may hold, most of them in the tables of maxima
-_RULES = (AffineRule, PiecewiseRule, MaximumRule, SortRule, SmoothRule, TerminalRule)
+_RULES = (
+    *(ops.AffineRule, ops.PiecewiseRule, ops.MaximumRule, ops.SortRule),
+    *(ops.SmoothRule, ops.TerminalRule),
+)
 
 
 @dataclass(frozen=True)
 class CachedCapture:
-    """A capture of a model.
+    """A capture of a model: what its graph depends on, and the program or graph without weights.
 
-    fingerprint: of what the graph depends on. content: the program without its weights or, where
-    more depends on them, the graph to be read again. opaque: the numbers of registered modules.
-    smooth: whether smooth functions are layers.
+    opaque: the numbers of registered modules in the graph.
     """
 
     fingerprint: list[Any]
     content: Template | FlatGraph
-    opaque: tuple[int, ...] = ()
-    smooth: bool = False
+    opaque: tuple[int, ...]
 
 
 _MODELS: Any = WeakIdKeyDictionary()  # model -> key -> CachedCapture, under the lock EXCLUSIVE
@@ -400,11 +383,15 @@ def lookup(model: nn.Module, key: Any) -> CachedCapture | None:
     return found
 
 
-def store(model: nn.Module, key: Any, capture: CachedCapture) -> None:
-    """Store a capture under a key; of several the latest ones remain."""
+def store(
+    model: nn.Module, key: Any, known: list[Any], content: Any, opaque: tuple[int, ...] = ()
+) -> None:
+    """Store a capture under a key, if it has content; only the latest captures remain."""
+    if content is None:
+        return
     captures = _MODELS.setdefault(model, {})
     captures.pop(key, None)
-    captures[key] = capture
+    captures[key] = CachedCapture(known, content, opaque)
     while len(captures) > _MOST_CAPTURES:
         del captures[next(iter(captures))]
 
@@ -412,9 +399,6 @@ def store(model: nn.Module, key: Any, capture: CachedCapture) -> None:
 def clear(model: nn.Module) -> None:
     """Remove all captures of a model."""
     _MODELS.pop(model, None)
-
-
-# -- templates -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -447,7 +431,7 @@ def template_of(
         if node in graph.constants:
             slots[id(builder.values[node])] = Weight(graph.constants[node][0])
         elif node.op == "call_function":
-            known = isinstance(rule_of(node.target), _RULES) or node.target is operator.getitem
+            known = isinstance(ops.rule_of(node.target), _RULES) or node.target is operator.getitem
             weights = [source for source in node.all_input_nodes if source in graph.constants]
             if not known or not all(_takes(steps, node, builder.values[w]) for w in weights):
                 return None

@@ -15,22 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from splinecam.errors import SplineCamError, UnsupportedOpError
-from splinecam.network.capture.cache import (
-    CachedCapture,
-    Template,
-    fingerprint,
-    lookup,
-    store,
-    template_of,
-)
-from splinecam.network.capture.models import (
-    EXCLUSIVE,
-    Output,
-    check_output,
-    one_output,
-    selected,
-    unwrap,
-)
+from splinecam.network.capture import cache, models
+from splinecam.network.capture.models import Output
 from splinecam.network.capture.pairs import Shown, pair_of
 from splinecam.network.capture.reading.graph_builder import explained
 from splinecam.network.capture.reading.probe import probe
@@ -38,6 +24,7 @@ from splinecam.network.capture.reading.reader import Reader
 from splinecam.network.capture.reading.stages import first_layers
 from splinecam.network.capture.tracing.diagnosis import refuse, refuse_batch
 from splinecam.network.capture.tracing.export import export_graph, named_tensors
+from splinecam.network.capture.tracing.flat_graph import FlatGraph
 from splinecam.network.capture.tracing.opaque_modules import opaque_modules
 from splinecam.network.capture.tracing.walk import walk
 from splinecam.network.layer_graph import LayerGraph
@@ -48,7 +35,7 @@ from splinecam.network.program import Program
 class FirstLayers(nn.Module):
     """A model up to and including its first non-linearities, in the order of its program.
 
-    The output is that of the last of them. It is computed by the captured program, in float64, and
+    The output is the result of the last of them, computed by the captured program in float64. It
     has the type of the input.
 
     model: the whole model; count: the number of non-linearities; output: which of several outputs
@@ -72,8 +59,8 @@ class FirstLayers(nn.Module):
 class Both(nn.Module):
     """Two networks of one input as a module with one vector of outputs.
 
-    a, b: the networks; outputs: which of several outputs of each is meant; smooth: whether they may
-    have smooth functions. ``showing`` changes what its outputs are.
+    a, b: the networks; outputs: which of several outputs of each is meant; smooth: whether the
+    networks may have smooth functions. ``showing`` chooses what the module returns.
 
     >>> x, a, b = torch.rand(5, 2), nn.Linear(2, 3), nn.Linear(2, 3)
     >>> Both(a, b)(x).equal(torch.cat([a(x), b(x)], 1))
@@ -98,8 +85,8 @@ class Both(nn.Module):
     def showing(self, shown: Shown, *, stripped: bool = False) -> Both:
         """The same networks with other outputs: of both, of one, or the difference of both.
 
-        stripped: whether the networks end with a function that programs leave out, as softmax is.
-        The difference of such networks is that of their programs.
+        stripped: whether programs leave out a final function of the networks, such as
+        softmax. The difference is then computed by the programs.
         """
         other = Both(self.a, self.b, self.outputs, smooth=self.smooth)
         other.shown, other.by_program = shown, stripped and shown == "difference"
@@ -111,7 +98,7 @@ class Both(nn.Module):
             program = capture(self, x.shape[1:], device=x.device, smooth=self.smooth)
             return program(x).to(x.dtype)
         made = [
-            selected(model(x), output).flatten(1)
+            models.selected(model(x), output).flatten(1)
             for name, model, output in zip("ab", (self.a, self.b), self.outputs, strict=True)
             if self.shown in (name, "both", "difference")
         ]
@@ -128,14 +115,14 @@ def capture(
 ) -> Program:
     """Turn a piecewise-linear model into a :class:`Program`; the model is left as it was.
 
-    ``input_shape`` is the shape of one input, without the batch. ``output`` selects one of several
-    outputs: an index, a name, or a function of the model's result. With ``smooth``, smooth
-    functions of one variable become layers too, which must be replaced before the program is run
-    over a mesh.
+    ``input_shape`` is the shape of one input, without the batch. ``output`` selects one of
+    several outputs: an index, a name, or a function of the model's result. With ``smooth``,
+    smooth functions become layers too. They must be replaced before the program is run over a
+    mesh.
     """
-    check_output(output)
+    models.check_output(output)
     input_shape = tuple(int(size) for size in input_shape)
-    model, device = unwrap(model), torch.device(device)
+    model, device = models.unwrap(model), torch.device(device)
     if isinstance(model, FirstLayers):
         whole = capture(model.model, input_shape, device=device, output=model.output, smooth=smooth)
         return first_layers(whole, model.count)
@@ -145,7 +132,7 @@ def capture(
             for each, output in zip((model.a, model.b), model.outputs, strict=True)
         )
         return pair_of(*both).joined(model.shown)
-    with EXCLUSIVE, torch.no_grad():
+    with models.EXCLUSIVE, torch.no_grad():
         followed = output is None or isinstance(model, LayerGraph)
         given = (model, input_shape, device, output)
         program = captured_by_walk(*given, smooth=smooth) if followed else None
@@ -177,22 +164,19 @@ def captured_by_walk(
     key = ("walk", input_shape, device, None if callable(output) else output, smooth)
     structure = graph.structure()
     try:
-        before = lookup(model, key)
+        before = cache.lookup(model, key)
         if before is not None and before.fingerprint == structure:
-            tensors = dict(graph.constants.values())
-            return _refilled(before, model, input_shape, device, tensors)
+            return _refilled(before, model, key, dict(graph.constants.values()))
         if not isinstance(model, LayerGraph):  # whose file says the shape of one input
             refuse_batch(graph, input_shape)
         reader = Reader(graph, device, smooth=smooth)
         program = reader.read(input_shape)
-        _store(model, key, structure, reader, program)
+        cache.store(model, key, structure, _content(reader, program))
         return program
-    except UnsupportedOpError:
-        if isinstance(model, LayerGraph):  # it names the layers as they are called in its file
-            raise
-    except Exception:  # torch.export finds out what is wrong, and where
+    except Exception as error:  # torch.export finds out what is wrong, and where
+        if isinstance(model, LayerGraph) and isinstance(error, UnsupportedOpError):
+            raise  # it names the layers as they are called in its file
         return None
-    return None
 
 
 def captured_by_export(
@@ -206,14 +190,14 @@ def captured_by_export(
     """The program of any model that ``torch.export`` can follow."""
     known: list[Any] | None = None
     with contextlib.suppress(Exception):  # also what the model's own attributes raise
-        known = fingerprint(model, output)
+        known = cache.fingerprint(model, output)
     key = ("export", input_shape, device, None if callable(output) else output, smooth)
-    before = lookup(model, key)
+    before = cache.lookup(model, key)
     if before is not None and known is not None and before.fingerprint == known:
         with contextlib.suppress(Exception):  # to export it anew tells what is wrong
-            return _refilled(before, model, input_shape, device, named_tensors(model))
+            return _refilled(before, model, key, named_tensors(model))
     refuse(model)
-    with opaque_modules(model) as numbers, one_output(model, output):
+    with opaque_modules(model) as numbers, models.one_output(model, output):
         graph, reusable = export_graph(model, input_shape)
         refuse_batch(graph, input_shape)
         reader = Reader(graph, device, smooth=smooth)
@@ -224,43 +208,30 @@ def captured_by_export(
         except Exception as error:
             raise explained(error, model, graph, reader.needed) from error
     if reusable and known is not None:
-        _store(model, key, known, reader, program, numbers)
+        cache.store(model, key, known, _content(reader, program), numbers)
     return program
 
 
-def _store(
-    model: nn.Module,
-    key: Any,
-    known: list[Any],
-    reader: Reader,
-    program: Program,
-    numbers: tuple[int, ...] = (),
-) -> None:
-    """Store what was captured for the next time, without the weights."""
-    content: Any = None
+def _content(reader: Reader, program: Program) -> cache.Template | FlatGraph | None:
+    """What is kept of a capture for the next time, without the weights; None if nothing is."""
+    found = None
     if not reader.reads_weights:  # which functions there are may depend on them
-        content = template_of(reader.graph, reader.needed, reader.builder, program)
-    if content is None and not reader.builder.batch.known:
-        names = {node: (name, None) for node, (name, _) in reader.graph.constants.items()}
-        content = replace(reader.graph, constants=names)
-    if content is not None:
-        store(model, key, CachedCapture(known, content, numbers, reader.smooth))
+        found = cache.template_of(reader.graph, reader.needed, reader.builder, program)
+    if found is not None or reader.builder.batch.known:
+        return found
+    names = {node: (name, None) for node, (name, _) in reader.graph.constants.items()}
+    return replace(reader.graph, constants=names)
 
 
 def _refilled(
-    before: CachedCapture,
-    model: nn.Module,
-    input_shape: tuple[int, ...],
-    device: torch.device,
-    tensors: Mapping[str, Tensor],
+    before: cache.CachedCapture, model: nn.Module, key: Any, tensors: Mapping[str, Tensor]
 ) -> Program:
-    """The program that was captured before, with the present weights."""
-    content = before.content
-    if isinstance(content, Template):
+    """The program that was captured under a key before, with the present weights."""
+    content, (_, input_shape, device, _, smooth) = before.content, key
+    if isinstance(content, cache.Template):
         program = content.filled(tensors)
         probe(program)
         return program
     weights = {node: (name, tensors[name]) for node, (name, _) in content.constants.items()}
     with opaque_modules(model, before.opaque):
-        reader = Reader(replace(content, constants=weights), device, smooth=before.smooth)
-        return reader.read(input_shape)
+        return Reader(replace(content, constants=weights), device, smooth=smooth).read(input_shape)

@@ -65,9 +65,6 @@ def dtype_of(model: nn.Module) -> torch.dtype:
         return next(types, torch.get_default_dtype())
 
 
-# -- attributes ------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def preserved(model: nn.Module) -> Iterator[None]:
     """Undo what running ``forward`` does to the attributes of the model and of its submodules."""
@@ -97,15 +94,12 @@ def _restore(value: Any, contents: Any) -> None:
         value.extend(contents) if isinstance(value, list) else value.update(contents)
 
 
-# -- copies ----------------------------------------------------------------------------------------
-
-
 def private_copy(model: nn.Module, tensor: Callable[[Tensor], Tensor]) -> nn.Module:
     """A copy of a module with all submodules, whose tensors are made by the given function.
 
-    It can be run while other threads use the model itself. Submodules, tensors, and the containers
-    and bound methods among the attributes are copied. Other objects, which may be large (a dataset,
-    a trainer), are shared with the model.
+    It can be run while other threads use the model. Objects beside submodules, tensors,
+    containers and bound methods, which may be large (a dataset, a trainer), are shared with the
+    model.
     """
     with EXCLUSIVE:
         copied: nn.Module = _Copier(tensor)(model)
@@ -209,25 +203,19 @@ def selected(result: Any, output: Output) -> Tensor:
     >>> selected({"logits": torch.ones(3, 2), "aux": torch.zeros(3, 5)}, "logits").shape
     torch.Size([3, 2])
     """
-    if callable(output):
-        chosen = _applied(output, result)
-    elif output is None:
-        chosen = result
-    else:
-        chosen = _entry(result, output)
+    chosen = result
+    if output is not None:
+        chosen = _applied(output, result) if callable(output) else _entry(result, output)
     tensors = list({id(tensor): tensor for tensor in _tensors(chosen, set())}.values())
     if len(tensors) == 1:
         return tensors[0]
-    subject = (
-        "the model returns"
-        if output is None
-        else f"{option('output', _name(output), flag='--result')} gives"
-    )
+    if not tensors and output is None:
+        raise CaptureError(f"the model must return a tensor, not {_described(result)}")
+    gives = "" if output is None else f"{option('output', _name(output), flag='--result')} gives"
     if not tensors:
-        if output is None:
-            raise CaptureError(f"the model must return a tensor, not {_described(result)}")
-        raise CaptureError(f"{subject} no tensor, but {_described(chosen)}")
-    raise CaptureError(f"{subject} {_described(chosen)}: choose one with {_advice(chosen, output)}")
+        raise CaptureError(f"{gives} no tensor, but {_described(chosen)}")
+    what = f"{gives or 'the model returns'} {_described(chosen)}"
+    raise CaptureError(f"{what}: choose one with {_advice(chosen, output)}")
 
 
 @contextmanager
@@ -242,9 +230,6 @@ def one_output(model: nn.Module, output: Output) -> Iterator[None]:
         yield
     finally:
         handle.remove()
-
-
-# -- one entry ------------------------------------------------------------------------------------
 
 
 def _entry(result: Any, output: int | str) -> Any:
@@ -297,9 +282,6 @@ def _tensors(result: Any, seen: set[int]) -> Iterator[Tensor]:
         seen.add(id(result))
         for item in (_entries(result) or {}).values():
             yield from _tensors(item, seen)
-
-
-# -- words ----------------------------------------------------------------------------------------
 
 
 def _described(result: Any) -> str:

@@ -1,13 +1,13 @@
 """Two networks of one input as one: chains of dense layers are stacked, others are joined.
 
-A layer of the stacked chain has the units of the first network, and those of the second that differ
-from all of them. Two units are the same if they multiply the same units before them with the same
-weights and have the same bias, whatever their order in their layers. Networks with permuted units
-thus have the same stacked outputs, bit by bit.
+A layer of the stacked chain has all units of the first network, and the other units of the second.
+Two units are the same if they multiply the same units before them with the same weights and have
+the same bias, whatever their order. Networks with permuted units thus have the same outputs, bit by
+bit.
 
-The values of the programs get names that do not collide, and their layers names that say to which
-network they belong: ``a.1``, ``b.1``. Leading stages that are the same in both, bit by bit, are
-shared, and so are their layers: ``both.1``. Equal networks share everything.
+The values of the programs get names that do not collide, and layers say to which network they
+belong: ``a.1``, ``b.1``. Leading stages that are the same in both, bit by bit, are shared with
+their layers: ``both.1``. Equal networks share everything.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from splinecam.network.capture.reading.stages import make_stages
 from splinecam.network.nonlinearities import Nonlinearity, PiecewiseScalar
 from splinecam.network.ops.bounds import role_of
 from splinecam.network.ops.registry import AffineRule, rule_of
 from splinecam.network.program import Program, Stage, Step
-from splinecam.network.values import Operation, Ref, Rows, map_tensors
+from splinecam.network.values import Operation, Ref, Rows
 
 _LINEAR = torch.ops.aten.linear.default
 _RULE = cast(AffineRule, rule_of(_LINEAR))
 _ARGUMENTS = ("input", "weight", "bias")
 _ROLES = tuple(role_of(_RULE, name) for name in _ARGUMENTS)
 _FLATTEN = AffineRule(reshapes=True)
-
 
 _Dense = tuple[Tensor, Tensor, PiecewiseScalar | None]
 """A dense stage: weight (m, n), bias (m,), and the layer after it."""
@@ -45,10 +45,7 @@ networks among the stacked ones, (n,) each.
 
 
 def chains_of(pair: Pair) -> tuple[list[_Dense], list[_Dense]] | None:
-    """Two networks as chains of dense layers with the same functions of one variable between them.
-
-    None if they are no such chains, or have different numbers of layers or other functions.
-    """
+    """Two networks as chains of dense layers with equal functions between them, or None."""
     first, second = (_chain(program) for program in (pair.a, pair.b))
     if first is None or second is None or len(first) != len(second):
         return None
@@ -58,7 +55,7 @@ def chains_of(pair: Pair) -> tuple[list[_Dense], list[_Dense]] | None:
 
 
 def stacked(program: Program, chains: tuple[list[_Dense], list[_Dense]]) -> tuple[Program, Units]:
-    """Both chains as one program, and the places of their units; program: of the first network."""
+    """Two chains as one program, and the places of their units; program: the first network's."""
     every = torch.arange(prod(program.input_shape), device=program.device)
     places, size, stages, units = (every, every), every.shape[0], [], []
     source = program.input_name
@@ -66,7 +63,8 @@ def stacked(program: Program, chains: tuple[list[_Dense], list[_Dense]]) -> tupl
         weight, bias, places = _stack(a, b, places, size)
         size = weight.shape[0]
         units.append(places)
-        stages.append(_stage(number, source, (a[2], b[2]), weight, bias, places))
+        args = (Ref(source), weight, bias)
+        stages.append(_stage(f"stacked.{number}", args, a, b, places))
         layer = stages[-1].layer
         source = "" if layer is None else layer.result
     if len(program.input_shape) > 1:
@@ -110,7 +108,10 @@ def _alike(a: PiecewiseScalar | None, b: PiecewiseScalar | None) -> bool:
     if a is None or b is None:
         return a is b
     plain = a.period is None and b.period is None and a.levels.shape[0] == b.levels.shape[0]
-    return plain and same_operation(a.operation, b.operation)
+    arguments = tree_leaves((a.operation.args, a.operation.kwargs))
+    # A tensor among the arguments may belong to the units.
+    plain = plain and not any(isinstance(item, Tensor) for item in arguments)
+    return plain and _same(a.operation, b.operation, {})
 
 
 def _stack(
@@ -154,34 +155,21 @@ def _first_of_kind(kind: Tensor) -> Tensor:
 
 
 def _stage(
-    number: int,
-    source: str,
-    layers: tuple[PiecewiseScalar | None, PiecewiseScalar | None],
-    weight: Tensor,
-    bias: Tensor,
-    places: tuple[Tensor, Tensor],
+    name: str, args: tuple[Ref, Tensor, Tensor], a: _Dense, b: _Dense, places: tuple[Tensor, Tensor]
 ) -> Stage:
-    """A stage of the stacked chain."""
-    name = f"stacked.{number}"
-    args = (Ref(source), weight, bias)
-    step = Step(name, _LINEAR, args, {}, _ARGUMENTS, _RULE, (_ROLES, {}), (source,))
-    layer, other = layers
+    """A stage of the stacked chain; name: of its result; args: of its dense step."""
+    (source, weight, _), layer, other = args, a[2], b[2]
+    frees = (source.name,)
+    step = Step(name, _LINEAR, args, {}, _ARGUMENTS, _RULE, (_ROLES, {}), frees)
     if layer is not None and other is not None:
         levels, slopes = (
             _columns(x, y, places, weight.shape[0])
             for x, y in ((layer.levels, other.levels), (layer.slopes, other.slopes))
         )
-        layer = replace(
-            layer,
-            name=layer.name if layer.name == other.name else f"{layer.name}, {other.name}",
-            source=name,
-            argument=name,
-            result=f"{name}.result",
-            shape=(weight.shape[0],),
-            levels=levels,
-            slopes=slopes,
-        )
-    return Stage((source,), (name,), layer, (step,))
+        both = layer.name if layer.name == other.name else f"{layer.name}, {other.name}"
+        names: Any = {"name": both, "source": name, "argument": name, "result": f"{name}.result"}
+        layer = replace(layer, shape=(weight.shape[0],), levels=levels, slopes=slopes, **names)
+    return Stage(frees, (name,), layer, (step,))
 
 
 def _columns(x: Tensor, y: Tensor, places: tuple[Tensor, Tensor], size: int) -> Tensor:
@@ -209,8 +197,8 @@ _SUBTRACT = AffineRule(absolute=torch.add)
 class Pair:
     """Two programs of one input, in names that do not collide.
 
-    shared: how many leading layers, with the stages before them, are the same in both; ``b`` has
-    the names of ``a`` for their values. equal: whether all stages are the same.
+    shared: how many leading layers, with the stages before them, are the same in both; ``b``
+    has the names of ``a`` for their values. equal: whether all stages are the same.
     """
 
     a: Program
@@ -219,14 +207,9 @@ class Pair:
     equal: bool
 
     def joined(self, shown: Shown) -> Program:
-        """One program of both networks: the layers of ``a``, and then those of ``b`` not shared."""
+        """One program of both networks: the layers of ``a``, then the other layers of ``b``."""
         own = self.b.stages[len(self.b.stages) if self.equal else self.shared :]
-        body = [
-            item
-            for stage in (*self.a.stages, *own)
-            for item in (*stage.steps, stage.layer)
-            if item is not None
-        ]
+        body = [item for stage in (*self.a.stages, *own) for item in stage.body]
         size = prod(self.a.output_shape)
         ends = [Ref("a.flat"), Ref("b.flat")]
         for program, ref in zip((self.a, self.b), ends, strict=True):
@@ -249,7 +232,7 @@ class Pair:
         )
 
     def _final(self, shown: Shown) -> Callable[[Tensor], Tensor] | None:
-        """What the models do with the outputs at last, applied to those that are shown."""
+        """What the models do with their outputs at last, applied to the outputs that are shown."""
         finals = {"both": (self.a, self.b), "a": (self.a,), "b": (self.b,)}.get(shown, ())
 
         def final(y: Tensor) -> Tensor:
@@ -291,26 +274,18 @@ def pair_of(a: Program, b: Program) -> Pair:
     def in_b(name: str) -> str:
         return in_a(names[name]) if name in names else f"b.{name}"
 
-    common = ["both"] * shared
-    return Pair(
-        _renamed(a, in_a, common + ["a"] * (len(a.layers) - shared)),
-        _renamed(b, in_b, common + ["b"] * (len(b.layers) - shared)),
-        shared,
-        equal,
-    )
+    whole_a = _renamed(a, in_a, ["both"] * shared + ["a"] * (len(a.layers) - shared))
+    whole_b = _renamed(b, in_b, ["both"] * shared + ["b"] * (len(b.layers) - shared))
+    return Pair(whole_a, whole_b, shared, equal)
 
 
 def _renamed(program: Program, rename: Callable[[str], str], owners: list[str]) -> Program:
     """A program with other names for its values, and with the owners of its layers in theirs."""
 
     def step(old: Step) -> Step:
-        return replace(
-            old,
-            name=rename(old.name),
-            args=_with_refs(old.args, rename),
-            kwargs=_with_refs(old.kwargs, rename),
-            frees=tuple(map(rename, old.frees)),
-        )
+        args, kwargs = _with_refs((old.args, old.kwargs), rename)
+        frees = tuple(map(rename, old.frees))
+        return replace(old, name=rename(old.name), args=args, kwargs=kwargs, frees=frees)
 
     def layer(old: Nonlinearity, owner: str) -> Nonlinearity:
         source, argument, result = map(rename, (old.source, old.argument, old.result))
@@ -326,11 +301,8 @@ def _renamed(program: Program, rename: Callable[[str], str], owners: list[str]) 
         )
         for old, owner in zip(program.stages, [*owners, None], strict=True)
     )
-    changed = program.with_constants(stages)
-    output = rename(program.output_name)
-    renamed = replace(changed, input_name=rename(program.input_name), output_name=output)
-    vars(renamed)["_sizes"] = program._sizes
-    return renamed
+    names = {"input_name": rename(program.input_name), "output_name": rename(program.output_name)}
+    return program.with_constants(stages, **names)
 
 
 def _with_refs(item: Any, rename: Callable[[str], str]) -> Any:
@@ -344,11 +316,8 @@ def _with_refs(item: Any, rename: Callable[[str], str]) -> Any:
     return item
 
 
-# -- equal stages ----------------------------------------------------------------------------------
-
-
 def _correspondence(a: Stage, b: Stage, names: Mapping[str, str]) -> dict[str, str] | None:
-    """The names in ``a`` of the values of two equal stages by those in ``b``, or None."""
+    """For two equal stages, the names in ``a`` by the names in ``b``; else None."""
     made: dict[str, str] = {}
     if len(a.steps) != len(b.steps) or type(a.layer) is not type(b.layer):
         return None
@@ -372,20 +341,8 @@ def _content(layer: Nonlinearity) -> dict[str, Any]:
     return found | {name: Ref(found[name]) for name in ("source", "argument")}
 
 
-def same_operation(x: Operation, y: Operation) -> bool:
-    """Whether two operations are the same and have no tensors, which may belong to units."""
-    found: list[Tensor] = []
-
-    def see(tensor: Tensor) -> Tensor:
-        found.append(tensor)
-        return tensor
-
-    map_tensors((x.args, x.kwargs), see)
-    return not found and _same(x, y, {})
-
-
 def _same(x: Any, y: Any, names: Mapping[str, str]) -> bool:
-    """Whether nested arguments are the same; names: those of values in x by those in y."""
+    """Whether nested arguments are the same; names: from the values in y to the values in x."""
     if type(x) is not type(y):
         return False
     if isinstance(x, Ref):

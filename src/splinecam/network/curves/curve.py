@@ -42,9 +42,9 @@ class Shape:
 class Derivatives(NamedTuple):
     """The slope of a function at a level, and bounds on an interval around it.
 
-    slope: at the level; curvature: the mean of the least and the largest second derivative on the
-    interval; largest_slope, largest_curvature: the largest moduli there; slope_variation,
-    curvature_variation: how far the derivatives there are from slope and curvature.
+    curvature: the mean of the least and the largest second derivative on the interval;
+    largest_...: the largest moduli there; ..._variation: how far derivatives there are from
+    slope and curvature.
     """
 
     slope: Tensor
@@ -112,33 +112,29 @@ class Curve(ABC):
         """The same function for tensors on a device."""
         return self
 
-    # -- bounds on intervals [low, high], for tensors of ends
-
     def value_bound(self, low: Tensor, high: Tensor) -> Tensor:
         """At least the largest modulus of the function."""
-        least, most = self.extent(0, low, high)
         noise = self.noise * EPS * torch.maximum(low.abs(), high.abs())
-        return torch.maximum(-least, most) * _UPWARDS + noise
+        return self._largest(0, low, high) + noise
 
     def slope_bound(self, low: Tensor, high: Tensor) -> Tensor:
         """At least the largest modulus of the slope."""
-        least, most = self.extent(1, low, high)
-        return torch.maximum(-least, most) * _UPWARDS + self._noise[0]
+        return self._largest(1, low, high) + self._noise[0]
 
     def curvature_bound(self, low: Tensor, high: Tensor) -> Tensor:
         """At least the largest modulus of the second derivative, away from kinks."""
-        least, most = self.extent(2, low, high)
-        return torch.maximum(-least, most) * _UPWARDS + self._noise[1]
+        return self._largest(2, low, high) + self._noise[1]
+
+    def _largest(self, order: int, low: Tensor, high: Tensor) -> Tensor:
+        least, most = self.extent(order, low, high)
+        return torch.maximum(-least, most) * _UPWARDS
 
     def slope_rounding(self, slope: Tensor) -> Tensor:
         """At least how far slopes that were computed are from the true ones."""
         return _NOISE * slope.abs() + self._noise[0]
 
     def derivatives(self, low: Tensor, at: Tensor, high: Tensor) -> Derivatives:
-        """The slopes at levels, and bounds on intervals around them.
-
-        Slopes at the ends are only asked for where the second derivative says little about them.
-        """
+        """The slopes at levels, and bounds on intervals around them."""
         slope = self.slope(at)
         least, most = self.extent(2, low, high)
         curvature = least.clamp(min=-_LARGEST) / 2 + most.clamp(max=_LARGEST) / 2
@@ -171,17 +167,14 @@ class Curve(ABC):
 
 @dataclass(frozen=True)
 class FormulaCurve(Curve):
-    """A function that is given with its derivatives, and with the levels where these are extreme.
+    """A function by a ``formula`` of the order of a derivative, the variable and the parameters."""
 
-    functions: of tensors and the parameters: the value, the slope and the curvature.
-    """
-
-    functions: tuple[Callable[..., Tensor], Callable[..., Tensor], Callable[..., Tensor]]
+    formula: Callable[..., Tensor]
     shape: Shape = Shape()
     parameters: tuple[float, ...] = ()
 
     def derivative(self, order: int, z: Tensor) -> Tensor:
-        return self.functions[order](z, *self.parameters)
+        return self.formula(order, z, *self.parameters)
 
     def extent(self, order: int, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         return extremes(partial(self.derivative, order), self._points[order], low, high)

@@ -1,8 +1,9 @@
 """The smooth functions of networks: exponential, saturating, gated, periodic, and polynomial ones.
 
-Each is a ``Curve``, or a function that makes one of its parameters. The derivatives of gated
-functions vanish at levels without a closed form, but for GELU. These levels were found with mpmath
-as roots of the derivatives; ``tests/network/test_curves.py`` checks them.
+Each is a ``Curve``, or a function that makes one of its parameters. The formula of a curve takes
+the order of a derivative (0, 1 or 2) and the variable. The derivatives of gated functions vanish at
+levels without a closed form, but for GELU. These levels were found with mpmath as roots of the
+derivatives; ``tests/network/test_curves.py`` checks them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,12 @@ _THIRD = atanh(sqrt(1 / 3))  # where the curvature of tanh is largest
 
 # -- exponential -----------------------------------------------------------------------------------
 
-EXP = FormulaCurve("exp", (torch.exp, torch.exp, torch.exp))
+
+def _exp(order: int, z: Tensor) -> Tensor:
+    return torch.exp(z)
+
+
+EXP = FormulaCurve("exp", _exp)
 """The exponential function, which is infinite in float64 beyond 709.78."""
 
 
@@ -39,21 +45,16 @@ def exponential_linear(
         slope_limits=((0.0, bend), (0.0, above)),
         curvature_limits=((0.0, bend * rate), (0.0, 0.0)),
     )
-    functions = (_elu_value, _elu_slope, _elu_curvature)
     kinks = ((0.0, jump),) if abs(jump) > 4 * EPS * abs(above) else ()
-    return FormulaCurve(kind, functions, shape, (below, rate, above), kinks=kinks)
+    return FormulaCurve(kind, _elu, shape, (below, rate, above), kinks=kinks)
 
 
-def _elu_value(z: Tensor, below: float, rate: float, above: float) -> Tensor:
-    return above * z.clamp(min=0) + below * torch.expm1(rate * z.clamp(max=0))
-
-
-def _elu_slope(z: Tensor, below: float, rate: float, above: float) -> Tensor:
-    return torch.where(z > 0, above, below * rate * torch.exp(rate * z.clamp(max=0)))
-
-
-def _elu_curvature(z: Tensor, below: float, rate: float, above: float) -> Tensor:
-    return torch.where(z > 0, 0.0, below * rate * rate * torch.exp(rate * z.clamp(max=0)))
+def _elu(order: int, z: Tensor, below: float, rate: float, above: float) -> Tensor:
+    if order == 0:
+        return above * z.clamp(min=0) + below * torch.expm1(rate * z.clamp(max=0))
+    factor = below * rate if order == 1 else below * rate * rate
+    beyond = above if order == 1 else 0.0
+    return torch.where(z > 0, beyond, factor * torch.exp(rate * z.clamp(max=0)))
 
 
 # -- saturating ------------------------------------------------------------------------------------
@@ -65,50 +66,41 @@ def _bell(size: Tensor) -> Tensor:
     return small / (1 + small).square()
 
 
-def _tanh_slope(z: Tensor) -> Tensor:
-    return 4 * _bell(2 * z.abs())
-
-
-def _tanh_curvature(z: Tensor) -> Tensor:
-    return -2 * torch.tanh(z) * _tanh_slope(z)
+def _tanh(order: int, z: Tensor) -> Tensor:
+    if order == 0:
+        return torch.tanh(z)
+    slope = 4 * _bell(2 * z.abs())
+    return slope if order == 1 else -2 * torch.tanh(z) * slope
 
 
 TANH = FormulaCurve(
-    "tanh",
-    (torch.tanh, _tanh_slope, _tanh_curvature),
-    Shape(inflections=(0.0,), curvature_extrema=(-_THIRD, _THIRD)),
-    single_noise=1.0,
+    "tanh", _tanh, Shape(inflections=(0.0,), curvature_extrema=(-_THIRD, _THIRD)), single_noise=1.0
 )
 
 
-def _sigmoid_slope(z: Tensor) -> Tensor:
-    return _bell(z.abs())
-
-
-def _sigmoid_curvature(z: Tensor) -> Tensor:
-    return -torch.tanh(z / 2) * _sigmoid_slope(z)
+def _sigmoid(order: int, z: Tensor) -> Tensor:
+    if order == 0:
+        return torch.sigmoid(z)
+    slope = _bell(z.abs())
+    return slope if order == 1 else -torch.tanh(z / 2) * slope
 
 
 SIGMOID = FormulaCurve(
-    "sigmoid",
-    (torch.sigmoid, _sigmoid_slope, _sigmoid_curvature),
-    Shape(inflections=(0.0,), curvature_extrema=(-2 * _THIRD, 2 * _THIRD)),
+    "sigmoid", _sigmoid, Shape(inflections=(0.0,), curvature_extrema=(-2 * _THIRD, 2 * _THIRD))
 )
 
 
-def _erf_slope(z: Tensor) -> Tensor:
-    return torch.exp(-z * z) * (2 / sqrt(pi))
-
-
-def _erf_curvature(z: Tensor) -> Tensor:
-    z = z.clamp(-_FAR, _FAR)
-    return -2 * z * _erf_slope(z)
+def _erf(order: int, z: Tensor) -> Tensor:
+    if order == 0:
+        return torch.erf(z)
+    if order == 2:
+        z = z.clamp(-_FAR, _FAR)
+    slope = torch.exp(-z * z) * (2 / sqrt(pi))
+    return slope if order == 1 else -2 * z * slope
 
 
 ERF = FormulaCurve(
-    "erf",
-    (torch.erf, _erf_slope, _erf_curvature),
-    Shape(inflections=(0.0,), curvature_extrema=(-sqrt(0.5), sqrt(0.5))),
+    "erf", _erf, Shape(inflections=(0.0,), curvature_extrema=(-sqrt(0.5), sqrt(0.5)))
 )
 
 
@@ -119,7 +111,7 @@ def softplus(beta: float = 1.0, threshold: float | None = None) -> Curve:
     """
     return FormulaCurve(
         "logsigmoid" if beta == -1 else "softplus",
-        (_softplus_value, _softplus_slope, _softplus_curvature),
+        _softplus,
         Shape((1 if beta > 0 else -1,), curvature_extrema=(0.0,)),
         (beta,),
         rounding=8.0 + softplus_jump(threshold) / EPS,
@@ -131,54 +123,37 @@ def softplus_jump(threshold: float | None) -> float:
     return 0.0 if threshold is None else log1p(exp(-threshold)) / threshold
 
 
-def _softplus_value(z: Tensor, beta: float) -> Tensor:
+def _softplus(order: int, z: Tensor, beta: float) -> Tensor:
     scaled = beta * z
-    rest = torch.log1p(torch.exp(-scaled.abs())) / beta
-    return torch.where(scaled > 0, z, 0.0) + rest
+    if order == 0:
+        rest = torch.log1p(torch.exp(-scaled.abs())) / beta
+        return torch.where(scaled > 0, z, 0.0) + rest
+    return torch.sigmoid(scaled) if order == 1 else beta * _bell(scaled.abs())
 
 
-def _softplus_slope(z: Tensor, beta: float) -> Tensor:
-    return torch.sigmoid(beta * z)
-
-
-def _softplus_curvature(z: Tensor, beta: float) -> Tensor:
-    return beta * _bell((beta * z).abs())
-
-
-def _softsign_value(z: Tensor) -> Tensor:
-    return z / (1 + z.abs())
-
-
-def _softsign_slope(z: Tensor) -> Tensor:
-    return (1 / (1 + z.abs())).square()
-
-
-def _softsign_curvature(z: Tensor) -> Tensor:
-    return -2 * z.sign() * (1 / (1 + z.abs())).pow(3)
+def _softsign(order: int, z: Tensor) -> Tensor:
+    if order == 0:
+        return z / (1 + z.abs())
+    share = 1 / (1 + z.abs())
+    return share.square() if order == 1 else -2 * z.sign() * share.pow(3)
 
 
 SOFTSIGN = FormulaCurve(
-    "softsign",
-    (_softsign_value, _softsign_slope, _softsign_curvature),
-    Shape(inflections=(0.0,), curvature_limits=((0.0, 2.0), (0.0, -2.0))),
+    "softsign", _softsign, Shape(inflections=(0.0,), curvature_limits=((0.0, 2.0), (0.0, -2.0)))
 )
 
 
 # -- gated: products of the variable and a gate that opens from 0 to 1 -----------------------------
 
 
-def _gelu_value(z: Tensor) -> Tensor:
-    if z.dtype == torch.float32:
-        return torch.nn.functional.gelu(z)
-    gate: Tensor = torch.special.ndtr(z)  # precise to EPS; erfc would take three times as long
-    return z * gate
-
-
-def _gelu_slope(z: Tensor) -> Tensor:
-    return torch.erfc(z * -sqrt(0.5)) / 2 + z * _normal_density(z)
-
-
-def _gelu_curvature(z: Tensor) -> Tensor:
+def _gelu(order: int, z: Tensor) -> Tensor:
+    if order == 0:
+        if z.dtype == torch.float32:
+            return torch.nn.functional.gelu(z)
+        gate: Tensor = torch.special.ndtr(z)  # precise to EPS; erfc would take three times as long
+        return z * gate
+    if order == 1:
+        return torch.erfc(z * -sqrt(0.5)) / 2 + z * _normal_density(z)
     z = z.clamp(-_FAR, _FAR)
     return (2 - z * z) * _normal_density(z)
 
@@ -189,46 +164,34 @@ def _normal_density(z: Tensor) -> Tensor:
 
 GELU = FormulaCurve(
     "gelu",
-    (_gelu_value, _gelu_slope, _gelu_curvature),
+    _gelu,
     Shape((-0.7517915246935644574579,), (-sqrt(2), sqrt(2)), (-2.0, 0.0, 2.0)),
     noise=2.0,
     single_noise=4.0,  # vector instructions approximate erf to 1e-7
 )
 
 
-def _logistic_value(z: Tensor, cubic: float) -> Tensor:
+def _logistic(order: int, z: Tensor, cubic: float) -> Tensor:
     """The variable times a logistic function of it, or of a polynomial if ``cubic`` is not 0."""
-    return z * torch.sigmoid(_inner(z, cubic))
-
-
-def _logistic_slope(z: Tensor, cubic: float) -> Tensor:
-    z = z.clamp(-_FAR, _FAR)
-    inner, (first, _) = _inner(z, cubic), _inner_derivatives(z, cubic)
-    gate, closed = torch.sigmoid(inner), torch.sigmoid(-inner)
-    return gate + z * (gate * closed * first)
-
-
-def _logistic_curvature(z: Tensor, cubic: float) -> Tensor:
-    z = z.clamp(-_FAR, _FAR)
-    inner, (first, second) = _inner(z, cubic), _inner_derivatives(z, cubic)
-    gate, closed = torch.sigmoid(inner), torch.sigmoid(-inner)
+    first: Tensor | float = 1.0
+    second: Tensor | float = 0.0
+    if order > 0:
+        z = z.clamp(-_FAR, _FAR)
+    inner = z if cubic == 0 else sqrt(8 / pi) * z * (1 + cubic * z * z)
+    gate = torch.sigmoid(inner)
+    if order == 0:
+        return z * gate
+    if cubic != 0:
+        first, second = sqrt(8 / pi) * (1 + 3 * cubic * z * z), sqrt(8 / pi) * 6 * cubic * z
+    closed = torch.sigmoid(-inner)
+    if order == 1:
+        return gate + z * (gate * closed * first)
     return gate * closed * (2 * first + z * ((closed - gate) * first * first + second))
-
-
-def _inner(z: Tensor, cubic: float) -> Tensor:
-    """What the logistic function is applied to."""
-    return z if cubic == 0 else sqrt(8 / pi) * z * (1 + cubic * z * z)
-
-
-def _inner_derivatives(z: Tensor, cubic: float) -> tuple[Tensor | float, Tensor | float]:
-    if cubic == 0:
-        return 1.0, 0.0
-    return sqrt(8 / pi) * (1 + 3 * cubic * z * z), sqrt(8 / pi) * 6 * cubic * z
 
 
 GELU_TANH = FormulaCurve(
     "gelu (tanh)",
-    (_logistic_value, _logistic_slope, _logistic_curvature),
+    _logistic,
     Shape(
         (-0.752461422071016258488,),
         (-1.418504008790828355548, 1.418504008790828355548),
@@ -242,7 +205,7 @@ GELU_TANH = FormulaCurve(
 
 SILU = FormulaCurve(
     "silu",
-    (_logistic_value, _logistic_slope, _logistic_curvature),
+    _logistic,
     Shape(
         (-1.278464542761073795109,),
         (-2.399357280515467667833, 2.399357280515467667833),
@@ -254,35 +217,25 @@ SILU = FormulaCurve(
 """``z / (1 + exp(-z))``, also called swish."""
 
 
-def _mish_value(z: Tensor) -> Tensor:
-    return z * _mish_gate(z)[0]
-
-
-def _mish_slope(z: Tensor) -> Tensor:
-    gate, rise, _ = _mish_gate(z)
-    return gate + z * rise
-
-
-def _mish_curvature(z: Tensor) -> Tensor:
-    gate, rise, opening = _mish_gate(z)
-    return rise * 2 + z * rise * (1 - opening - 2 * gate * opening)
-
-
-def _mish_gate(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The gate, its derivative, and the logistic function."""
+def _mish(order: int, z: Tensor) -> Tensor:
     small = torch.exp(-z.abs())
     up = z > 0
     # The gate is (w^2 + 2 w) / (w^2 + 2 w + 2) with w = exp(z); a large w^2 is divided out.
     total = torch.where(up, 1 + 2 * small + 2 * small * small, small * small + 2 * small + 2)
     gate = torch.where(up, 1 + 2 * small, small * (small + 2)) / total
-    opening = torch.where(up, 1.0, small) / (1 + small)
+    if order == 0:
+        return z * gate
+    logistic = torch.where(up, 1.0, small) / (1 + small)
     root = torch.where(up, small, 1.0) * (1 + small) / total
-    return gate, 4 * root * root * opening, opening
+    rise = 4 * root * root * logistic  # the derivative of the gate
+    if order == 1:
+        return gate + z * rise
+    return rise * 2 + z * rise * (1 - logistic - 2 * gate * logistic)
 
 
 MISH = FormulaCurve(
     "mish",
-    (_mish_value, _mish_slope, _mish_curvature),
+    _mish,
     Shape(
         (-1.192431214515495212138,),
         (-2.256376396360793120006, 1.490571179485428459294),
@@ -292,22 +245,18 @@ MISH = FormulaCurve(
 """``z tanh(log(1 + exp(z)))``."""
 
 
-def _hardswish_value(z: Tensor) -> Tensor:
-    return z * ((z + 3).clamp(0, 6) / 6)
-
-
-def _hardswish_slope(z: Tensor) -> Tensor:
+def _hardswish(order: int, z: Tensor) -> Tensor:
+    if order == 0:
+        return z * ((z + 3).clamp(0, 6) / 6)
+    if order == 2:
+        return (z.abs() < 3).to(z.dtype) / 3
     between = (2 * z.clamp(-3, 3) + 3) / 6
     return torch.where(z <= -3, 0.0, torch.where(z >= 3, 1.0, between))
 
 
-def _hardswish_curvature(z: Tensor) -> Tensor:
-    return (z.abs() < 3).to(z.dtype) / 3
-
-
 HARDSWISH = FormulaCurve(
     "hardswish",
-    (_hardswish_value, _hardswish_slope, _hardswish_curvature),
+    _hardswish,
     Shape(
         extrema=(-1.5,),
         slope_limits=((-3.0, 0.0), (-3.0, -0.5), (3.0, 1.5), (3.0, 1.0)),
@@ -323,10 +272,7 @@ HARDSWISH = FormulaCurve(
 
 @dataclass(frozen=True)
 class Wave(FormulaCurve):
-    """A wave of period 2 pi between -1 and 1.
-
-    peak: where its value is largest; its slope is largest a quarter of the period before.
-    """
+    """A wave of period 2 pi between -1 and 1; peak: where its value is largest."""
 
     peak: float = 0.0
 
@@ -338,37 +284,31 @@ class Wave(FormulaCurve):
 
 
 def _reaches(level: float, low: Tensor, high: Tensor) -> Tensor:
-    """Whether an interval contains a level or one that is some periods away, up to rounding."""
+    """Whether an interval contains a level, or that level some periods away, up to rounding."""
     first, last = ((end - level) / (2 * pi) for end in (low, high))
     slack = 1e-12 + 4 * EPS * torch.maximum(first.abs(), last.abs())
     return torch.floor(last + slack) >= torch.ceil(first - slack)
 
 
-def _minus_sine(z: Tensor) -> Tensor:
-    return -torch.sin(z)
+def _wave(order: int, z: Tensor, quarters: int) -> Tensor:
+    """The sine; quarters: of the period by which it is ahead."""
+    turned = (order + quarters) % 4
+    wave = torch.sin(z) if turned % 2 == 0 else torch.cos(z)
+    return wave if turned < 2 else -wave
 
 
-def _minus_cosine(z: Tensor) -> Tensor:
-    return -torch.cos(z)
-
-
-SINE = Wave("sin", (torch.sin, torch.cos, _minus_sine), peak=pi / 2)
-COSINE = Wave("cos", (torch.cos, _minus_sine, _minus_cosine), peak=0.0)
+SINE = Wave("sin", _wave, Shape(), (0,), peak=pi / 2)
+COSINE = Wave("cos", _wave, Shape(), (1,), peak=0.0)
 
 
 def power(exponent: int) -> Curve:
     """``z^exponent`` for a whole number of at least 2."""
-    return FormulaCurve(
-        "square" if exponent == 2 else f"power {exponent}",
-        (torch.pow, _power_slope, _power_curvature),
-        Shape((0.0,), () if exponent % 2 == 0 else (0.0,), (0.0,)),
-        (exponent,),
-    )
+    name = "square" if exponent == 2 else f"power {exponent}"
+    shape = Shape((0.0,), () if exponent % 2 == 0 else (0.0,), (0.0,))
+    return FormulaCurve(name, _power, shape, (exponent,))
 
 
-def _power_slope(z: Tensor, exponent: int) -> Tensor:
-    return exponent * z.pow(exponent - 1)
-
-
-def _power_curvature(z: Tensor, exponent: int) -> Tensor:
-    return exponent * (exponent - 1) * z.pow(exponent - 2)
+def _power(order: int, z: Tensor, exponent: int) -> Tensor:
+    factor = (1, exponent, exponent * (exponent - 1))[order]
+    power = z.pow(exponent - order)
+    return power if order == 0 else factor * power

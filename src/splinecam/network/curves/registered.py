@@ -55,18 +55,11 @@ class Scaled(Curve):
 def scaled(base: Curve, factor: float = 1.0, rate: float = 1.0) -> Curve:
     """``factor base(rate z)`` for another function; rate: not zero."""
     steepness, single = abs(factor * rate), base.single_noise
-    # A kink is one in both directions.
+    # A kink stays a kink in either direction.
     kinks = tuple((level / rate, factor * abs(rate) * jump) for level, jump in base.kinks)
-    return Scaled(
-        base.name,
-        base,
-        factor,
-        rate,
-        kinks=kinks,
-        rounding=base.rounding + 4,
-        noise=steepness * base.noise,
-        single_noise=None if single is None else steepness * (single + 1),
-    )
+    single = None if single is None else steepness * (single + 1)
+    errors = {"rounding": base.rounding + 4, "noise": steepness * base.noise}
+    return Scaled(base.name, base, factor, rate, kinks=kinks, single_noise=single, **errors)
 
 
 _ROUNDING = 256.0  # nothing is known of how a function of the user rounds
@@ -75,11 +68,10 @@ _UPWARDS = 1 + 1e-9  # covers the rounding of slopes, and of the user's own boun
 
 @dataclass(frozen=True, eq=False)
 class RegisteredCurve(Curve):
-    """A function whose slopes come from autograd, and all bounds from that on the curvature.
+    """A function whose slopes come from autograd, and all bounds from the bound on its curvature.
 
-    run: from entries (N, 1) and constants to results (N, 1). limit: at least the modulus of the
-    second derivative on intervals [low, high], of which tensors are given, with the constants; it
-    may be larger.
+    run: from entries (N, 1) and constants to results (N, 1). limit: from tensors of ends of
+    intervals and constants to at least the modulus of the second derivative there.
     """
 
     run: Callable[[Tensor, Any], Tensor]

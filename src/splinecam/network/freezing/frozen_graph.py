@@ -1,8 +1,7 @@
 """The module that runs what is left of a network whose patterns and denominators are held.
 
 It has the names of the network: weights are parameters under their own names, and every call is
-made within a module that has the path of the one that made it. What is read from this module is
-therefore called as in the network itself.
+made within a module of the same path as in the network. What is read from it has the same names.
 """
 
 from __future__ import annotations
@@ -23,9 +22,8 @@ from splinecam.network.values import Rows, resolve
 class FrozenStep:
     """One call.
 
-    name: of its result; run: the operation, or None for a call of the module at ``scope``, which
-    is a registered one; args, kwargs: with a Ref for every value; scope: the path of the module
-    that made the call; frees: values that no later call needs.
+    run: the operation, or None for a call of the registered module at ``scope``; scope: the
+    path of the module that made the call; frees: values that no later call needs.
     """
 
     name: str
@@ -104,9 +102,8 @@ class FrozenGraph(nn.Module):
             keeps = not tensor.is_floating_point() or tensor.dtype == x.dtype
             env[key] = tensor if keeps else tensor.to(x.dtype)
         for step in self._steps:
-            given = env, x.shape[0], x.device, x.dtype
-            args = [resolve(item, *given) for item in step.args]
-            kwargs = {key: resolve(item, *given) for key, item in step.kwargs.items()}
+            call = step.args, step.kwargs
+            args, kwargs = resolve(call, env, x.shape[0], x.device, x.dtype)
             if step.run is None:
                 env[step.name] = self.get_submodule(step.scope)(*args)
             elif step.scope:
@@ -118,20 +115,13 @@ class FrozenGraph(nn.Module):
         return env[self._result]
 
 
-# -- held values in calls --------------------------------------------------------------------------
-
-
 def repeated(row: Tensor, dim: int, each: int, batch: Any) -> Tensor:
     """A held value of one point for all points: ``each`` entries per point in dimension ``dim``."""
     return Rows(dim, each).back(row[None].expand(batch, *row.shape))
 
 
 def weighted(row: Tensor, x: Tensor, each: int, first: bool) -> Tensor:
-    """The matrix product of a held value and a value of all points, in this order if ``first``.
-
-    row: (..., m, k) of one point; x: (B * each, ..., n). A product with a copy of the held value
-    for every point would take the memory of all these copies.
-    """
+    """The matrix product of a held value of one point and x (B * each, ...), or of x and it."""
     x = torch.unflatten(x, 0, (-1, each)) if each != 1 else x
     letters = string.ascii_lowercase[: row.dim() - 2]
     held, other, made = ("xy", "yz", "xz") if first else ("yz", "xy", "xz")

@@ -1,10 +1,9 @@
 """Which values of a graph are held, and what all values are at one input, in float64.
 
 Only products and quotients of activations stand between a network and functions of one variable.
-A divisor is always held. Of the factors of a product all but one are held: those that come from a
-softmax first, then those that come from a reciprocal or an inverse root. Others are gates: those
-that come from a sigmoid first, then from other functions. What leads to held values alone, such as
-queries and keys, is no longer part of the network.
+A divisor is always held. All factors of a product but one are held: first factors from a softmax,
+then from a reciprocal or an inverse root. Other factors are gates: first from a sigmoid, then from
+other functions. What leads to held values alone, as queries and keys do, leaves the network.
 """
 
 from __future__ import annotations
@@ -15,23 +14,15 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, fx
+from torch.utils._pytree import tree_leaves
 
 from splinecam.errors import CaptureError
 from splinecam.network.capture.models import widened
 from splinecam.network.capture.reading.graph_builder import in_float64
 from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph, arguments_of
+from splinecam.network.ops import registry as ops
 from splinecam.network.ops.affine import CREATORS
-from splinecam.network.ops.registry import (
-    AffineRule,
-    ComparisonRule,
-    MaximumRule,
-    PiecewiseRule,
-    RejectedRule,
-    SortRule,
-    TerminalRule,
-    rule_of,
-    target_name,
-)
+from splinecam.network.ops.registry import rule_of, target_name
 from splinecam.network.values import Size, resolve
 
 POINTS = 2  # a batch of one may be taken for something else, as in squeeze()
@@ -53,7 +44,7 @@ def anchor_values(graph: FlatGraph, at: Tensor) -> dict[fx.Node, Any]:
 def _computed(
     graph: FlatGraph, values: dict[fx.Node, Any], node: fx.Node, device: torch.device
 ) -> Any:
-    """The value of a node, from those of the nodes before it."""
+    """The value of a node, from the values of the nodes before it."""
     value: Any = node.meta.get("val")
     if type(value) in SYMBOLIC:
         source: Any = node.args[0] if node.args else None
@@ -76,7 +67,7 @@ def _computed(
     args = [argument(item) for item in node.args]
     kwargs = {key: argument(item) for key, item in node.kwargs.items()}
     target, rule = node.target, rule_of(node.target)
-    if isinstance(rule, AffineRule) and rule.reshapes:  # a view may not fit what lies elsewhere
+    if isinstance(rule, ops.AffineRule) and rule.reshapes:  # a view may not fit what lies elsewhere
         return args[0].reshape(graph.batch.shape_at(value, POINTS))
     assert callable(target)
     return in_float64(target(*args, **kwargs))
@@ -106,10 +97,9 @@ _SQUASHES = frozenset(f"aten.{name}" for name in ("sigmoid", "hardsigmoid", "tan
 class HeldValues:
     """What is held, and what is still computed.
 
-    uses: for each node that reads held values, these values; kinds: what each held value is, in
-    the order of the graph; origins: the node after which each is named, as the softmax of a
-    pattern; live: the nodes that the output still depends on; refused: products that have no factor
-    to be held.
+    uses: the held values that a node reads; kinds: what each held value is; origins: the node
+    after which each is named, as the softmax of a pattern; live: the nodes that the output
+    still depends on; refused: products without a factor to be held.
     """
 
     uses: dict[fx.Node, set[fx.Node]] = field(default_factory=dict)
@@ -123,7 +113,8 @@ def active_nodes(graph: FlatGraph) -> set[fx.Node]:
     """The nodes whose values depend on the input's, not only on the size of the batch."""
     active = {graph.x}
     for node in graph.nodes:
-        if node.op != "call_function" or not _has_tensors(node.meta.get("val")):
+        results = tree_leaves(node.meta.get("val"))
+        if node.op != "call_function" or not any(isinstance(x, Tensor) for x in results):
             continue
         if target_name(node.target) in CREATORS:
             continue
@@ -134,9 +125,9 @@ def active_nodes(graph: FlatGraph) -> set[fx.Node]:
 
 
 def shape_arguments(node: fx.Node) -> set[fx.Node]:
-    """The arguments of which a node reads the shape alone."""
+    """The arguments of a node that are read for their shapes alone."""
     rule = rule_of(node.target)
-    if not isinstance(rule, AffineRule) or not rule.shape_only:
+    if not isinstance(rule, ops.AffineRule) or not rule.shape_only:
         return set()
     named = arguments_of(node)
     read = {part for key in named if key not in rule.shape_only for part in nodes_in(named[key])}
@@ -145,9 +136,7 @@ def shape_arguments(node: fx.Node) -> set[fx.Node]:
 
 def nodes_in(item: Any) -> list[fx.Node]:
     """The nodes in an argument, which may be a list."""
-    if isinstance(item, (list, tuple)):
-        return [node for part in item for node in nodes_in(part)]
-    return [item] if isinstance(item, fx.Node) else []
+    return [part for part in tree_leaves(item) if isinstance(part, fx.Node)]
 
 
 def choose_held(graph: FlatGraph, active: set[fx.Node], gates: bool) -> HeldValues:
@@ -175,7 +164,7 @@ def choose_held(graph: FlatGraph, active: set[fx.Node], gates: bool) -> HeldValu
 def _hold(held: HeldValues, node: fx.Node, origins: _Origins, gates: bool) -> None:
     """Choose the arguments of a node that are held."""
     rule = rule_of(node.target)
-    if not isinstance(rule, AffineRule):
+    if not isinstance(rule, ops.AffineRule):
         return
     chosen: dict[fx.Node, Kind] = {}
     for divisor in origins.among(node, rule.factor):
@@ -206,8 +195,8 @@ def _hold(held: HeldValues, node: fx.Node, origins: _Origins, gates: bool) -> No
 class _Origins:
     """What the values of a graph come from.
 
-    labels: what a value is, as a factor of a product; named: the node that makes it so; sources:
-    the value of which a value is a function entry by entry.
+    labels: what a value is, as a factor of a product; named: the node that makes it so;
+    sources: the value that a value depends on entry by entry.
     """
 
     def __init__(self, active: set[fx.Node]) -> None:
@@ -223,12 +212,12 @@ class _Origins:
         return [part for part in found if part in self.active]
 
     def add(self, node: fx.Node) -> None:
-        """Record one more node; those that it reads have been recorded."""
+        """Record one more node, after the nodes that it reads."""
         inputs = [n for n in node.all_input_nodes if n in self.active]
         inputs = [n for n in inputs if n not in shape_arguments(node)]
         label = self.labels[node] = self._label(node, inputs)
         keeps = inputs and label is not None and self.labels[inputs[0]] == label
-        moves = isinstance(rule_of(node.target), AffineRule) or label != "function"
+        moves = isinstance(rule_of(node.target), ops.AffineRule) or label != "function"
         self.named[node] = self.named[inputs[0]] if keeps and moves else node
         self.sources[node] = self._source(node, inputs)
 
@@ -238,19 +227,19 @@ class _Origins:
             return None
         value = node.meta.get("val")
         masks = isinstance(value, Tensor) and not value.is_floating_point()
-        if masks or isinstance(rule, ComparisonRule) or name in _SIGNS:
+        if masks or isinstance(rule, ops.ComparisonRule) or name in _SIGNS:
             return "mask"
         if name in _PATTERNS:
             return "attention pattern"
         exponent = node.args[1] if name in _POWERS else None
         if name in _INVERSES or (isinstance(exponent, (int, float)) and exponent < 0):
             return "denominator"
-        if not isinstance(rule, AffineRule) and node.target is not operator.getitem:
+        if not isinstance(rule, ops.AffineRule) and node.target is not operator.getitem:
             before = self.labels[inputs[0]]
             if before in ("attention pattern", "denominator"):
                 return before
             return "gate" if name in _SQUASHES else "function"
-        if isinstance(rule, AffineRule):
+        if isinstance(rule, ops.AffineRule):
             divisors = self.among(node, rule.factor)
             if divisors and _is_sum_of(divisors[0], inputs[0]):
                 return "attention pattern"
@@ -261,15 +250,15 @@ class _Origins:
         return labels.pop() if len(labels) == 1 else None
 
     def _source(self, node: fx.Node, inputs: list[fx.Node]) -> fx.Node:
-        """The one value of which a node is a function entry by entry; itself, if there is none."""
+        """The value on which a node depends entry by entry, or the node itself."""
         sources = {self.sources[n] for n in inputs}
         rule = rule_of(node.target)
-        function = isinstance(rule, (PiecewiseRule, RejectedRule)) or (
-            isinstance(rule, TerminalRule) and rule.elementwise
+        function = isinstance(rule, (ops.PiecewiseRule, ops.RejectedRule)) or (
+            isinstance(rule, ops.TerminalRule) and rule.elementwise
         )
-        conversion = isinstance(rule, AffineRule) and rule.identity
+        conversion = isinstance(rule, ops.AffineRule) and rule.identity
         entrywise = function or conversion or target_name(node.target) in _ENTRYWISE
-        if len(sources) != 1 or not entrywise or isinstance(rule, (MaximumRule, SortRule)):
+        if len(sources) != 1 or not entrywise or isinstance(rule, (ops.MaximumRule, ops.SortRule)):
             return node
         (source,) = sources
         return source if _shape(source) == _shape(node) else node
@@ -283,7 +272,7 @@ def _is_sum_of(divisor: fx.Node, value: fx.Node) -> bool:
             return value in divisor.all_input_nodes
         follows = name in ("aten.add", "aten.clamp", "aten.clamp_min", "aten.expand_as")
         rule = rule_of(divisor.target)
-        follows = follows or (isinstance(rule, AffineRule) and (rule.exact or rule.reshapes))
+        follows = follows or (isinstance(rule, ops.AffineRule) and (rule.exact or rule.reshapes))
         if not follows or not divisor.all_input_nodes:
             return False
         divisor = divisor.all_input_nodes[0]
@@ -293,9 +282,3 @@ def _is_sum_of(divisor: fx.Node, value: fx.Node) -> bool:
 def _shape(node: fx.Node) -> list[str] | None:
     value = node.meta.get("val")
     return [str(size) for size in value.shape] if isinstance(value, Tensor) else None
-
-
-def _has_tensors(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return any(map(_has_tensors, value))
-    return isinstance(value, Tensor)

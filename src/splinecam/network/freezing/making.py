@@ -19,34 +19,16 @@ from torch import Tensor, fx, nn
 
 from splinecam.errors import CaptureError, SplineCamError, UnsupportedOpError
 from splinecam.network.capture.models import EXCLUSIVE, Output, one_output
-from splinecam.network.capture.reading.graph_builder import (
-    GraphBuilder,
-    explained,
-    fill_of,
-    filled,
-    is_floating,
-    module_of,
-    name_of,
-)
+from splinecam.network.capture.reading import graph_builder as building
 from splinecam.network.capture.reading.stages import with_frees
 from splinecam.network.capture.tracing.diagnosis import refuse
 from splinecam.network.capture.tracing.export import export_graph
 from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph, arguments_of
 from splinecam.network.capture.tracing.opaque_modules import opaque_module_of, opaque_modules
-from splinecam.network.freezing.frozen_graph import (
-    FrozenGraph,
-    FrozenStep,
-    repeated,
-    weighted,
-)
-from splinecam.network.freezing.held_values import (
-    HeldValues,
-    Kind,
-    active_nodes,
-    anchor_values,
-    choose_held,
-    shape_arguments,
-)
+from splinecam.network.freezing import frozen_graph as frozen
+from splinecam.network.freezing import held_values
+from splinecam.network.freezing.frozen_graph import FrozenGraph, FrozenStep
+from splinecam.network.freezing.held_values import HeldValues, Kind
 from splinecam.network.ops.affine import CREATORS, STATISTICS, TRAINING
 from splinecam.network.ops.nonlinear import MIXES
 from splinecam.network.ops.register import rule_of_class
@@ -76,9 +58,6 @@ def expand(graph: FlatGraph) -> FlatGraph:
             output = results if node is output else output
     nodes = list(output.graph.nodes)
     return FlatGraph(nodes, graph.x, output, graph.constants, graph.batch)
-
-
-# -- normalisation ---------------------------------------------------------------------------------
 
 
 def _normalised(emit: Emitter, x: Any, dims: list[int], eps: float, *, centred: bool = True) -> Any:
@@ -129,9 +108,6 @@ def _instance_norm(emit: Emitter, call: Call) -> Any:
     return _grouped(emit, call, emit.shape(call["input"])[1])[0]
 
 
-# -- attention and gates ---------------------------------------------------------------------------
-
-
 def _attention(emit: Emitter, call: Call) -> Any:
     """Softmax of the scaled products of queries and keys, times the values."""
     q, k, v = call["query"], call["key"], call["value"]
@@ -179,7 +155,6 @@ _WRITTEN_OUT: dict[str, Write] = {
     "aten.glu": _glu,
 }
 
-
 GATES = (
     "it multiplies activations with each other, and neither is an attention pattern or a "
     "denominator: freeze(..., gates=True) holds one of them"
@@ -206,8 +181,7 @@ def freeze_graph(
 ) -> tuple[FrozenGraph, tuple[Held, ...]]:
     """The network of a model with its patterns and denominators held, and what is held.
 
-    at: one input, without a batch; gates: whether one factor of other products is held, too;
-    output: which of several outputs of the model is meant.
+    at: one input, without a batch; gates: whether one factor of other products is held, too.
     """
     refuse(model)
     with EXCLUSIVE, torch.no_grad(), opaque_modules(model) as keys, one_output(model, output):
@@ -217,9 +191,9 @@ def freeze_graph(
         try:
             return _Maker(graph, at, gates).made(model, dict(zip(keys, names, strict=True)))
         except SplineCamError as error:
-            raise explained(error, model, graph, graph.needed()) from None
+            raise building.explained(error, model, graph, graph.needed()) from None
         except Exception as error:
-            raise explained(error, model, graph, graph.needed()) from error
+            raise building.explained(error, model, graph, graph.needed()) from error
 
 
 class _Maker:
@@ -227,14 +201,14 @@ class _Maker:
 
     def __init__(self, graph: FlatGraph, at: Tensor, gates: bool) -> None:
         self.graph = graph
-        self.active = active_nodes(graph)
+        self.active = held_values.active_nodes(graph)
         if graph.output not in self.active:
             raise CaptureError("the model's output does not depend on its input")
-        self.held = choose_held(graph, self.active, gates)
+        self.held = held_values.choose_held(graph, self.active, gates)
         _check(graph, self.active, self.held)
-        self.anchor, self.device = anchor_values(graph, at), at.device
+        self.anchor, self.device = held_values.anchor_values(graph, at), at.device
         self.sized = self._sized_nodes()
-        layers = frozenset(path for path, layer in map(module_of, self.held.live) if layer)
+        layers = frozenset(path for path, layer in map(building.module_of, self.held.live) if layer)
         self.module = FrozenGraph(tuple(at.shape), graph.x.name, layers)
         self.places: dict[str, tuple[str, str]] = {}
         self.aliases: dict[fx.Node, Any] = {graph.x: Ref(graph.x.name)}
@@ -248,28 +222,33 @@ class _Maker:
             if node not in self.held.live or node.op != "call_function":
                 continue
             if node in self.active and opaque_module_of(node) is not None:
-                self._call_module(node, opaque[node.args[1]], model)  # type: ignore[index]
+                # The frozen graph shares a registered module with the model.
+                path = opaque[node.args[1]]  # type: ignore[index]
+                parent, _, last = path.rpartition(".")
+                self.module.scope(parent).add_module(last, model.get_submodule(path))
+                call = FrozenStep(node.name, None, (self._value(node.args[0]),), {}, path)
+                self.steps.append(call)
             elif node in self.active or node in self.sized:
                 self._add(node)
         result: Any = self._value(self.graph.output)
         steps = with_frees(self.steps, (result.name, *self.places))  # weights are not freed
         self.module.finish(steps, self.places, result.name)
         held = [
-            Held(name_of(self.held.origins[node])[0], kind, tuple(self._row(node).shape))
+            Held(building.name_of(self.held.origins[node])[0], kind, tuple(self._row(node).shape))
             for node, kind in self.held.kinds.items()
         ]
         return self.module, tuple(held)
 
-    # -- one call
-
     def _add(self, node: fx.Node) -> None:
         """Add the step of a node, or say which value its result is."""
         rule = rule_of(node.target)
-        if isinstance(rule, AffineRule) and rule.identity and self._keeps_type(node):
-            self.aliases[node] = self._value(node.all_input_nodes[0])
+        source = next(iter(node.all_input_nodes), node)
+        real = all(building.is_floating(each.meta.get("val")) for each in (node, source))
+        if isinstance(rule, AffineRule) and rule.identity and real:
+            self.aliases[node] = self._value(source)
         elif target_name(node.target) in CREATORS:
-            fill, dtype = self._value(fill_of(node)), node.meta["val"].dtype
-            self._step(node, filled, (self._shape(node), fill, dtype, self.device), {})
+            fill, dtype = self._value(building.fill_of(node)), node.meta["val"].dtype
+            self._step(node, building.filled, (self._shape(node), fill, dtype, self.device), {})
         elif isinstance(rule, AffineRule) and (rule.reshapes or rule.shape_only):
             run = torch.reshape if rule.reshapes else torch.Tensor.expand
             self._step(node, run, (self._value(node.args[0]), self._shape(node)), {})
@@ -279,11 +258,6 @@ class _Maker:
             run = node.target  # type: ignore[assignment]
             args = tuple(self._value(item) for item in node.args)
             self._step(node, run, args, {k: self._value(v) for k, v in node.kwargs.items()})
-
-    def _keeps_type(self, node: fx.Node) -> bool:
-        """Whether a node and the value that it converts are real numbers."""
-        both = (node, node.all_input_nodes[0])
-        return all(is_floating(each.meta.get("val")) for each in both)
 
     def _add_held(self, node: fx.Node) -> None:
         """Add a step that reads held values."""
@@ -299,7 +273,7 @@ class _Maker:
                 continue
             stand_ins[value] = Ref(f"{value.name}.for.{node.name}")
             args = (self._constant(value.name, row), rows.dim, rows.each, size_of(1))
-            self._step(node, repeated, args, {}, name=stand_ins[value].name)
+            self._step(node, frozen.repeated, args, {}, name=stand_ins[value].name)
         args = tuple(self._value(item, stand_ins) for item in node.args)
         named = {key: self._value(item, stand_ins) for key, item in node.kwargs.items()}
         self._step(node, node.target, args, named)
@@ -317,24 +291,15 @@ class _Maker:
         if len(shapes[0]) != len(shapes[1]) or len(shapes[0]) < 3:
             return False
         row = self._constant(value.name, self._row(value))
-        self._step(node, weighted, (row, self._value(other), rows[0].each, first), {})
+        self._step(node, frozen.weighted, (row, self._value(other), rows[0].each, first), {})
         return True
-
-    def _call_module(self, node: fx.Node, path: str, model: nn.Module) -> None:
-        """Add the call of a registered module, which the frozen graph shares with the model."""
-        parent, _, last = path.rpartition(".")
-        self.module.scope(parent).add_module(last, model.get_submodule(path))
-        step = FrozenStep(node.name, None, (self._value(node.args[0]),), {}, path)
-        self.steps.append(step)
 
     def _step(
         self, node: fx.Node, run: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str = ""
     ) -> None:
-        path, _ = module_of(node)
+        path, _ = building.module_of(node)
         self.module.scope(path)
         self.steps.append(FrozenStep(name or node.name, run, args, kwargs, path))
-
-    # -- arguments
 
     def _value(self, item: Any, stand_ins: Mapping[fx.Node, Any] = MappingProxyType({})) -> Any:
         """An argument as it is written in a step; stand_ins: what is written for held values."""
@@ -396,7 +361,7 @@ class _Maker:
             value = node.meta.get("val")
             if not isinstance(value, (Tensor, list, tuple)):
                 continue
-            shaped = target_name(node.target) in CREATORS or bool(shape_arguments(node))
+            shaped = target_name(node.target) in CREATORS or bool(held_values.shape_arguments(node))
             reads = [*node.args, *node.kwargs.values()]
             if (
                 any(source in found for source in node.all_input_nodes)
@@ -415,7 +380,7 @@ class _Maker:
 
 def _check(graph: FlatGraph, active: set[fx.Node], held: HeldValues) -> None:
     """Raise an ``UnsupportedOpError`` for what cannot be held, and for what is random."""
-    builder = GraphBuilder(graph.x, graph.batch, torch.device("cpu"))
+    builder = building.GraphBuilder(graph.x, graph.batch, torch.device("cpu"))
     for node in (node for node in graph.nodes if node in active and node is not graph.x):
         rule = rule_of(node.target)
         if isinstance(rule, AffineRule) and rule.check is not None:

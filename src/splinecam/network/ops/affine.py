@@ -24,8 +24,7 @@ from splinecam._util.tolerances import EPS
 from splinecam.network.ops.bounds import root_of_squares
 from splinecam.network.ops.registry import Call, affine
 
-# Numbers in the windows of one image from which on a CPU convolves as many images at a time as it
-# has threads.
+# If the windows of an image have more numbers, a CPU convolves one image per thread at a time.
 _CACHED = 1 << 18
 
 # On CUDA a product is faster where windows are long and there are enough channels. Measured on an
@@ -33,10 +32,7 @@ _CACHED = 1 << 18
 # first layer, and for windows of one pixel, which need no copy.
 _LONG, _MANY = 1 << 6, 1 << 3
 _COLUMNS = 1 << 26  # numbers in the windows that are copied at a time
-
-# Images with fewer windows than this share one matrix. The others have a matrix each, which has the
-# layout of the result.
-_FEW = 1 << 6
+_FEW = 1 << 6  # images with fewer windows share one matrix; others have one in the result's layout
 
 
 def convolution(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -60,11 +56,11 @@ def convolution(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
         backend = backend_of(x.device)
         if backend.slow_windows and groups == x.shape[1] > 1:
             return depthwise(x, weight, bias, *steps)
-        window = prod(weight.shape[1:])
-        size = groups * window * _places(x, weight, steps)
+        size = groups * prod(weight.shape[1:]) * _places(x, weight, steps)
         if backend.slow_windows and size > _CACHED:
             return _in_parts(plain, x, torch.get_num_threads())
-        if backend.convolves_by_product and groups == 1 and _pays(weight):
+        long = prod(weight.shape[1:]) >= _LONG and prod(weight.shape[2:]) > 1
+        if backend.convolves_by_product and groups == 1 and long and weight.shape[0] >= _MANY:
             rows = max(1, _COLUMNS // size)
             return _in_parts(lambda part: as_product(part, weight, bias, *steps), x, rows)
         return plain(x)
@@ -72,15 +68,9 @@ def convolution(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return convolve
 
 
-def as_product(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-) -> Tensor:
-    """A convolution of x (B, C, *size) with weight (O, C, *kernel) as a product of matrices."""
+def as_product(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: Sequence[int]) -> Tensor:
+    """A convolution of x (B, C, *size) as a product; steps: stride, padding and dilation."""
+    stride, padding, dilation = steps
     batch, outputs, dims = x.shape[0], weight.shape[0], weight.dim()
     windows = pad(x, [n for width in reversed(padding) for n in (width, width)])
     axes = range(2, dims)
@@ -102,18 +92,12 @@ def as_product(
     return product.view(batch, outputs, *shape)
 
 
-def depthwise(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-) -> Tensor:
+def depthwise(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: Sequence[int]) -> Tensor:
     """A convolution of x (B, C, *size) with weight (C * m, 1, *kernel), m for each channel.
 
     Each image is one long row of pixels, along which it is shifted.
     """
+    stride, padding, dilation = steps
     borders = [n for width in reversed(padding) for n in (width, width)]
     sizes = [n + 2 * width for n, width in zip(x.shape[2:], padding, strict=True)]
     strides = [prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
@@ -136,12 +120,6 @@ def depthwise(
         return whole[:, :, *places].contiguous()
 
     return _in_parts(convolve, x, max(1, _CACHED // (copies * prod(x.shape[1:]))))
-
-
-def _pays(weight: Tensor) -> bool:
-    """Whether a product of matrices is faster on CUDA."""
-    outputs, window = weight.shape[0], prod(weight.shape[1:])
-    return outputs >= _MANY and window >= _LONG and prod(weight.shape[2:]) > 1
 
 
 def _each(value: Any, count: int) -> list[int]:
@@ -171,46 +149,30 @@ STATISTICS = (
 NORM = "it divides by a statistic of the activations: splinecam.freeze holds it at one input"
 
 
-def _no_statistics(call: Call) -> str | None:
-    return STATISTICS if call.get("training") else None
-
-
 def _running_statistics(call: Call) -> str | None:
     if not call.get("use_input_stats"):
         return None
     return NORM if call.get("running_mean") is None else STATISTICS
 
 
-def _instance_norm(
-    x: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, *rest: Any
-) -> Tensor:
+def _instance_norm(x: Tensor, weight: Any, bias: Any, mean: Tensor, *rest: Any) -> Tensor:
     """Instance normalisation with running statistics, which is batch normalisation with them."""
-    eps = rest[2]
+    var, _, _, eps, *_ = rest
     return torch.batch_norm(x, weight, bias, mean, var, False, 0.0, eps, False)
 
 
-def _not_random(call: Call) -> str | None:
-    return TRAINING if call.get("train") else None
-
-
-def _scale_and_shift(call: Call) -> tuple[Tensor, Tensor]:
-    """Batch normalisation with fixed statistics as ``scale * x + shift``, per channel."""
-    mean, var = call["running_mean"], call["running_var"]
-    scale = torch.rsqrt(var + call["eps"])
+def _batch_norm(call: Call) -> tuple[Tensor, Tensor]:
+    """Fixed statistics make it ``scale * x + shift``, per channel."""
+    (magnitude, error), mean = call["input"], call["running_mean"]
+    scale = torch.rsqrt(call["running_var"] + call["eps"])
     if call.get("weight") is not None:
         scale = scale * call["weight"]
     shift = -mean * scale
     if call.get("bias") is not None:
         shift = shift + call["bias"]
-    return scale, shift
-
-
-def _batch_norm(call: Call) -> tuple[Tensor, Tensor]:
-    magnitude, error = call["input"]
-    scale, shift = _scale_and_shift(call)
     # The operation subtracts the mean before it scales, so that the mean counts in full.
     size = (1, -1, *([1] * (magnitude.dim() - 2)))
-    offset = (call["running_mean"] * scale).abs() + (shift + call["running_mean"] * scale).abs()
+    offset = (mean * scale).abs() + (shift + mean * scale).abs()
     scale, offset = scale.abs().view(size), offset.view(size)
     bound = scale * magnitude + offset
     return bound, scale * error + EPS * bound
@@ -244,13 +206,6 @@ def _linear(call: Call) -> tuple[Tensor, Tensor]:
         return made if bias is None else made + bias[1]
 
     return bound, root_of_squares(variance, total) + EPS * bound
-
-
-def _tuple_of(bound: Any) -> Any:
-    def first(call: Call) -> Any:
-        return (bound(call),)
-
-    return first
 
 
 def _lerp(call: Call) -> tuple[Tensor, Tensor]:
@@ -293,8 +248,7 @@ def _copy(x: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
 
 
 def _needs_dims(call: Call) -> str | None:
-    dims = call.get("dims")
-    return None if dims else "it mixes the points of the batch (no dimension is given)"
+    return None if call.get("dims") else "it mixes the points of the batch (no dimension is given)"
 
 
 def _adds_only(call: Call) -> str | None:
@@ -303,58 +257,37 @@ def _adds_only(call: Call) -> str | None:
 
 
 def _plain_division(call: Call) -> str | None:
-    mode = call.get("rounding_mode")
-    return "it rounds, which is discontinuous" if mode is not None else None
+    return None if call.get("rounding_mode") is None else "it rounds, which is discontinuous"
 
 
 _OR_MASK = "or a mask on whose border the two values agree"
 
 # Sums with constant coefficients.
-affine(
-    "linear", product=("input", "weight"), data=("bias",), bound=_linear, notes="constant weights"
-)
-_CONVOLUTION = {
-    "product": ("input", "weight"),
-    "data": ("bias",),
-    "notes": "constant weights; strided, padded, dilated, grouped",
-}
+_WEIGHTED: Any = {"product": ("input", "weight"), "data": ("bias",)}
+_CONVOLVED = "constant weights; strided, padded, dilated, grouped"
+affine("linear", bound=_linear, notes="constant weights", **_WEIGHTED)
 for _name in ("conv1d", "conv2d", "conv3d"):
-    affine(_name, run=convolution(getattr(torch, _name)), **_CONVOLUTION)
-affine("convolution conv_transpose1d conv_transpose2d conv_transpose3d", **_CONVOLUTION)
-affine(
-    "mm bmm matmul mv outer inner tensordot",
-    product=("self", "other", "mat2", "vec", "vec2"),
-    data=(),
-    notes="one factor constant",
-)
-affine(
-    "mul multiply",
-    product=("self", "other"),
-    data=(),
-    notes="one factor constant, or a mask on whose border the other is zero",
-)
+    affine(_name, run=convolution(getattr(torch, _name)), notes=_CONVOLVED, **_WEIGHTED)
+_names = "convolution conv_transpose1d conv_transpose2d conv_transpose3d"
+affine(_names, notes=_CONVOLVED, **_WEIGHTED)
+_FACTORS = ("self", "other", "mat2", "vec", "vec2")
+_ONE = "one factor constant"
+_OR_ZERO = f"{_ONE}, or a mask on whose border the other is zero"
+affine("mm bmm matmul mv outer inner tensordot", product=_FACTORS, data=(), notes=_ONE)
+affine("mul multiply", product=("self", "other"), data=(), notes=_OR_ZERO)
 affine("einsum", product=("tensors",), data=(), notes="one operand an activation")
 affine(
     "addmm baddbmm addmv addr",
     product=("mat1", "mat2", "batch1", "batch2", "mat", "vec", "vec1", "vec2"),
     data=("self",),
     factor=("beta", "alpha"),
-    notes="one factor constant",
+    notes=_ONE,
 )
-affine(
-    "bilinear",
-    product=("input1", "input2", "weight"),
-    data=("bias",),
-    notes="one input an activation",
-)
-affine(
-    "div divide true_divide",
-    data=("self",),
-    factor=("other",),
-    check=_plain_division,
-    notes="constant divisor",
-)
-affine("addcmul", product=("tensor1", "tensor2"), factor=("value",), notes="one factor constant")
+_BILINEAR: Any = {"product": ("input1", "input2", "weight"), "data": ("bias",)}
+affine("bilinear", notes="one input an activation", **_BILINEAR)
+_DIVIDED: Any = {"check": _plain_division, "notes": "constant divisor"}
+affine("div divide true_divide", data=("self",), factor=("other",), **_DIVIDED)
+affine("addcmul", product=("tensor1", "tensor2"), factor=("value",), notes=_ONE)
 affine("addcdiv", data=("self", "tensor1"), factor=("tensor2", "value"), notes="constant divisor")
 affine("add", data=("self", "other"), factor=("alpha",))
 affine("sub subtract", data=("self", "other"), factor=("alpha",), absolute=_add)
@@ -366,7 +299,13 @@ affine("sum mean nansum", dims=("dim",), notes="over features")
 affine("cumsum", dims=("dim",), notes="over features")
 
 # Normalisation with fixed statistics.
-affine("batch_norm", data=("input",), bound=_batch_norm, check=_no_statistics, notes="eval mode")
+affine(
+    "batch_norm",
+    data=("input",),
+    bound=_batch_norm,
+    check=lambda call: STATISTICS if call.get("training") else None,
+    notes="eval mode",
+)
 affine(
     "instance_norm",
     data=("input",),
@@ -378,8 +317,8 @@ affine(
 affine(
     "_native_batch_norm_legit_no_training native_batch_norm",
     data=("input",),
-    bound=_tuple_of(_batch_norm),
-    check=_no_statistics,
+    bound=lambda call: (_batch_norm(call),),
+    check=lambda call: STATISTICS if call.get("training") else None,
     notes="eval mode",
 )
 
@@ -406,16 +345,14 @@ affine(
     reshapes=True,
 )
 affine("view_as reshape_as", reshapes=True, shape_only=("other",))
-affine("expand broadcast_to", exact=True)
 affine("expand_as", exact=True, shape_only=("other",))
-affine("broadcast_tensors", exact=True)
 affine(
-    "permute transpose t numpy_T mT movedim moveaxis swapaxes swapdims adjoint "
-    "contiguous clone alias",
+    "expand broadcast_to broadcast_tensors permute transpose t numpy_T mT movedim moveaxis "
+    "swapaxes swapdims adjoint contiguous clone alias pixel_shuffle pixel_unshuffle "
+    "channel_shuffle",
     exact=True,
 )
 affine("unfold", exact=True, dims=("dimension",))
-affine("pixel_shuffle pixel_unshuffle channel_shuffle", exact=True)
 affine(
     "to _to_copy type_as",
     identity=True,
@@ -427,7 +364,7 @@ affine("nan_to_num", identity=True, notes="activations are finite, so it changes
 affine(
     "dropout feature_dropout alpha_dropout feature_alpha_dropout",
     identity=True,
-    check=_not_random,
+    check=lambda call: TRAINING if call.get("train") else None,
     notes="eval mode",
 )
 
@@ -447,10 +384,8 @@ affine("index _unsafe_index", exact=True, notes="constant indices")
 affine("flip", exact=True, dims=("dims",), notes="over features")
 affine("roll", exact=True, dims=("dims",), check=_needs_dims, notes="over features")
 affine("rot90", exact=True, dims=("dims",), notes="over features")
-affine("fliplr", exact=True)
-affine("repeat tile", exact=True)
 affine("repeat_interleave", exact=True, notes="constant counts")
-affine("tril triu", exact=True)
+affine("fliplr repeat tile tril triu", exact=True)
 affine("pad constant_pad_nd", offset=("value",), exact=True)
 affine(
     "reflection_pad1d reflection_pad2d reflection_pad3d "

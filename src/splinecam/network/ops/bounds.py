@@ -1,6 +1,6 @@
 """Rounding-error bounds: an affine operation is run on the moduli of its coefficients.
 
-An operation of which nothing is known but that it can be run is measured at random points.
+An operation that can be run, but whose coefficients are not known, is measured at random points.
 """
 
 from __future__ import annotations
@@ -25,10 +25,7 @@ _STRIDE = 2.0**20  # measured over this many rounding errors: far above rounding
 
 
 class Bound(NamedTuple):
-    """Bounds on a live value and on its rounding error, ``(R, *shape)`` each.
-
-    There is one row for a whole domain, or one for each of R segments.
-    """
+    """Bounds on a live value and its rounding error, (R, *shape) each; R: segments, or 1."""
 
     magnitude: Tensor
     error: Tensor
@@ -44,35 +41,38 @@ def role_of(rule: AffineRule, name: str) -> str:
 
 
 def _map(value: Any, role: str, change: Callable[[Any, str], Any]) -> Any:
-    if isinstance(value, (list, tuple)) and not isinstance(value, Bound):
+    """An argument with all numbers changed that are not plain."""
+    if isinstance(value, Bound):
+        return change(value, role)
+    if isinstance(value, (list, tuple)):
         return [_map(item, role, change) for item in value]
-    return change(value, role)
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return (
+        change(value, role) if role != "plain" and (number or isinstance(value, Tensor)) else value
+    )
 
 
 def _modulus(value: Any, role: str) -> Any:
     """An argument for the bound on magnitudes."""
     if isinstance(value, Bound):
         return value.magnitude
-    if role == "plain" or not (isinstance(value, Tensor) or _number(value)):
-        return value
     return value.to(torch.float64).abs() if isinstance(value, Tensor) else abs(value)
 
 
-def _spread(value: Any, role: str, squared: bool) -> Any:
+def _error(value: Any, role: str, squared: bool) -> Any:
     """An argument for the bound on errors: constants that are added carry no error."""
     if isinstance(value, Bound):
         return value.error.square() if squared else value.error
-    if role == "plain" or not (isinstance(value, Tensor) or _number(value)):
-        return value
     if role != "multiply":
         return torch.zeros_like(value, dtype=torch.float64) if isinstance(value, Tensor) else 0
     if isinstance(value, Tensor):
         value = value.to(torch.float64)
     return value * value if squared else abs(value)
+
+
+def _count(value: Any, role: str) -> Any:
+    """An argument for counting terms: one for each number that is not zero."""
+    return (value != 0).to(torch.float64) if isinstance(value, Tensor) else 1
 
 
 def _has_factor(value: Any, role: str) -> bool:
@@ -84,45 +84,59 @@ def _has_factor(value: Any, role: str) -> bool:
 
 
 Roles = tuple[tuple[str, ...], dict[str, str]]
+"""The roles of the positional and of the named arguments of a call, see ``role_of``."""
 
 
-def _run_changed(
-    run: Callable[..., Any],
-    args: list[Any],
-    kwargs: dict[str, Any],
-    roles: Roles,
-    change: Callable[[Any, str], Any],
-) -> Any:
-    """The result of an operation whose arguments are changed according to their roles."""
-    positional, named = roles
-    new = [_map(a, role, change) for a, role in zip(args, positional, strict=True)]
-    return run(*new, **{key: _map(a, named[key], change) for key, a in kwargs.items()})
+class AffineCall(NamedTuple):
+    """A call of an affine operation."""
 
+    rule: AffineRule
+    run: Callable[..., Any]
+    args: list[Any]
+    kwargs: dict[str, Any]
+    roles: Roles
 
-def affine_bound(
-    rule: AffineRule,
-    run: Callable[..., Any],
-    args: list[Any],
-    kwargs: dict[str, Any],
-    roles: Roles,
-) -> Any:
-    """The bounds of an affine operation's result from those of its arguments.
+    def changed(self, change: Callable[[Any, str], Any]) -> Any:
+        """The result with all arguments changed according to their roles, and without signs."""
+        positional, named = self.roles
+        new = [_map(a, role, change) for a, role in zip(self.args, positional, strict=True)]
+        others = {key: _map(a, named[key], change) for key, a in self.kwargs.items()}
+        return (self.rule.absolute or self.run)(*new, **others)
 
-    With coefficients W and offsets b: magnitude ``|W| m + |b|``, error ``sqrt(W^2 e^2)`` plus one
-    rounding of that magnitude. Without coefficients the operation itself is run on both.
-    """
-    positional, named = roles
-    squared = any(_has_factor(a, r) for a, r in zip(args, positional, strict=True))
-    squared = squared or any(_has_factor(a, named[k]) for k, a in kwargs.items())
-    on = partial(_run_changed, rule.absolute or run, args, kwargs, roles)
-    magnitude = on(_modulus)
-    error = on(lambda value, role: _spread(value, role, squared))
-    total = partial(on, lambda value, role: _spread(value, role, False))
-    if isinstance(magnitude, Tensor):
-        return _bound(rule, magnitude, root_of_squares(error, total) if squared else error)
-    if squared:
-        error = [root_of_squares(e, partial(_entry, total, k)) for k, e in enumerate(error)]
-    return tuple(_bound(rule, m, e) for m, e in zip(magnitude, error, strict=True))
+    def bound(self) -> Any:
+        """The bounds of the result from the bounds of the arguments.
+
+        With coefficients W and offsets b: magnitude ``|W| m + |b|``, error ``sqrt(W^2
+        e^2)`` plus one rounding of that magnitude. Without coefficients the operation
+        itself is run on both.
+        """
+        positional, named = self.roles
+        squared = any(_has_factor(a, r) for a, r in zip(self.args, positional, strict=True))
+        squared = squared or any(_has_factor(a, named[k]) for k, a in self.kwargs.items())
+        magnitude = self.changed(_modulus)
+        error = self.changed(partial(_error, squared=squared))
+        total = partial(self.changed, partial(_error, squared=False))
+        if isinstance(magnitude, Tensor):
+            return self._rounded(magnitude, root_of_squares(error, total) if squared else error)
+        if squared:
+            error = [root_of_squares(e, partial(_entry, total, k)) for k, e in enumerate(error)]
+        return tuple(self._rounded(m, e) for m, e in zip(magnitude, error, strict=True))
+
+    def _rounded(self, magnitude: Tensor, error: Tensor) -> Bound:
+        magnitude, error = magnitude.clamp_min(0), error.clamp_min(0)
+        exact = self.rule.exact or self.rule.reshapes
+        return Bound(magnitude, error if exact else error + EPS * magnitude)
+
+    def modulus(self) -> Any:
+        """The result with the modulus of every coefficient, offset and argument."""
+        found = self.changed(_modulus)
+        if isinstance(found, Tensor):
+            return found.clamp_min(0)
+        return tuple(part.clamp_min(0) for part in found)
+
+    def most_terms(self) -> int:
+        """How many products are added up at most in one result, where activations are ones."""
+        return int(self.changed(_count).amax())
 
 
 def _entry(total: Callable[[], Any], k: int) -> Any:
@@ -134,44 +148,6 @@ def root_of_squares(squares: Tensor, total: Callable[[], Tensor]) -> Tensor:
     normal = (squares > _LEAST_SQUARE) & (squares < _LARGEST_SQUARE)
     root = squares.clamp_min(0).sqrt()
     return root if bool(normal.all()) else torch.where(normal, root, total())
-
-
-def affine_modulus(
-    rule: AffineRule,
-    run: Callable[..., Any],
-    args: list[Any],
-    kwargs: dict[str, Any],
-    roles: Roles,
-) -> Any:
-    """An affine operation with the modulus of every coefficient, offset and argument."""
-    found = _run_changed(rule.absolute or run, args, kwargs, roles, _modulus)
-    if isinstance(found, Tensor):
-        return found.clamp_min(0)
-    return tuple(part.clamp_min(0) for part in found)
-
-
-def _count(value: Any, role: str) -> Any:
-    """An argument for counting terms: one for each number that is not zero."""
-    if role == "plain" or not (isinstance(value, Tensor) or _number(value)):
-        return value
-    return (value != 0).to(torch.float64) if isinstance(value, Tensor) else 1
-
-
-def most_terms(
-    rule: AffineRule,
-    run: Callable[..., Any],
-    args: list[Any],
-    kwargs: dict[str, Any],
-    roles: tuple[tuple[str, ...], dict[str, str]],
-) -> int:
-    """How many products of numbers other than zero an operation adds up at most in one result.
-
-    It is run with ones in place of its coefficients; args, kwargs: with ones for activations.
-    """
-    positional, named = roles
-    new = [_map(a, role, _count) for a, role in zip(args, positional, strict=True)]
-    others = {key: _map(a, named[key], _count) for key, a in kwargs.items()}
-    return int((rule.absolute or run)(*new, **others).amax())
 
 
 def measured_modulus(run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
@@ -188,17 +164,11 @@ def measured_modulus(run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     return found.view(-1, *offset.shape[1:])
 
 
-def _bound(rule: AffineRule, magnitude: Tensor, error: Tensor) -> Bound:
-    magnitude, error = magnitude.clamp_min(0), error.clamp_min(0)
-    return Bound(magnitude, error if rule.exact or rule.reshapes else error + EPS * magnitude)
-
-
 def measured_bound(run: Callable[[Tensor], Tensor], bound: Bound) -> Bound:
-    """The bounds of a result from those of the argument, (R, ...), measured at random points.
+    """The bounds of a result from the argument's bounds, (R, ...), measured at random points.
 
     Steps as large as the argument's errors e, with random signs, change a result with the
-    coefficients W by ``sqrt(W^2 e^2)`` on average. Two equal steps change it equally, but for the
-    rounding of the operation itself.
+    coefficients W by ``sqrt(W^2 e^2)`` on average. Two equal steps differ by rounding alone.
     """
     generator = torch.Generator().manual_seed(0)
     shape = (_PROBES, 1, *bound.magnitude.shape[1:])

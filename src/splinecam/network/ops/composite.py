@@ -107,8 +107,7 @@ def _cdist(emit: Emitter, call: Call) -> Any:
 
 
 def _l1_loss(emit: Emitter, call: Call) -> Any:
-    difference = emit(_ATEN.sub.Tensor, call["self"], call["target"])
-    each = emit(_ATEN.abs.default, difference)
+    each = emit(_ATEN.abs.default, emit(_ATEN.sub.Tensor, call["self"], call["target"]))
     if call["reduction"] == _MEAN:
         return emit(_ATEN.mean.default, each)
     return emit(_ATEN.sum.default, each) if call["reduction"] == _SUM else each
@@ -130,10 +129,8 @@ def _masked_select(emit: Emitter, call: Call) -> Any:
 
 
 register("rnn_relu_cell", CompositeRule(_cell, notes="linear and relu"))
-register(
-    "rnn_relu.input",
-    CompositeRule(_layers, notes="linear and relu, for every time step; eval mode"),
-)
+_STEPS = "linear and relu, for every time step; eval mode"
+register("rnn_relu.input", CompositeRule(_layers, notes=_STEPS))
 _WHICH = "of order 1, or infinite"
 register("linalg_vector_norm norm", CompositeRule(_vector_norm, notes=f"{_WHICH}; over features"))
 register("linalg_norm", CompositeRule(_matrix_norm, notes=f"of vectors, {_WHICH}; over features"))

@@ -2,8 +2,8 @@
 
 A mask is a comparison of activations. It may choose between values that agree at its border.
 
-sigmoid, tanh and logsigmoid are smooth, too, but their rules are those of terminal operations,
-because they are left out at the end of a network.
+sigmoid, tanh and logsigmoid are smooth, too, but have the rules of terminal operations, because
+they are left out at the end of a network.
 """
 
 from __future__ import annotations
@@ -15,38 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from splinecam.network.curves import formulas
 from splinecam.network.curves.curve import Curve
-from splinecam.network.curves.formulas import (
-    COSINE,
-    ERF,
-    EXP,
-    GELU,
-    GELU_TANH,
-    HARDSWISH,
-    MISH,
-    SIGMOID,
-    SILU,
-    SINE,
-    TANH,
-    exponential_linear,
-    power,
-    softplus,
-    softplus_jump,
-)
+from splinecam.network.ops import registry as ops
 from splinecam.network.ops.affine import NORM, STATISTICS, TRAINING
-from splinecam.network.ops.registry import (
-    Call,
-    ComparisonRule,
-    Knots,
-    MaximumRule,
-    PiecewiseRule,
-    RejectedRule,
-    ScatterRule,
-    SmoothRule,
-    SortRule,
-    TerminalRule,
-    register,
-)
+from splinecam.network.ops.registry import Call, Knots, register
 
 
 def _prelu(call: Call) -> Knots:
@@ -110,7 +83,7 @@ def _hardsigmoid(x: Tensor) -> Tensor:
 
 
 def _piecewise(names: str, knots: Knots | Callable[[Call], Knots | str], **fields: Any) -> None:
-    register(names, PiecewiseRule(knots, **fields))
+    register(names, ops.PiecewiseRule(knots, **fields))
 
 
 _piecewise("relu", ((0.0,), (0.0, 1.0)), notes="knot 0")
@@ -139,27 +112,21 @@ _OF_TWO: Any = {"source": ("self", "other"), "notes": "with a constant, or of tw
 _piecewise("maximum fmax max.other", _maximum, pairs=(("other", False),), **_OF_TWO)
 _piecewise("minimum fmin min.other", _minimum, pairs=(("other", True),), **_OF_TWO)
 
-register("gt ge greater greater_equal", ComparisonRule(("self", "other")))
-register("lt le less less_equal", ComparisonRule(("other", "self")))
-register("logical_not bitwise_not", ComparisonRule(None, notes="of a mask"))
-register(
-    "sign sgn",
-    ComparisonRule(None, signed=True, notes="times a value that is zero where the sign changes"),
-)
-
+register("gt ge greater greater_equal", ops.ComparisonRule(("self", "other")))
+register("lt le less less_equal", ops.ComparisonRule(("other", "self")))
+register("logical_not bitwise_not", ops.ComparisonRule(None, notes="of a mask"))
+_ZERO = "times a value that is zero where the sign changes"
+register("sign sgn", ops.ComparisonRule(None, signed=True, notes=_ZERO))
 
 SELECTS = "it picks units by their rank: sort them, and pick from the result"
 
 Members = Callable[[Call, Tensor, list[int]], Tensor | str]
 Windows = Callable[[Call, int, int, int], Tensor]
-"""A function of a call, a dimension, its size and its number of windows O.
-
-It returns the places (O, K) in that dimension that each window covers, -1 for none.
-"""
+"""From a call, a dimension, its size and its number of windows O to their places (O, K), or -1."""
 
 
 def _entry(value: Any, i: int) -> int:
-    """The i-th of numbers that may be given as one for all."""
+    """The i-th number of several, or the one number for all."""
     if isinstance(value, int):
         return value
     return int(value[i] if len(value) > 1 else value[0])
@@ -229,16 +196,14 @@ def _sorted(call: Call, index: Tensor) -> Tensor:
 
 
 def _maxima(names: str, members: Members, *, smallest: bool = False, notes: str) -> None:
-    register(names, MaximumRule(members, smallest, notes))
+    register(names, ops.MaximumRule(members, smallest, notes))
 
 
 for _dims in (1, 2, 3):
-    _maxima(
-        f"max_pool{_dims}d max_pool{_dims}d_with_indices",
-        _pool(_fixed_windows, _dims),
-        notes="strided, padded, dilated; the values only",
-    )
-    _maxima(f"adaptive_max_pool{_dims}d", _pool(_adaptive_windows, _dims), notes="the values only")
+    _names = f"max_pool{_dims}d max_pool{_dims}d_with_indices"
+    _fixed, _adaptive = _pool(_fixed_windows, _dims), _pool(_adaptive_windows, _dims)
+    _maxima(_names, _fixed, notes="strided, padded, dilated; the values only")
+    _maxima(f"adaptive_max_pool{_dims}d", _adaptive, notes="the values only")
 _maxima("amax", _reduced, notes="over features")
 _maxima("amin", _reduced, smallest=True, notes="over features")
 _maxima("max.dim", _reduced, notes="over features; the values only")
@@ -246,11 +211,10 @@ _maxima("min.dim", _reduced, smallest=True, notes="over features; the values onl
 _maxima("topk", _largest_of_all, notes="the largest only, over features; its value only")
 _maxima("cummax", _prefixes, notes="over features; the values only")
 _maxima("cummin", _prefixes, smallest=True, notes="over features; the values only")
-register("sort", SortRule(_sorted, notes="over features; the values only"))
-register("msort", SortRule(_sorted, notes="where the batch is not the first dimension"))
-register("scatter_reduce", ScatterRule("src", whole=False))
-register("index_reduce", ScatterRule("source", whole=True))
-
+register("sort", ops.SortRule(_sorted, notes="over features; the values only"))
+register("msort", ops.SortRule(_sorted, notes="where the batch is not the first dimension"))
+register("scatter_reduce", ops.ScatterRule("src", whole=False))
+register("index_reduce", ops.ScatterRule("source", whole=True))
 
 SMOOTH = "it is not piecewise linear"
 PLACES = "it moves values to the places of maxima, which are discontinuous"
@@ -287,19 +251,19 @@ QUADRATIC = "it is piecewise quadratic, not piecewise linear"
 UNKNOWN = "there is no rule for this operation; splinecam.register_op adds one"
 DATA = "its result depends on the data in a way that is not piecewise linear"
 
-register("softmax _softmax", TerminalRule("softmax", elementwise=False))
-register("log_softmax _log_softmax", TerminalRule("log_softmax", elementwise=False))
+register("softmax _softmax", ops.TerminalRule("softmax", elementwise=False))
+register("log_softmax _log_softmax", ops.TerminalRule("log_softmax", elementwise=False))
 _ALSO_SMOOTH = "stripped when it makes the output; elsewhere replaced with `smooth=`"
 for _names, _label, _curve in (
-    ("sigmoid special_expit", "sigmoid", SIGMOID),
-    ("log_sigmoid log_sigmoid_forward", "logsigmoid", softplus(-1.0)),
-    ("tanh", "tanh", TANH),
+    ("sigmoid special_expit", "sigmoid", formulas.SIGMOID),
+    ("log_sigmoid log_sigmoid_forward", "logsigmoid", formulas.softplus(-1.0)),
+    ("tanh", "tanh", formulas.TANH),
 ):
-    register(_names, TerminalRule(_label, True, _curve, notes=_ALSO_SMOOTH))
+    register(_names, ops.TerminalRule(_label, True, _curve, notes=_ALSO_SMOOTH))
 
 
 def _reject(names: str, reason: str) -> None:
-    register(names, RejectedRule(reason))
+    register(names, ops.RejectedRule(reason))
 
 
 _reject(
@@ -363,75 +327,72 @@ SPELLINGS = {
 }
 """What the user wrote where functionalisation left another name in the graph."""
 
-
 _LARGEST_JUMP = 1e-6  # of torch's softplus at its threshold, relative to its value
 _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
 
 
 def _gelu(call: Call) -> Curve:
-    return GELU_TANH if call.get("approximate") == "tanh" else GELU
+    return formulas.GELU_TANH if call.get("approximate") == "tanh" else formulas.GELU
 
 
 def _softplus(call: Call) -> Curve | str:
     beta, threshold = float(call.get("beta", 1)), float(call.get("threshold", 20))
     if beta == 0 or threshold <= 0:
         return "it jumps at its threshold: give it a positive threshold, and a beta that is not 0"
-    jump = softplus_jump(threshold)
+    jump = formulas.softplus_jump(threshold)
     if jump > _LARGEST_JUMP:
         return (
             f"it jumps at its threshold of {threshold:g} by {jump:.1g} of its value: give it "
             "the threshold 20, as torch does by default"
         )
-    return softplus(beta, threshold)
+    return formulas.softplus(beta, threshold)
+
+
+def _elu(call: Call) -> Curve | str:
+    alpha, scale = float(call.get("alpha", 1)), float(call.get("scale", 1))
+    return _exponential_linear(scale * alpha, float(call.get("input_scale", 1)), scale, "elu")
+
+
+def _celu(call: Call) -> Curve | str:
+    alpha = float(call.get("alpha", 1))
+    return _exponential_linear(alpha, 1 / alpha if alpha else 0.0, 1.0, "celu")
 
 
 def _exponential_linear(below: float, rate: float, above: float, kind: str) -> Curve | str:
     if not rate > 0:
         return f"the rate of its exponential, {rate:g}, is not positive"
-    return exponential_linear(below, rate, above, kind)
-
-
-def _elu(call: Call) -> Curve | str:
-    alpha, scale = float(call.get("alpha", 1)), float(call.get("scale", 1))
-    rate = float(call.get("input_scale", 1))
-    return _exponential_linear(scale * alpha, rate, scale, "elu")
-
-
-def _celu(call: Call) -> Curve | str:
-    alpha = float(call.get("alpha", 1))
-    rate = 1 / alpha if alpha else 0.0
-    return _exponential_linear(alpha, rate, 1.0, "celu")
+    return formulas.exponential_linear(below, rate, above, kind)
 
 
 def _power(call: Call) -> Curve | str:
     exponent = call["exponent"]
     if isinstance(exponent, (int, float)) and exponent >= 2 and exponent == int(exponent):
-        return power(int(exponent))
+        return formulas.power(int(exponent))
     return (
         f"its exponent is {exponent}: only powers with a whole exponent of at least 2 have a "
         "second derivative that is bounded on every range"
     )
 
 
-_SELU = exponential_linear(_SELU_SCALE * _SELU_ALPHA, 1.0, _SELU_SCALE, "selu")
+_SELU = formulas.exponential_linear(_SELU_SCALE * _SELU_ALPHA, 1.0, _SELU_SCALE, "selu")
 
 
 def _smooth(names: str, curve: Curve | Callable[[Call], Curve | str], **fields: str) -> None:
-    register(names, SmoothRule(curve, **fields))
+    register(names, ops.SmoothRule(curve, **fields))
 
 
 _smooth("gelu", _gelu, notes="exact, or by tanh")
-_smooth("silu", SILU)
-_smooth("mish", MISH)
+_smooth("silu", formulas.SILU)
+_smooth("mish", formulas.MISH)
 _smooth("softplus", _softplus, notes="beta; with a threshold of at least 12")
 _smooth("elu", _elu, notes="with a kink at 0, unless alpha is 1")
 _smooth("celu", _celu)
 _smooth("selu", _SELU, notes="with a kink at 0")
-_smooth("hardswish", HARDSWISH, reason=QUADRATIC, notes="with kinks at -3 and 3")
-_smooth("erf special_erf", ERF)
-_smooth("sin", SINE)
-_smooth("cos", COSINE)
-_smooth("exp", EXP, notes="where it is finite")
-_smooth("square", power(2), reason=QUADRATIC)
+_smooth("hardswish", formulas.HARDSWISH, reason=QUADRATIC, notes="with kinks at -3 and 3")
+_smooth("erf special_erf", formulas.ERF)
+_smooth("sin", formulas.SINE)
+_smooth("cos", formulas.COSINE)
+_smooth("exp", formulas.EXP, notes="where it is finite")
+_smooth("square", formulas.power(2), reason=QUADRATIC)
 _smooth("pow.Tensor_Scalar", _power, reason=POWER, notes="whole exponents of at least 2")

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from splinecam.network.ops.registry import target_name
 
 T = TypeVar("T")
-Curvature = float | Callable[..., Any]
+Cuts = Callable[..., Tensor] | None
+Curvature = float | Callable[..., Any] | None
 
 
 @dataclass(frozen=True)
@@ -27,15 +28,15 @@ class Table:
 
 @dataclass(frozen=True)
 class CustomOp:
-    """The rule of a registered target, which is affine if neither field is given.
+    """The rule of a registered target, which is affine without any of the fields.
 
-    cuts: affine functions of the input whose zeros are the borders. table: from a module to its
-    functions of one variable. curvature: a bound on the second derivative of a smooth function.
+    cuts: affine functions whose zeros are the borders. table: from a module to its functions of
+    one variable. curvature: a bound on the second derivative of a smooth function.
     """
 
-    cuts: Callable[..., Tensor] | None = None
+    cuts: Cuts = None
     table: Callable[[Any], Table] | None = None
-    curvature: Curvature | None = None
+    curvature: Curvature = None
 
 
 _CLASSES: dict[type, CustomOp] = {}
@@ -44,26 +45,14 @@ _OPERATORS: dict[str, CustomOp] = {}
 
 @overload
 def register_op(
-    target: None = None,
-    *,
-    affine: bool = False,
-    cuts: Callable[..., Tensor] | None = None,
-    curvature: Curvature | None = None,
+    target: None = None, *, affine: bool = False, cuts: Cuts = None, curvature: Curvature = None
 ) -> Callable[[T], T]: ...
 @overload
 def register_op(
-    target: T,
-    *,
-    affine: bool = False,
-    cuts: Callable[..., Tensor] | None = None,
-    curvature: Curvature | None = None,
+    target: T, *, affine: bool = False, cuts: Cuts = None, curvature: Curvature = None
 ) -> T: ...
 def register_op(
-    target: Any = None,
-    *,
-    affine: bool = False,
-    cuts: Callable[..., Tensor] | None = None,
-    curvature: Curvature | None = None,
+    target: Any = None, *, affine: bool = False, cuts: Cuts = None, curvature: Curvature = None
 ) -> Any:
     """Tell ``partition`` how to treat a class of modules, or a custom operator.
 

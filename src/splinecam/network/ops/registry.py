@@ -14,7 +14,6 @@ from splinecam.network.curves.curve import Curve
 Call = Mapping[str, Any]
 """The arguments of an operation by their names in its ATen schema."""
 
-
 Knots = tuple[tuple[Any, ...], tuple[Any, ...]]
 """Where the slope of a function of one variable changes: K levels, and the K + 1 slopes.
 
@@ -52,10 +51,10 @@ class AffineRule:
 class PiecewiseRule:
     """A continuous piecewise-linear function of one variable, applied to every unit.
 
-    ``knots``: of all calls, or a function that returns those of one, or the reason why it is not
-    continuous or not piecewise linear. ``source`` names the arguments of which one is the variable.
-    With several activations, ``self`` is compared with one argument of ``pairs`` after the other:
-    the larger is kept or, where the name comes with True, the smaller.
+    ``knots``: the knots, or a function from a call to its knots, or to the reason against it.
+    ``source``: the arguments that may be the variable. With several activations, ``self`` is
+    compared with each argument of ``pairs``: the larger is kept, or the smaller where the name
+    comes with True.
     """
 
     knots: Knots | Callable[[Call], Knots | str]
@@ -70,9 +69,9 @@ class PiecewiseRule:
 class MaximumRule:
     """The largest, or the smallest, unit of each group; a second result are discontinuous places.
 
-    ``members(call, index, shape)`` returns the units of each group, ``(*shape, R)``, or the reason
-    against the call. ``index`` holds the number of each unit, in the shape of the variable;
-    ``shape`` is that of the result. A group may name a unit more than once.
+    ``members(call, index, shape)`` returns the units of each group, ``(*shape, R)``, or the
+    reason against the call. ``index`` holds the number of each unit, in the shape of the
+    variable. A group may name a unit more than once.
     """
 
     members: Callable[[Call, Tensor, list[int]], Tensor | str]
@@ -82,10 +81,7 @@ class MaximumRule:
 
 @dataclass(frozen=True)
 class SortRule:
-    """Groups of units in order; a second result are discontinuous places.
-
-    ``members(call, index)`` returns the units of each group, ``(..., R)``, in the result's order.
-    """
+    """Groups of units in order; ``members(call, index)`` returns these, ``(..., R)``."""
 
     members: Callable[[Call, Tensor], Tensor]
     notes: str = ""
@@ -93,10 +89,9 @@ class SortRule:
 
 @dataclass(frozen=True)
 class ScatterRule:
-    """Values that are added, averaged or compared with each other at constant places.
+    """Values of ``source`` that are added, averaged or compared at constant places.
 
-    ``source``: the argument that is scattered; ``whole``: whether the index has one entry for each
-    slice of it, rather than for each of its values.
+    ``whole``: whether the index has one entry for each slice of the source, not for each value.
     """
 
     source: str
@@ -109,7 +104,7 @@ class Emitter:
 
     def __init__(self, node: fx.Node) -> None:
         self.node = node
-        self.nodes: list[fx.Node] = []  # those that were added, in order
+        self.nodes: list[fx.Node] = []  # the nodes that were added, in order
 
     def __call__(self, target: Any, *args: Any) -> fx.Node:
         """The result of one more call."""
@@ -132,8 +127,8 @@ class Emitter:
 class CompositeRule:
     """An operation that is written out as others.
 
-    ``write(emit, call)`` adds their calls by an ``Emitter`` and returns the result or the results,
-    or the reason against the call. ``constants`` names arguments that must not depend on the input.
+    ``write(emit, call)`` adds their calls and returns the results, or the reason against the
+    call. ``constants`` names arguments that must not depend on the input.
     """
 
     write: Callable[[Emitter, Call], Any]
@@ -145,9 +140,9 @@ class CompositeRule:
 class ComparisonRule:
     """A mask, which may choose between two values that agree where it changes.
 
-    ``above``: the argument that exceeds, and the one that is exceeded, where the mask is true;
-    without them the operation is the complement of a mask. ``signed``: it is the sign of its
-    argument, which multiplies a value that is zero where the sign changes.
+    ``above``: the larger and the smaller argument where the mask is true; None for the
+    complement of a mask. ``signed``: the sign of an argument, times a value that is zero where
+    the sign changes.
     """
 
     above: tuple[str, str] | None
@@ -171,7 +166,7 @@ OPTION = "smooth=1e-3 replaces it"
 class SmoothRule:
     """A smooth function of one variable, applied to every unit, which is replaced by pieces.
 
-    ``curve``: the function, or what returns that of one call, or the reason why its derivatives
+    ``curve``: the function, or what returns it for a call, or the reason why its derivatives
     have no bounds. ``reason``: why it cannot be in a network without ``smooth=``.
     """
 
@@ -182,10 +177,7 @@ class SmoothRule:
 
 @dataclass(frozen=True)
 class TerminalRule:
-    """An operation that is stripped at the very end of a network.
-
-    Elsewhere it is rejected or, if it has a ``curve``, it may be replaced as a smooth function.
-    """
+    """An operation that is stripped at the end; elsewhere it is rejected, or a smooth ``curve``."""
 
     label: str
     elementwise: bool
@@ -209,20 +201,21 @@ Rule = (
     | TerminalRule
 )
 
-_RULES: dict[str, Rule] = {}
+RULES: dict[str, Rule] = {}
+"""Every registered operation and its rule, by name."""
 
 
 def register(names: str, rule: Rule) -> None:
     """Give every operation in ``names`` (separated by blanks, without ``aten.``) this rule."""
     for name in names.split():
         key = f"aten.{name}"
-        if key in _RULES:
+        if key in RULES:
             raise ValueError(f"{key} has a rule already")
-        _RULES[key] = rule
+        RULES[key] = rule
 
 
 def affine(names: str, **fields: Any) -> None:
-    """Register affine operations; the fields are those of :class:`AffineRule`."""
+    """Register affine operations by the fields of :class:`AffineRule`."""
     register(names, AffineRule(**fields))
 
 
@@ -239,12 +232,7 @@ def target_name(target: object, *, overload: bool = False) -> str:
 def rule_of(target: object) -> Rule | None:
     """The rule of a graph node's target; one overload may differ from the others."""
     full = target_name(target, overload=True)
-    return _RULES.get(full) or _RULES.get(target_name(target))
-
-
-def registered_ops() -> dict[str, Rule]:
-    """Every registered operation and its rule, by name."""
-    return dict(_RULES)
+    return RULES.get(full) or RULES.get(target_name(target))
 
 
 @dataclass(frozen=True)
@@ -259,7 +247,7 @@ class OpRow:
 def op_table() -> tuple[OpRow, ...]:
     """Every operation that SplineCam knows: its name, its kind, and what to know about it."""
     rows = []
-    for name, rule in _RULES.items():
+    for name, rule in RULES.items():
         notes = rule.reason if isinstance(rule, RejectedRule) else rule.notes
         rows.append(OpRow(name, type(rule).__name__.removesuffix("Rule").lower(), notes))
     order = list(TITLES)

@@ -18,10 +18,7 @@ from splinecam.network.capture.reading.probe import SLACK, WEIGHT
 from splinecam.network.capture.reading.scalar_functions import add_curve
 from splinecam.network.capture.reading.stages import refs
 from splinecam.network.capture.tracing.diagnosis import first_line
-from splinecam.network.capture.tracing.opaque_modules import (
-    as_columns,
-    opaque_module_of,
-)
+from splinecam.network.capture.tracing.opaque_modules import as_columns, opaque_module_of
 from splinecam.network.curves.registered import RegisteredCurve
 from splinecam.network.nonlinearities import CustomNonlinearity, PiecewiseScalar
 from splinecam.network.ops.bounds import Bound, measured_bound
@@ -35,6 +32,8 @@ _CURVE_SCALES = (0.01, 0.3, 4.0, 64.0)  # how far from zero points lie
 _NEAR = 8.0  # up to which all must be finite
 _POINTS = 2048  # on each scale
 _ROUNDING = 2.0**10 * EPS  # of a value, relative to the values around it
+
+TensorFunction = Callable[[Tensor], Tensor]
 
 
 class Problem(Exception):
@@ -50,15 +49,10 @@ def _explaining(what: str) -> Iterator[None]:
         raise Problem(f"{what}: {first_line(error)}") from error
 
 
-def check_curve(
-    curve: RegisteredCurve,
-    run: Callable[[Tensor], Tensor],
-    shape: tuple[int, ...],
-    device: torch.device,
-) -> None:
-    """Raise a Problem unless ``run``, on (B, *shape), applies the curve, and its bound holds."""
-    _check_entries(curve, run, shape, device)
-    z = _points(device)
+def check_curve(curve: RegisteredCurve, run: TensorFunction, x: Tensor) -> None:
+    """Raise a Problem unless ``run``, on such as x (B, ...), applies the curve within its bound."""
+    _check_entries(curve, run, x)
+    z = _points().to(x.device)
     with _explaining("registered with curvature=, it needs a derivative by autograd"):
         value, slope = curve.value(z), curve.slope(z)
     low, high = z[:-1], z[1:]
@@ -98,15 +92,8 @@ def check_curve(
         )
 
 
-def _check_entries(
-    curve: RegisteredCurve,
-    run: Callable[[Tensor], Tensor],
-    shape: tuple[int, ...],
-    device: torch.device,
-) -> None:
+def _check_entries(curve: RegisteredCurve, run: TensorFunction, x: Tensor) -> None:
     """Raise a Problem unless every entry of a result is the same function of its own entry."""
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(3, *shape, generator=generator, dtype=torch.float64).to(device)
     what = "registered with curvature=, it is run on tensors of any shape in float64, which fails"
     with _explaining(what):
         whole, alone = run(x), curve.value(x)
@@ -117,7 +104,7 @@ def _check_entries(
         )
 
 
-def _points(device: torch.device) -> Tensor:
+def _points() -> Tensor:
     """Points on several scales, in order."""
     generator = torch.Generator().manual_seed(0)
     some = [
@@ -126,17 +113,14 @@ def _points(device: torch.device) -> Tensor:
     ]
     whole = torch.arange(-_NEAR, _NEAR + 1, dtype=torch.float64)  # where many functions change
     points: Tensor = torch.unique(torch.cat([*some, whole]))
-    return points.to(device)
+    return points
 
-
-TensorFunction = Callable[[Tensor], Tensor]
 
 _SCALES = (0.125, 1.0, 1.0, 8.0, 64.0)  # how far from zero the ends of the lines are
 _PIECES = 512  # at most so many pieces of a line are looked at,
 _NUMBERS = 1 << 22  # or fewer, so that their points hold no more numbers
 _SHORT = 2.0**-20  # pieces shorter than this, relative to the line, prove nothing
 _PLACES = (0.0625, 0.375, 0.9375)  # where in a piece the operation is evaluated
-
 
 _AFFINE = (
     "registered with affine=True, but is not affine",
@@ -161,21 +145,13 @@ def _place(line: Tensor, t: Tensor) -> str:
     return f"x = [{numbers}{', ...' if x.numel() > 4 else ''}]"
 
 
-def check_custom_op(
-    run: TensorFunction,
-    borders: TensorFunction | None,
-    shape: tuple[int, ...],
-    device: torch.device,
-) -> None:
-    """Raise a Problem unless ``run`` is affine and continuous between the zeros of ``borders``.
-
-    Both take (B, *shape) and give (B, ...); without borders it must be affine everywhere.
-    """
+def check_custom_op(run: TensorFunction, borders: TensorFunction | None, x: Tensor) -> None:
+    """Raise a Problem unless ``run`` is affine and continuous between the zeros of ``borders``."""
     generator = torch.Generator().manual_seed(0)
     with torch.random.fork_rng(devices=[]):
         for scale in _SCALES:
-            ends = scale * torch.randn(2, *shape, generator=generator, dtype=torch.float64)
-            line = ends.to(device)
+            ends = torch.randn(2, *x.shape[1:], generator=generator, dtype=torch.float64)
+            line = (scale * ends).to(x.device)
             values = _check_rows("it", run, line)
             t = line.new_zeros(0) if borders is None else _crossings(borders, line)
             numbers = max(line[0].numel(), values[0].numel())
@@ -221,10 +197,7 @@ def _crossings(borders: TensorFunction, line: Tensor) -> Tensor:
 
 
 def _pieces(t: Tensor, numbers: int, generator: torch.Generator) -> Tensor:
-    """The beginnings and the ends of the pieces of a line, (N, 2); some of them if very many.
-
-    numbers: how many a point has.
-    """
+    """The ends of pieces of a line, (N, 2); only some if a point has many ``numbers``."""
     ends = torch.cat([t.new_zeros(1), t, t.new_ones(1)])
     most = max(8, min(_PIECES, _NUMBERS // max(1, numbers)))
     if ends.shape[0] > most:
@@ -278,9 +251,8 @@ Function = Callable[..., Tensor]
 class _Call:
     """A call of something registered, by functions ``run(x, constants)``.
 
-    kind: what is called. x: the activation. constants: all else that the functions need, in any
-    nesting of tensors, so that they can be moved to another device. borders: the functions whose
-    zeros are the borders of the pieces.
+    x: the activation. constants: all else that the functions need, in any nesting of tensors,
+    so that they can be moved to another device.
     """
 
     kind: str
@@ -379,16 +351,16 @@ def _call_limit(limit: Any, low: Tensor, high: Tensor, constants: Any) -> Any:
 
 def _add_checked(builder: GraphBuilder, node: fx.Node, call: _Call) -> None:
     """Add a step, or a layer by the functions that were given, if they do what they promise."""
-    shape = tuple(builder.shape_of(call.x, 1)[1:])
-    constants = resolve(call.constants, {}, 1, builder.device)
+    x, constants = (
+        _random(builder, call.x, 1, seed=2),
+        resolve(call.constants, {}, 1, builder.device),
+    )
 
     def bound_to_constants(run: Function) -> Callable[[Tensor], Tensor]:
         return lambda x: run(x, constants)
 
     borders = None if call.borders is None else bound_to_constants(call.borders)
-    check_custom_op(bound_to_constants(call.value), borders, shape, builder.device)
-    generator = torch.Generator().manual_seed(2)
-    x = torch.randn(1, *shape, generator=generator, dtype=torch.float64).to(builder.device)
+    check_custom_op(bound_to_constants(call.value), borders, x)
     run = _differentiable(call.value, call.borders, x, constants)
     builder.add_results(node)
     if call.borders is None or borders is None:
@@ -397,16 +369,9 @@ def _add_checked(builder: GraphBuilder, node: fx.Node, call: _Call) -> None:
     source = call.step(f"{node.name}.borders", _differentiable(call.borders, None, x, constants))
     builder.add_value(source.name, node, None)
     builder.body.append(source)
-    builder.add_layer(
-        CustomNonlinearity,
-        node,
-        Operation(run, (Operation.VARIABLE, call.constants), {}),
-        target=call.kind,
-        source=source.name,
-        argument=call.x.name,
-        result=node.name,
-        shape=borders(x).shape[1:],
-    )
+    operation = Operation(run, (Operation.VARIABLE, call.constants), {})
+    fields = {"argument": call.x.name, "shape": tuple(borders(x).shape[1:]), "target": call.kind}
+    builder.add_layer(CustomNonlinearity, node, operation, source.name, **fields)
 
 
 def _add_smooth(
@@ -415,9 +380,15 @@ def _add_smooth(
     """Add a smooth function of one variable, if its bound holds."""
     constants = resolve(call.constants, {}, 1, builder.device)
     curve = RegisteredCurve(call.kind, call.value, curvature, constants)
-    shape = tuple(builder.shape_of(call.x, 1)[1:])
-    check_curve(curve, lambda x: call.value(x, constants), shape, builder.device)
+    x = _random(builder, call.x, 3, seed=0)
+    check_curve(curve, lambda x: call.value(x, constants), x)
     return add_curve(builder, node, curve, call.x)
+
+
+def _random(builder: GraphBuilder, ref: Ref, rows: int, *, seed: int) -> Tensor:
+    """Random numbers in the shape of a value for so many points."""
+    shape, generator = builder.shape_of(ref, 1)[1:], torch.Generator().manual_seed(seed)
+    return torch.randn(rows, *shape, generator=generator, dtype=torch.float64).to(builder.device)
 
 
 def _add_table(builder: GraphBuilder, node: fx.Node, call: _Call, table: Table) -> None:
@@ -426,34 +397,22 @@ def _add_table(builder: GraphBuilder, node: fx.Node, call: _Call, table: Table) 
     several = table.slopes.shape[1] > 1
     slopes = table.slopes.abs().amax(1) if several else table.slopes[:, 0]
     levels, slopes = table.knots[bent], torch.cat([slopes[:1], slopes[1:][bent]])
-    rows, shape = builder.rows[call.x.name], builder.unit_shape(call.x)[1:]
+    rows, count = builder.rows[call.x.name], builder.unit_shape(call.x).numel()
+    operation = Operation(call.value, (Operation.VARIABLE, call.constants), {}, rows, rows)
+    fields = {
+        "levels": levels[:, None].expand(-1, count),
+        "slopes": slopes[:, None].expand(-1, count),
+        "exact": False,
+        "period": table.period if len(levels) else None,
+    }
     builder.add_results(node)
-    builder.add_layer(
-        PiecewiseScalar,
-        node,
-        Operation(call.value, (Operation.VARIABLE, call.constants), {}, rows, rows),
-        target=call.kind,
-        source=call.x.name,
-        result=node.name,
-        shape=shape,
-        levels=levels[:, None].expand(-1, shape.numel()),
-        slopes=slopes[:, None].expand(-1, shape.numel()),
-        exact=False,
-        period=table.period if len(levels) else None,
-    )
-
-
-# -- derivatives by differences --------------------------------------------------------------------
+    builder.add_layer(PiecewiseScalar, node, operation, call.x.name, target=call.kind, **fields)
 
 
 def _differentiable(
     value: Function, borders: Function | None, x: Tensor, constants: Any
 ) -> Function:
-    """The function ``value(x, constants)``, with differences for derivatives if it has none.
-
-    It is affine between the zeros of ``borders``. Custom operators have no forward derivative, and
-    that of a module which leaves torch on the way is wrong: it is checked at x, (B, ...).
-    """
+    """The function ``value(x, constants)``, with differences if its derivative at x is wrong."""
     generator = torch.Generator().manual_seed(1)
     along = torch.randn(x.shape, generator=generator, dtype=torch.float64).to(x.device)
     expected = _slope(value, borders, x, along, constants)

@@ -18,9 +18,10 @@ from torch import Tensor, fx
 
 from splinecam.errors import CaptureError
 from splinecam.network.capture.reading.graph_builder import GraphBuilder, UnevenRows
+from splinecam.network.capture.reading.scalar_functions import op_name
 from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph, arguments_of
 from splinecam.network.ops.nonlinear import MIXES, SMOOTH
-from splinecam.network.ops.registry import AffineRule, TerminalRule, rule_of, target_name
+from splinecam.network.ops.registry import AffineRule, TerminalRule, rule_of
 from splinecam.network.values import Ref, Rows, map_tensors, resolve
 
 _UNEQUAL = (
@@ -47,8 +48,8 @@ Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 class Final:
     """What was left out of a model, whose output is ``final(y)`` for the program's output y.
 
-    calls: from the function itself to the output, with their arguments. order: where each unit of
-    the function's input, (B, *shape), stands in y. negated: whether y has the opposite sign.
+    order: where each unit of the function's input, (B, *shape), stands in y. negated: whether y
+    has the opposite sign.
     """
 
     calls: tuple[Call, ...]
@@ -69,10 +70,9 @@ class Final:
 
 def _run(call: Call, z: Any, batch: int, device: torch.device) -> Any:
     """A call with z for its variable."""
-    run, args, kwargs = map_tensors(call, lambda constant: constant.to(device))
-    env = {_VARIABLE.name: z}
-    named = {key: resolve(item, env, batch, device) for key, item in kwargs.items()}
-    return run(*(resolve(item, env, batch, device) for item in args), **named)
+    moved = map_tensors(call, lambda constant: constant.to(device))
+    run, args, kwargs = resolve(moved, {_VARIABLE.name: z}, batch, device)
+    return run(*args, **kwargs)
 
 
 def tail_of(graph: FlatGraph, needed: set[fx.Node]) -> Tail | None:
@@ -97,7 +97,7 @@ def _before(node: fx.Node, active: set[fx.Node]) -> Any:
     """The node that a follower is applied to, or None if the node is no follower."""
     if _is_move(node):
         return node.args[0]
-    if _op(node) not in _FOLLOWERS or node.kwargs.get("rounding_mode"):
+    if op_name(node) not in _FOLLOWERS or node.kwargs.get("rounding_mode"):
         return None
     (*others, before) = sorted(
         (item for item in node.args if isinstance(item, fx.Node)), key=active.__contains__
@@ -107,7 +107,7 @@ def _before(node: fx.Node, active: set[fx.Node]) -> Any:
 
 
 def dependents(graph: FlatGraph) -> set[fx.Node]:
-    """The nodes whose values depend on those of the input, not only on its shape."""
+    """The nodes that depend on the values of the input, not only on its shape."""
     active = {graph.x}
     for node in graph.nodes:
         value = node.meta.get("val")
@@ -116,17 +116,13 @@ def dependents(graph: FlatGraph) -> set[fx.Node]:
     return active
 
 
-def _op(node: fx.Node) -> str:
-    return target_name(node.target).removeprefix("aten.")
-
-
 def _is_move(node: fx.Node) -> bool:
     """Whether a node changes nothing but the shape, or takes the first of several results."""
     if node.target is operator.getitem:
         return bool(node.args[1] == 0)
     rule = rule_of(node.target)
     shaped = isinstance(rule, AffineRule) and (rule.reshapes or rule.identity)
-    return shaped or _op(node) in _MOVES
+    return shaped or op_name(node) in _MOVES
 
 
 class Tail:
@@ -138,12 +134,10 @@ class Tail:
         self._range = _RANGES.get(label, _OF_LOGARITHMS)
         self._negated = False
         self._calls: list[Call] = []
-        self._moves: list[Call] = []  # those of the calls that move values about
+        self._moves: list[Call] = []  # the calls among them that move values about
         self._source: Any = None
 
-    def read(
-        self, builder: GraphBuilder, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> bool:
+    def read(self, builder: GraphBuilder, node: fx.Node, args: Any, kwargs: dict[str, Any]) -> bool:
         """Read the next node; False if it has to be applied to what is left of the output."""
         i = self.nodes.index(node)
         before: Any = node.args[0] if i == 0 else self.nodes[i - 1]
@@ -177,7 +171,7 @@ class Tail:
 
     def _follow(self, node: fx.Node, args: tuple[Any, ...]) -> str | None:
         """Follow the range of the values through a node; the result is a reason against it."""
-        name, ends = _op(node), self._range
+        name, ends = op_name(node), self._range
         if name == "exp":
             self._range = (exp(ends[0]), exp(ends[1]))
         elif name == "log":
@@ -214,9 +208,7 @@ class Tail:
         return result, final
 
 
-def _scale_and_shift(
-    name: str, args: tuple[Any, ...], alpha: Any
-) -> tuple[float | None, float | None]:
+def _scale_and_shift(name: str, args: Any, alpha: Any) -> tuple[float | None, float | None]:
     """A follower as ``scale * z + shift``; None where it is not the same for all outputs."""
     if name in ("neg", "negative"):
         return -1.0, 0.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +18,7 @@ from splinecam.network.capture.tracing.flat_graph import Batch, FlatGraph, argum
 from splinecam.network.capture.tracing.opaque_modules import opaque_module_of
 from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops.affine import STATISTICS, TRAINING
+from splinecam.network.ops.bounds import Roles
 from splinecam.network.ops.nonlinear import JUMP, MASK, SPELLINGS
 from splinecam.network.ops.registry import AffineRule, rule_of, target_name
 from splinecam.network.program import Step
@@ -49,17 +49,13 @@ def explained(
     )
 
 
-# -- weights ---------------------------------------------------------------------------------------
-
-
 def _weights(wrong: dict[str, Tensor]) -> str:
     """Which tensors are not finite, how many of their entries, and the first of these."""
-    lines = [f"\n  - {_entries(name, tensor)}" for name, tensor in list(wrong.items())[:_LISTED]]
-    more = f"\n  - and {len(wrong) - _LISTED} more tensors" if len(wrong) > _LISTED else ""
-    return (
-        f"the model has weights that are not finite numbers:{''.join(lines)}{more}\n"
-        "Did its training diverge? Train or load finite weights"
-    )
+    lines = [f"  - {_entries(name, tensor)}" for name, tensor in list(wrong.items())[:_LISTED]]
+    if len(wrong) > _LISTED:
+        lines.append(f"  - and {len(wrong) - _LISTED} more tensors")
+    advice = "Did its training diverge? Train or load finite weights"
+    return "\n".join(["the model has weights that are not finite numbers:", *lines, advice])
 
 
 def _entries(name: str, tensor: Tensor) -> str:
@@ -73,42 +69,31 @@ def _entries(name: str, tensor: Tensor) -> str:
     return f"{len(bad):,} of {tensor.numel():,} entries of {name}, the first is {which}"
 
 
-# -- training mode ---------------------------------------------------------------------------------
-
-
 def _in_mode(op: OffendingOp, model: nn.Module) -> OffendingOp:
     """An operation with what to do about it, if it acts as in training."""
     layer = _submodule(model, op.name)
     tracked = isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats
-    if op.reason not in (TRAINING, STATISTICS) and not (tracked and layer is not None):
+    if op.reason not in (TRAINING, STATISTICS) and not tracked:
         return op
     random = op.reason == TRAINING
     acts = "is random" if random else "uses the statistics of the batch"
-    if layer is not None and layer.training:
+    if layer is None:
+        owner = _submodule(model, op.name.rpartition(".")[0]) or model
+        eager = "in training mode: call model.eval() first, and"
+        when = eager if owner.training else "although the model is in eval mode:"
+        given = "" if random else " and running statistics"
+        reason = f"it {acts} {when} let forward pass training=self.training{given} to it"
+    elif layer.training:
         kind = type(layer).__name__
         reason = f"{kind} is in training mode, where it {acts}: call model.eval() first"
-    elif layer is not None and not random and not tracked:
+    elif not random and not tracked:
         reason = (
             "it has no running statistics (track_running_stats=False) and uses those of the batch, "
             "also in eval mode: train it with running statistics"
         )
-    elif layer is None:
-        reason = _called(op, model, random, acts)
     else:
         return op
     return replace(op, reason=reason, settled=True)
-
-
-def _called(op: OffendingOp, model: nn.Module, random: bool, acts: str) -> str:
-    """The reason against a function that forward calls as in training."""
-    owner = _submodule(model, op.name.rpartition(".")[0]) or model
-    given = "training=self.training" if random else "training=self.training and running statistics"
-    if owner.training:
-        return (
-            f"it {acts} in training mode: call model.eval() first, and let forward pass {given} "
-            "to it"
-        )
-    return f"it {acts} although the model is in eval mode: let forward pass {given} to it"
 
 
 def _submodule(model: nn.Module, name: str) -> nn.Module | None:
@@ -131,9 +116,7 @@ class BatchConstants:
         self.steps: dict[str, Step] = {}
         self._examples: dict[str, Any] = {}
 
-    def add(
-        self, node: fx.Node, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def add(self, node: fx.Node, run: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record how to make a constant; the result stands for it in the arguments of steps."""
         self.steps[node.name] = Step(node.name, run, args, kwargs, (), None, ((), {}))
         self._examples[node.name] = node.meta["val"]
@@ -180,7 +163,7 @@ def result_refs(node: fx.Node) -> Any:
 
 def part_of(ref: Ref, node: fx.Node, i: int, rule: AffineRule | None) -> Step:
     """The step that takes one of the results of a node that has several."""
-    roles: tuple[tuple[str, ...], dict[str, str]] = (("plain", "plain"), {})
+    roles: Roles = (("plain", "plain"), {})
     return Step(ref.name, operator.getitem, (Ref(node.name), i), {}, (), rule, roles)
 
 
@@ -199,9 +182,7 @@ def fill_of(node: fx.Node) -> Any:
     return arguments.get("fill_value", arguments.get("value", 1 if ones else 0))
 
 
-def filled(
-    shape: list[int], value: float | Tensor, dtype: torch.dtype, device: torch.device
-) -> Tensor:
+def filled(shape: list[int], value: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
     """A tensor of one value."""
     return torch.as_tensor(value, dtype=dtype, device=device).expand(shape).clone()
 
@@ -253,10 +234,9 @@ class Mask:
 class GraphBuilder:
     """A program in the making.
 
-    values: for each node what stands for it in a step's arguments: a Ref to a value of the running
-    program, a Size, or a constant. rows: of the values that depend on the input. choices: the two
-    values that results of choices are made of. invalid: values that are not real numbers, made by
-    rejected operations.
+    values: what stands for each node in the arguments of a step: a Ref, a Size, or a constant.
+    rows: the layout of the values that depend on the input. choices: the two values that each
+    choice is made of. invalid: values that are no real numbers, made by rejected operations.
     """
 
     def __init__(self, x: fx.Node, batch: Batch, device: torch.device) -> None:
@@ -275,8 +255,6 @@ class GraphBuilder:
         self._origin: dict[str, fx.Node] = {}
         self._names: dict[str, int] = {}
         self.add_value(x.name, x, x.meta["val"])
-
-    # -- values that depend on the input
 
     def add_value(self, name: str, node: fx.Node, example: Any) -> None:
         """Add a value that a node makes, or that is made on the way to it, in a shape."""
@@ -324,12 +302,10 @@ class GraphBuilder:
         one = torch.empty(self.shape_of(ref, batch), device="meta")
         return self.rows[ref.name].out(one).shape
 
-    # -- steps and layers
-
     def add_step(
         self,
         name: str,
-        run: Callable[..., Any],
+        run: Any,
         args: tuple[Any, ...],
         *,
         plain: int = 0,
@@ -347,23 +323,19 @@ class GraphBuilder:
         return self.add_step(name, torch.neg, (value,), rule=rule)
 
     def add_layer(
-        self,
-        kind: type[Nonlinearity],
-        node: fx.Node,
-        operation: Operation,
-        *,
-        source: str,
-        shape: tuple[int, ...],
-        **others: Any,
+        self, kind: type[Nonlinearity], node: fx.Node, call: Operation, source: str, **given: Any
     ) -> None:
-        """Add a non-linearity of a node; others: the fields that the node does not determine."""
-        fields: dict[str, Any] = {"source": source, "argument": source, "shape": tuple(shape)}
-        fields |= {"target": target_name(node.target)} | others
+        """Add a non-linearity of a node; given: fields that node and source do not determine."""
+        fields: dict[str, Any] = {"argument": source, "target": target_name(node.target)} | given
+        if "shape" not in given:
+            fields["shape"] = tuple(self.unit_shape(Ref(source))[1:])
+        if "result" not in given:
+            fields["result"] = next(refs(self.values[node])).name
         name, module = name_of(node)
         count = self._names[name] = self._names.get(name, 0) + 1
         if count > 1:
             name = f"{name}#{count}" if module else f"{name}_{count - 1}"
-        self.body.append(kind(name=name, operation=operation, **fields))
+        self.body.append(kind(name=name, operation=call, source=source, **fields))
 
     def expand(self, node: fx.Node, ref: Ref) -> Ref:
         """A value in the shape of a node's result, which a constant may have widened."""
@@ -382,8 +354,6 @@ class GraphBuilder:
             else item
             for item in self.body
         ]
-
-    # -- what is wrong
 
     def describe(self, name: str, reason: str) -> OffendingOp:
         """What an error says of the node that made a value."""

@@ -60,6 +60,10 @@ class _Sample:
         return _Sample(self.at - other.at, self.error + other.error)
 
 
+_Free = tuple[PiecewiseScalar, _Sample, _Sample]
+"""A layer whose argument is not known on the border, its result and its argument."""
+
+
 def slope_of(builder: GraphBuilder, node: fx.Node, choice: Choice, rows: Rows) -> Tensor | None:
     """The slope, (n,), by which the two values differ: a multiple of what is compared, or None."""
     true, false, first, second = _samples(builder, node, rows, list(choice), _POINTS)
@@ -73,15 +77,12 @@ def slope_of(builder: GraphBuilder, node: fx.Node, choice: Choice, rows: Rows) -
     return slope[0] if bool(agree.all()) else None
 
 
-# --- values that are known where two others agree
-
-
 @dataclass(frozen=True)
 class _OnBorder:
-    """A value that is known where what is compared is equal, for each of n units.
+    """A value that is known where the compared values are equal, for each of n units.
 
-    sample: at random points; value: (n,), there; error: (n,), of that; steepness: (n,), how much
-    the value changes at most, per unit of the difference of what is compared.
+    value, error: (n,), there; steepness: (n,), by how much the value changes at most, per unit
+    of the difference of the compared values.
     """
 
     sample: _Sample
@@ -101,7 +102,7 @@ def steepness_of(builder: GraphBuilder, node: fx.Node, choice: Choice, rows: Row
     distance = first - second
     zero = torch.zeros_like(distance.error)
     known = [_OnBorder(distance, zero, zero, torch.ones_like(zero))]
-    free: list[tuple[PiecewiseScalar, _Sample, _Sample]] = []
+    free: list[_Free] = []
     for layer in layers:
         result = next(samples)
         inputs = [next(samples) for _ in _inputs(builder, layer)]
@@ -110,9 +111,10 @@ def steepness_of(builder: GraphBuilder, node: fx.Node, choice: Choice, rows: Row
         if len(there) == len(found):
             known.append(_applied(layer, result, there))
         elif isinstance(layer, PiecewiseScalar):
+            new = (layer, result, inputs[0])
             # More unknown factors than points would express anything.
-            known += _equal(layer, result, inputs[0], free, known)[: 2 * len(layers) - len(known)]
-            free.append((layer, result, inputs[0]))
+            known += _equal(new, free, known)[: 2 * len(layers) - len(known)]
+            free.append(new)
     difference = _express(true - false, known)
     if difference is None or bool((difference.value.abs() > SAFETY * difference.error).any()):
         return None
@@ -164,15 +166,9 @@ def _applied(layer: _Layer, result: _Sample, inputs: list[_OnBorder]) -> _OnBord
     return _OnBorder(result, value, error, steepest * given.steepness)
 
 
-def _equal(
-    layer: PiecewiseScalar,
-    result: _Sample,
-    source: _Sample,
-    free: list[tuple[PiecewiseScalar, _Sample, _Sample]],
-    known: list[_OnBorder],
-) -> list[_OnBorder]:
-    """The differences of a layer's result and those of equal functions whose arguments agree."""
-    found = []
+def _equal(new: _Free, free: list[_Free], known: list[_OnBorder]) -> list[_OnBorder]:
+    """What a layer's result differs by from results of equal functions with equal arguments."""
+    found, (layer, result, source) = [], new
     for other, other_result, other_source in free:
         gap = _express(source - other_source, known) if _same_function(layer, other) else None
         if gap is not None and bool((gap.value.abs() <= SAFETY * gap.error).all()):
@@ -214,9 +210,6 @@ def _inputs(builder: GraphBuilder, layer: _Layer) -> list[Any]:
         sides = builder.choices[layer.result]
         return [Ref(layer.source), sides[0], sides[1]]
     return [Ref(layer.source)]
-
-
-# --- random numbers
 
 
 def _samples(
@@ -269,9 +262,6 @@ def _behind(builder: GraphBuilder, wanted: list[Any]) -> tuple[list[Step], list[
             needed |= dict.fromkeys(ref.name for ref in refs((step.args, step.kwargs)))
     results = {step.name for step in found}
     return found[::-1], [name for name in needed if name not in results]
-
-
-# Every function that adds something gives the reason why it cannot be added, or None.
 
 
 def add_comparison(builder: GraphBuilder, call: NodeCall) -> str | None:
@@ -361,17 +351,10 @@ def _add_choice(builder: GraphBuilder, node: fx.Node, choice: Choice) -> str | N
     builder.add_value(result, node, node.meta["val"])
     knots = (0.0,), (0.0, rows.back(slope))
     levels, slopes = spread_knots(knots, shape, rows, builder.device)
-    builder.add_layer(
-        PiecewiseScalar,
-        node,
-        Operation(_scaled_relu, (Operation.VARIABLE, slope), {}),
-        source=source.name,
-        result=result,
-        shape=slope.shape[1:],
-        levels=levels,
-        slopes=slopes,
-        exact=bool((slope.abs() == 1).all()),
-    )
+    operation = Operation(_scaled_relu, (Operation.VARIABLE, slope), {})
+    exact = bool((slope.abs() == 1).all())
+    fields = {"result": result, "levels": levels, "slopes": slopes, "exact": exact}
+    builder.add_layer(PiecewiseScalar, node, operation, source.name, **fields)
     builder.add_results(node)
     if not alone:
         builder.add_step(node.name, operator.add, (choice.false, Ref(result)), rule=AffineRule())
@@ -391,18 +374,11 @@ def _add_nested(builder: GraphBuilder, node: fx.Node, choice: Choice, rows: Rows
     builder.add_value(sides, node, example.new_empty(points, 3, *units))
     args = (source, choice.true, choice.false, shape, rows)
     builder.add_step(sides, _sides, args, plain=2)
-    builder.add_layer(
-        ChoiceNonlinearity,
-        node,
-        Operation(choose, (Operation.VARIABLE,), {}),
-        source=source.name,
-        argument=sides,
-        result=node.name,
-        shape=units,
-        steepness=steepness,
-    )
-    builder.choices[node.name] = (choice.true, choice.false)
     builder.add_results(node)
+    operation = Operation(choose, (Operation.VARIABLE,), {})
+    fields = {"argument": sides, "steepness": steepness}
+    builder.add_layer(ChoiceNonlinearity, node, operation, source.name, **fields)
+    builder.choices[node.name] = (choice.true, choice.false)
     return None
 
 

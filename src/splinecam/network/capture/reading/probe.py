@@ -11,14 +11,10 @@ from torch import Tensor
 
 from splinecam._util.tolerances import EPS
 from splinecam.errors import CaptureError, OffendingOp, UnsupportedOpError
-from splinecam.network.nonlinearities import (
-    MaxNonlinearity,
-    Nonlinearity,
-    PiecewiseScalar,
-    SortNonlinearity,
-)
+from splinecam.network import nonlinearities as layers
+from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.ops.bounds import Bound
-from splinecam.network.program import Program, Stage
+from splinecam.network.program import Program, Stage, Values
 from splinecam.network.values import Rows
 
 # A wrong rule is off by the size of the values, rounding by a few EPS: anything between will do.
@@ -42,8 +38,8 @@ def probe(
 ) -> None:
     """Run two random points, and their blend alone, through every stage; raise if they disagree.
 
-    Every layer is run on the two points, on one alone and on its opposite. rows: where each value
-    has the batch. describe: what an error says of the value of that name, for a reason.
+    rows: where each value has the batch. describe: what an error says of a value, by name and
+    reason.
     """
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(2, *program.input_shape, dtype=torch.float64, generator=generator)
@@ -60,7 +56,7 @@ def probe(
             live = {name: live[name] for name in program.stages[i + 1].live_in}
 
 
-def _holds(program: Program, i: int, live: Mapping[str, Tensor], out: dict[str, Tensor]) -> bool:
+def _holds(program: Program, i: int, live: Values, out: dict[str, Tensor]) -> bool:
     """Whether a stage is affine and takes each point by itself, with finite results."""
     if len(program.stages[i].steps) == 1 and program.dense(i) is not None:  # all is known of it
         return all(isfinite(_size(value)) for value in out.values())
@@ -84,7 +80,7 @@ def _probe_layer(layer: Nonlinearity, pair: Tensor, describe: Describe) -> None:
 
 def _as_claimed(layer: Nonlinearity, z: Tensor, result: Tensor, size: float) -> bool:
     """Whether a layer with the argument z (B, n) gives what its kind says, (B, units)."""
-    if isinstance(layer, PiecewiseScalar):
+    if isinstance(layer, layers.PiecewiseScalar):
         if layer.period is not None or result.shape != z.shape:
             return True  # a table of functions, whose slopes are not told apart
         # Up to a constant, the function is the sum of its slope changes; these round like knots.
@@ -94,9 +90,9 @@ def _as_claimed(layer: Nonlinearity, z: Tensor, result: Tensor, size: float) -> 
         for level, before, after in zip(layer.levels, slopes, slopes[1:], strict=False):
             rest = rest - (after - before) * torch.relu(z - level)
         return _agree(rest, rest[:1].expand(rest.shape), size)
-    if isinstance(layer, MaxNonlinearity):
+    if isinstance(layer, layers.MaxNonlinearity):
         return torch.equal(result, _extremes(layer, z))
-    if isinstance(layer, SortNonlinearity):
+    if isinstance(layer, layers.SortNonlinearity):
         order, found = z[:, layer.members].sort(2).values, result[:, layer.members]
         return torch.equal(found, order) or torch.equal(found, order.flip(2))
     return True
@@ -106,7 +102,7 @@ def _flat(value: Tensor) -> Tensor:
     return value.reshape(value.shape[0], -1)
 
 
-def _extremes(layer: MaxNonlinearity, z: Tensor) -> Tensor:
+def _extremes(layer: layers.MaxNonlinearity, z: Tensor) -> Tensor:
     """The winner of every group, a few members at a time to save memory."""
     z = -z if layer.smallest else z
     best = z.new_full((z.shape[0], layer.members.shape[0]), -torch.inf)
@@ -131,11 +127,7 @@ def _agree(a: Tensor, b: Tensor, size: float) -> bool:
 
 
 def _blame(
-    program: Program,
-    stage: Stage,
-    live: Mapping[str, Tensor],
-    rows: Mapping[str, Rows],
-    describe: Describe,
+    program: Program, stage: Stage, live: Values, rows: Mapping[str, Rows], describe: Describe
 ) -> None:
     """Raise for the step of a stage that is not affine or mixes points; run them one by one."""
     both: dict[str, Any] = {name: live[name] for name in stage.live_in}

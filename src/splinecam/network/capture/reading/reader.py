@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,41 +12,17 @@ from torch import Tensor, fx
 
 from splinecam.errors import CaptureError, UnsupportedOpError, option
 from splinecam.network.capture.models import widened
+from splinecam.network.capture.reading import graph_builder as building
+from splinecam.network.capture.reading import scalar_functions as scalars
+from splinecam.network.capture.reading import unit_groups as groups
 from splinecam.network.capture.reading.custom_ops import add_custom, custom_op_of
 from splinecam.network.capture.reading.final import Final, dependents, tail_of
-from splinecam.network.capture.reading.graph_builder import (
-    EXACT,
-    GraphBuilder,
-    NodeCall,
-    constant_call,
-    fill_of,
-    filled,
-    has_size,
-    part_of,
-)
+from splinecam.network.capture.reading.graph_builder import GraphBuilder, NodeCall
 from splinecam.network.capture.reading.masks import add_comparison, add_masked
 from splinecam.network.capture.reading.probe import probe
-from splinecam.network.capture.reading.scalar_functions import (
-    add_curve,
-    add_function,
-    add_pairs,
-    add_smooth,
-    smooth_patterns,
-)
 from splinecam.network.capture.reading.stages import make_stages, refs
-from splinecam.network.capture.reading.unit_groups import (
-    add_maxima,
-    add_scattered,
-    add_sort,
-    uses_places,
-)
-from splinecam.network.capture.tracing.flat_graph import (
-    SYMBOLIC,
-    FlatGraph,
-    arguments_of,
-    named_arguments,
-    parameters_of,
-)
+from splinecam.network.capture.tracing import flat_graph as flat
+from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph
 from splinecam.network.curves.curve import Curve
 from splinecam.network.ops import nonlinear as rejected
 from splinecam.network.ops import registry as ops
@@ -70,9 +47,8 @@ class Reader:
         self.builder.smooth = smooth
         self.tail = tail_of(graph, self.needed)
         apart = () if self.tail is None else self.tail.nodes
-        self.patterns, self.reads_weights = smooth_patterns(
-            graph, self.needed, dependents(graph), apart
-        )
+        found = scalars.smooth_patterns(graph, self.needed, dependents(graph), apart)
+        self.patterns, self.reads_weights = found
         self.emitted: list[fx.Node] = []
 
     def read(self, input_shape: tuple[int, ...]) -> Program:
@@ -126,10 +102,9 @@ class Reader:
             )
         return (result, None) if self.tail is None else self.tail.finish(builder, self.output)
 
-    # -- one node
-
     def _node(self, node: fx.Node) -> None:
-        builder, value = self.builder, node.meta.get("val")
+        builder = self.builder
+        value: Any = node.meta.get("val")
         if type(value) in SYMBOLIC:
             source: Any = node.args[0] if node.args else None
             builder.batch.learn(value, builder.values.get(source))
@@ -153,8 +128,11 @@ class Reader:
         takes_shape = isinstance(rule, ops.AffineRule) and rule.shape_only != ()
         if not builder.is_active((args, kwargs)):
             self._constant(node, args, kwargs)
-        elif target_name(node.target) in CREATORS:
-            self._filled(node)
+        elif target_name(node.target) in CREATORS:  # such as zeros_like(x)
+            fill = self._argument(building.fill_of(node))
+            filled = (builder.batch.shape(value), fill, value.dtype, self.device)
+            made = builder.constants.add(node, building.filled, filled, {})
+            builder.add_constant(node, made)
         elif takes_shape and not builder.is_active(args[0]):
             builder.add_constant(node, builder.constants.add_like(node, args[0]))
         else:
@@ -175,34 +153,23 @@ class Reader:
             return parts if isinstance(item, list) else tuple(parts)
         return item
 
-    # -- constants
-
     def _constant(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Compute a node that does not depend on the input now, or once the batch is known."""
         if _is_random(node.target):
-            arguments = arguments_of(node)
+            arguments = flat.arguments_of(node)
             if not (arguments.get("train") is False or arguments.get("training") is False):
                 self.builder.reject(node, rejected.RANDOM)
                 return
-        run = partial(constant_call, node.target)
-        if any(True for _ in refs((args, kwargs))) or has_size((args, kwargs)):
+        run = partial(building.constant_call, node.target)
+        if any(True for _ in refs((args, kwargs))) or building.has_size((args, kwargs)):
             self.builder.add_constant(node, self.builder.constants.add(node, run, args, kwargs))
             return
-        args = resolve(args, {}, 1, self.device)
-        kwargs = {key: resolve(item, {}, 1, self.device) for key, item in kwargs.items()}
+        args, kwargs = resolve((args, kwargs), {}, 1, self.device)
         self.builder.values[node] = run(*args, **kwargs)
-
-    def _filled(self, node: fx.Node) -> None:
-        """Add a constant in the shape of an activation, such as ``zeros_like(x)``."""
-        shape, fill = self.builder.batch.shape(node.meta["val"]), self._argument(fill_of(node))
-        args = (shape, fill, node.meta["val"].dtype, self.device)
-        self.builder.add_constant(node, self.builder.constants.add(node, filled, args, {}))
-
-    # -- activations
 
     def _active(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         builder, rule = self.builder, custom_op_of(node) or ops.rule_of(node.target)
-        named = named_arguments(node, args, kwargs)
+        named = flat.named_arguments(node, args, kwargs)
         call = NodeCall(node, rule, args, kwargs, named)
         if "indices" in named:
             self._count_masked(node, named["indices"])
@@ -233,22 +200,13 @@ class Reader:
         if isinstance(rule, ops.AffineRule):
             self._add_affine(call, rule)
             return None
-        if isinstance(rule, CustomOp):
-            return add_custom(builder, call)
         if isinstance(rule, ops.CompositeRule):
             return self._add_composite(call.node, rule)
-        if isinstance(rule, (ops.SmoothRule, ops.TerminalRule)):
-            return add_smooth(builder, call)
-        if isinstance(rule, ops.ScatterRule):
-            return add_scattered(builder, call)
-        if isinstance(rule, ops.MaximumRule):
-            return add_maxima(builder, call)
-        if isinstance(rule, ops.SortRule):
-            return add_sort(builder, call)
+        if type(rule) in _ADD:
+            return _ADD[type(rule)](builder, call)
         active = [name for name, item in call.named.items() if builder.is_active(item)]
-        if len(active) > 1 or active[0] not in rule.source:
-            return add_pairs(builder, call)
-        return add_function(builder, call)
+        alone = len(active) == 1 and active[0] in rule.source
+        return (scalars.add_function if alone else scalars.add_pairs)(builder, call)
 
     def _pattern(self, curve: Curve, x: fx.Node, node: fx.Node) -> None:
         """Add a smooth function that the model writes as several operations, or reject it."""
@@ -259,14 +217,14 @@ class Reader:
         if source.name in builder.masks:
             builder.reject_mask(source.name)
         if self.smooth:
-            reason = add_curve(builder, node, curve, source)
+            reason = scalars.add_curve(builder, node, curve, source)
         if reason is not None:
             builder.reject(node, None if source.name in builder.invalid else reason)
 
     def _add_composite(self, node: fx.Node, rule: ops.CompositeRule) -> str | None:
         """Add a node that is written out as several others."""
         emit = ops.Emitter(node)
-        result = rule.write(emit, arguments_of(node))
+        result = rule.write(emit, flat.arguments_of(node))
         if isinstance(result, str):
             return result
         builder = self.builder
@@ -283,7 +241,7 @@ class Reader:
 
     def _add_affine(self, call: NodeCall, rule: ops.AffineRule) -> None:
         node, args, kwargs, builder = call.node, call.args, call.kwargs, self.builder
-        names, _ = parameters_of(node.target)
+        names, _ = flat.parameters_of(node.target)
         if rule.identity:
             builder.values[node] = args[0]
             return
@@ -302,9 +260,7 @@ class Reader:
             used = {user.args[1] for user in node.users if user.users}
             for i, ref in enumerate(builder.values[node]):
                 if i in used:
-                    builder.body.append(part_of(ref, node, i, EXACT))
-
-    # -- what is wrong with a call
+                    builder.body.append(building.part_of(ref, node, i, building.EXACT))
 
     def _reason(self, call: NodeCall) -> str | None:
         """Why this call cannot be part of a piecewise-linear network, or None."""
@@ -324,7 +280,7 @@ class Reader:
         if isinstance(rule, ops.CompositeRule):
             return self._depends({name: named[name] for name in rule.constants})
         if isinstance(rule, (ops.MaximumRule, ops.SortRule)):
-            return uses_places(node, self.needed)
+            return groups.uses_places(node, self.needed)
         if isinstance(rule, ops.ScatterRule):
             return self._depends(named, ("self", rule.source))
         if isinstance(rule, ops.PiecewiseRule):
@@ -354,19 +310,17 @@ class Reader:
         if rule.identity and not node.meta["val"].is_floating_point():
             return "a conversion to whole numbers is discontinuous"
         reason = rule.check(named) if rule.check else None
-        return reason or self._mixes_points(node, rule, named)
+        return reason or self._mixes_points(call)
 
-    def _mixes_points(
-        self, node: fx.Node, rule: ops.AffineRule, named: dict[str, Any]
-    ) -> str | None:
+    def _mixes_points(self, call: NodeCall) -> str | None:
         """The reason against an affine node that mixes the points of the batch, by its shapes."""
-        builder = self.builder
+        node, builder = call.node, self.builder
         first = next(n for n in node.all_input_nodes if builder.is_active(builder.values[n]))
         value = first.meta["val"]
         value = value[0] if isinstance(value, (list, tuple)) else value
         rows = builder.batch.rows(value)
-        for name in rule.dims:
-            dims = named.get(name)
+        for name in call.rule.dims:
+            dims = call.named.get(name)
             dims = [dims] if isinstance(dims, int) else dims or []
             if rows is not None and rows.dim in [dim % value.dim() for dim in dims]:
                 return rejected.MIXES
@@ -380,3 +334,14 @@ class Reader:
 
 def _is_random(target: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
+
+
+_ADD: dict[type, Callable[[GraphBuilder, NodeCall], str | None]] = {
+    CustomOp: add_custom,
+    ops.SmoothRule: scalars.add_smooth,
+    ops.TerminalRule: scalars.add_smooth,
+    ops.ScatterRule: groups.add_scattered,
+    ops.MaximumRule: groups.add_maxima,
+    ops.SortRule: groups.add_sort,
+}
+"""How nodes are added, by their rules; the result is the reason against it, or None."""

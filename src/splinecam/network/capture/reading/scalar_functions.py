@@ -7,6 +7,7 @@ Products of a value and a gate (``x * sigmoid(1.702 * x)``, GELU by erf or by ta
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from math import inf, isclose, pi, prod, sqrt
 from typing import Any
@@ -16,26 +17,12 @@ import torch
 from torch import Tensor, fx
 
 from splinecam._util.tolerances import EPS
+from splinecam.network import nonlinearities as layers
 from splinecam.network.capture.reading.graph_builder import GraphBuilder, NodeCall, UnevenRows
-from splinecam.network.capture.reading.stages import refs
 from splinecam.network.capture.tracing.flat_graph import FlatGraph, arguments_of
+from splinecam.network.curves import formulas
 from splinecam.network.curves.curve import Curve
-from splinecam.network.curves.formulas import (
-    GELU,
-    GELU_TANH,
-    HARDSWISH,
-    MISH,
-    SILU,
-    SOFTSIGN,
-    power,
-)
 from splinecam.network.curves.registered import Scaled, scaled
-from splinecam.network.nonlinearities import (
-    MaxNonlinearity,
-    PiecewiseScalar,
-    SmoothScalar,
-    apply_curve,
-)
 from splinecam.network.ops.nonlinear import MIXES
 from splinecam.network.ops.registry import Knots, target_name
 from splinecam.network.values import Operation, Ref, Rows
@@ -43,12 +30,12 @@ from splinecam.network.values import Operation, Ref, Rows
 
 def add_function(builder: GraphBuilder, call: NodeCall) -> str | None:
     """Add a function of one variable with its knots, or say why it cannot be added."""
-    node, rule, constants = call.node, call.rule, builder.constants
+    node, rule, one_row = call.node, call.rule, builder.constants.one_row
     source = next(name for name in rule.source if builder.is_active(call.named.get(name)))
     try:
-        args = tuple(constants.one_row(item) for item in call.args)
-        kwargs = {key: constants.one_row(item) for key, item in call.kwargs.items()}
-        named = {key: constants.one_row(item) for key, item in call.named.items()}
+        named = {key: one_row(item) for key, item in call.named.items()}
+        kwargs = {key: one_row(item) for key, item in call.kwargs.items()}
+        call = replace(call, args=tuple(map(one_row, call.args)), kwargs=kwargs)
     except UnevenRows:
         return MIXES
     rows = builder.batch.rows(node.meta["val"])
@@ -65,50 +52,32 @@ def add_function(builder: GraphBuilder, call: NodeCall) -> str | None:
     ref = builder.expand(node, named[source])
     levels, slopes = spread_knots(knots, shape, rows, builder.device)
     builder.add_results(node)
-    builder.add_layer(
-        PiecewiseScalar,
-        node,
-        operation_of(rule.run or node.target, args, kwargs, rows, rows),
-        source=ref.name,
-        result=node.name,
-        shape=rows.out(z).shape[1:],
-        levels=levels,
-        slopes=slopes,
-        exact=rule.exact,
-    )
+    operation = operation_of(rule.run or node.target, call, rows, rows)
+    fields = {"levels": levels, "slopes": slopes, "exact": rule.exact}
+    builder.add_layer(layers.PiecewiseScalar, node, operation, ref.name, **fields)
     return None
 
 
 def operation_of(
-    run: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    rows: Rows,
-    result_rows: Rows,
-    part: int | None = None,
+    run: Any, call: NodeCall, rows: Rows, result_rows: Rows, part: int | None = None
 ) -> Operation:
-    """The call of a node whose one activation is its variable."""
+    """A call whose one activation is its variable."""
 
     def argument(item: Any) -> Any:
         return Operation.VARIABLE if isinstance(item, Ref) else item
 
-    named = {key: argument(item) for key, item in kwargs.items()}
-    return Operation(run, tuple(map(argument, args)), named, rows, result_rows, part)
-
-
-# -- knots -----------------------------------------------------------------------------------------
+    named = {key: argument(item) for key, item in call.kwargs.items()}
+    return Operation(run, tuple(map(argument, call.args)), named, rows, result_rows, part)
 
 
 def spread_knots(
     knots: Knots, shape: list[int], rows: Rows, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Levels ``(K, n)`` and slopes ``(K + 1, n)`` of every unit; ``shape`` is that of one point.
-
-    A knot is dropped where the slope does not change; where only some units drop it, theirs is
-    moved to infinity.
-    """
+    """Levels (K, n) and slopes (K + 1, n) of all units; idle knots are dropped."""
     if _all_equal(*knots):
-        return _repeated(knots[0], shape, device), _repeated(knots[1], shape, device)
+        columns = (np.array(numbers, dtype=np.float64).reshape(-1, 1) for numbers in knots)
+        same = [torch.from_numpy(column.repeat(prod(shape), 1)).to(device) for column in columns]
+        return same[0], same[1]
 
     def spread(value: float | Tensor) -> Tensor:
         wide = torch.as_tensor(value, dtype=torch.float64, device=device).expand(shape)
@@ -127,17 +96,11 @@ def spread_knots(
 
 
 def _all_equal(levels: tuple[Any, ...], slopes: tuple[Any, ...]) -> bool:
-    """Whether all units have the same knots, of which none is dropped or moved."""
+    """Whether all units have the same knots, and no knot is dropped or moved."""
     if any(isinstance(value, Tensor) for value in (*levels, *slopes)):
         return False
     ascending = all(low < high for low, high in pairwise((-inf, *levels, inf)))
     return ascending and all(before != after for before, after in pairwise(slopes))
-
-
-def _repeated(numbers: tuple[Any, ...], shape: list[int], device: torch.device) -> Tensor:
-    """The same numbers for each unit, (K, n)."""
-    column = np.array(numbers, dtype=np.float64).reshape(-1, 1)
-    return torch.from_numpy(column.repeat(prod(shape), 1)).to(device)
 
 
 def _without_idle(levels: list[Tensor], slopes: list[Tensor]) -> tuple[Tensor, Tensor]:
@@ -154,9 +117,6 @@ def _without_idle(levels: list[Tensor], slopes: list[Tensor]) -> tuple[Tensor, T
         slope[k + 1] = torch.where(level[k] == inf, slope[k], slope[k + 1])
     used = (level != inf).any(1)
     return level[used], torch.cat([slope[:1], slope[1:][used]])
-
-
-# -- the larger of two -----------------------------------------------------------------------------
 
 
 def add_pairs(builder: GraphBuilder, call: NodeCall) -> str | None:
@@ -181,22 +141,14 @@ def _add_pair(
     builder.add_value(both, node, torch.stack([example, example], -1))
     builder.add_value(result, node, example)
     ref = builder.add_step(both, _stacked, (*pair, builder.batch.shape(example)), plain=1)
-    rows = builder.batch.rows(example) or Rows()
-    units = rows.out(torch.empty(builder.shape_of(ref, 1), device="meta"))[0]
-    builder.add_layer(
-        MaxNonlinearity,
-        node,
-        Operation(torch.amin if smallest else torch.amax, (Operation.VARIABLE, -1), {}),
-        source=both,
-        result=result,
-        shape=units.shape,
-        members=torch.arange(units.numel(), device=builder.device).view(-1, 2),
-        smallest=smallest,
-    )
+    members = torch.arange(builder.unit_shape(ref).numel(), device=builder.device).view(-1, 2)
+    operation = Operation(torch.amin if smallest else torch.amax, (Operation.VARIABLE, -1), {})
+    fields = {"result": result, "members": members, "smallest": smallest}
+    builder.add_layer(layers.MaxNonlinearity, node, operation, both, **fields)
 
 
 def _stacked(first: Any, second: Any, shape: list[int]) -> Tensor:
-    """Two values, of which one may be a number, side by side in a last dimension."""
+    """Two values side by side in a last dimension; one of them may be a number."""
     like = first if isinstance(first, Tensor) else second
     wide = [torch.as_tensor(x, dtype=like.dtype, device=like.device) for x in (first, second)]
     return torch.stack([x.expand(shape) for x in wide], -1)
@@ -223,22 +175,14 @@ def add_curve(builder: GraphBuilder, node: fx.Node, curve: Curve, variable: Ref)
         return MIXES
     curve = curve.to(builder.device)
     builder.add_results(node)
-    builder.add_layer(
-        SmoothScalar,
-        node,
-        Operation(apply_curve, (Operation.VARIABLE, curve), {}),
-        source=variable.name,
-        result=next(refs(builder.values[node])).name,
-        shape=builder.unit_shape(variable)[1:],
-        curve=curve,
-    )
+    operation = Operation(layers.apply_curve, (Operation.VARIABLE, curve), {})
+    builder.add_layer(layers.SmoothScalar, node, operation, variable.name, curve=curve)
     return None
 
 
 _PRODUCTS, _QUOTIENTS = ("mul", "multiply"), ("div", "divide", "true_divide")
 _SIGMOIDS = ("sigmoid", "special_expit")
 _CUBIC = 0.044715
-
 
 Patterns = dict[fx.Node, tuple[Curve, fx.Node]]
 """The nodes that make a smooth function, each with the function and what it is applied to."""
@@ -251,9 +195,9 @@ def smooth_patterns(
 ) -> tuple[Patterns, bool]:
     """The smooth functions in a graph that are written as several operations.
 
-    Nodes that are only on the way to such a function are removed from ``needed``. active: the nodes
-    that depend on the input; apart: nodes that are read in another way. The second result says
-    whether a number in one of the functions is a weight of the model.
+    Nodes that only lead to such a function are removed from ``needed``. apart: nodes that are
+    read in another way. The second result says whether a function has a weight of the model for
+    a number.
     """
     found: Patterns = {}
     skipped, matcher, weights = set(apart), _Matcher(graph), False
@@ -290,17 +234,17 @@ class _Matcher:
 
     def match(self, node: fx.Node) -> _Match | None:
         """The function that a product or a quotient computes, if it is a known one."""
-        name = _op(node)
+        name = op_name(node)
         if name in _PRODUCTS:
             return self._product(node)
         return self._softsign(node) if name in _QUOTIENTS else None
 
     def _product(self, node: fx.Node) -> _Match | None:
-        first, second = _two(node)
+        first, second = node.args[:2]
         if not isinstance(first, fx.Node) or not isinstance(second, fx.Node):
             return None
         if first is second:
-            return power(2), first, []
+            return formulas.power(2), first, []
         for outer, gate in ((first, second), (second, first)):
             for core, share, way in self._multiples(gate):
                 gated = self._gated(core)
@@ -322,56 +266,63 @@ class _Matcher:
 
     def _gated(self, gate: fx.Node) -> _Match | None:
         """The function of x that x times a gate is, with x for what the gate is applied to."""
-        name, source = _op(gate), gate.args[0] if gate.args else None
+        name, source = op_name(gate), gate.args[0] if gate.args else None
         if not isinstance(source, fx.Node):
             return None
         if name in _SIGMOIDS:
-            return SILU, source, []
+            return formulas.SILU, source, []
         if name == "hardsigmoid":
-            return HARDSWISH, source, []
-        if name == "tanh" and _op(source) == "softplus":
+            return formulas.HARDSWISH, source, []
+        if name == "tanh" and op_name(source) == "softplus":
             given = arguments_of(source)
             plain = given["beta"] == 1 and given["threshold"] >= 20
-            return (MISH, given["self"], [source]) if plain else None
+            return (formulas.MISH, given["self"], [source]) if plain else None
         if name in ("relu6", "hardtanh", "clamp"):
-            shifted = self._plus(source, 3.0)
-            return (scaled(HARDSWISH, 6.0), shifted, [source]) if shifted and _six(gate) else None
+            given, shifted = arguments_of(gate), self._plus(source, 3.0)
+            low = given.get("min_val", given.get("min", 0))
+            high = given.get("max_val", given.get("max", 6))
+            between = shifted and low == 0 and high == 6
+            return (scaled(formulas.HARDSWISH, 6.0), shifted, [source]) if between else None
         raised = self._plus(gate, 1.0)
-        if raised is not None and _op(raised) in ("erf", "special_erf"):
-            return scaled(GELU, sqrt(2), sqrt(2)), raised.args[0], [raised]
-        if raised is not None and _op(raised) == "tanh":
+        if raised is not None and op_name(raised) in ("erf", "special_erf"):
+            return scaled(formulas.GELU, sqrt(2), sqrt(2)), raised.args[0], [raised]
+        if raised is not None and op_name(raised) == "tanh":
             return self._gelu_tanh(raised)
         return None
 
     def _gelu_tanh(self, tanh: fx.Node) -> _Match | None:
         """``x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))``."""
         for total, rate, way in self._multiples(tanh.args[0]):
-            if _op(total) != "add" or not isclose(rate, sqrt(2 / pi), rel_tol=4 * EPS):
+            if op_name(total) != "add" or not isclose(rate, sqrt(2 / pi), rel_tol=4 * EPS):
                 continue
-            first, second = _two(total)
-            for x, cubic in ((first, second), (second, first)):
+            terms: Any = total.args[:2]
+            for x, cubic in (terms, terms[::-1]):
                 for cube, factor, others in self._multiples(cubic):
-                    known = isclose(factor, _CUBIC, rel_tol=4 * EPS) and _op(cube) == "pow"
-                    if known and _two(cube) == (x, 3):
-                        return scaled(GELU_TANH, 2.0), x, [tanh, total, *way, *others, cube]
+                    known = isclose(factor, _CUBIC, rel_tol=4 * EPS) and op_name(cube) == "pow"
+                    if known and cube.args[:2] == (x, 3):
+                        return (
+                            scaled(formulas.GELU_TANH, 2.0),
+                            x,
+                            [tanh, total, *way, *others, cube],
+                        )
         return None
 
     def _softsign(self, node: fx.Node) -> _Match | None:
-        x, divisor = _two(node)
+        x, divisor = node.args[:2]
         if not isinstance(x, fx.Node) or node.kwargs.get("rounding_mode"):
             return None
         size = self._plus(divisor, 1.0)
-        if size is None or _op(size) not in ("abs", "absolute") or size.args[0] is not x:
+        if size is None or op_name(size) not in ("abs", "absolute") or size.args[0] is not x:
             return None
-        return SOFTSIGN, x, [size, divisor]
-
-    # -- multiples and sums with numbers
+        return formulas.SOFTSIGN, x, [size, divisor]
 
     def _number(self, item: Any) -> float | None:
         """The number that an argument is, which may be a constant of the model."""
         if isinstance(item, (int, float)):
             return float(item)
-        value = self.graph.constants.get(item, (None, None))[1] if _is_node(item) else None
+        value = (
+            self.graph.constants.get(item, (None, None))[1] if isinstance(item, fx.Node) else None
+        )
         if not isinstance(value, Tensor) or value.numel() != 1:
             return None
         self.used_weight = True
@@ -379,23 +330,23 @@ class _Matcher:
 
     def _plus(self, node: Any, number: float) -> Any:
         """The node that a number is added to, if that is what a node does."""
-        if _op(node) != "add" or node.kwargs.get("alpha", 1) != 1:
+        if op_name(node) != "add" or node.kwargs.get("alpha", 1) != 1:
             return None
         for one, other in (node.args[:2], node.args[1::-1]):
-            if _is_node(one) and self._number(other) == number:
+            if isinstance(one, fx.Node) and self._number(other) == number:
                 return one
         return None
 
     def _multiples(self, node: Any) -> Iterator[tuple[fx.Node, float, list[fx.Node]]]:
-        """The nodes of which a node is a multiple, each with the factor and those on the way."""
+        """Yield nodes that a node is a multiple of, with the factors and the nodes between."""
         factor, way = 1.0, list[fx.Node]()
-        while _is_node(node):
+        while isinstance(node, fx.Node):
             yield node, factor, list(way)
             way.append(node)
-            name = _op(node)
+            name = op_name(node)
             if name not in (*_PRODUCTS, *_QUOTIENTS) or node.kwargs.get("rounding_mode"):
                 return
-            one, other = _two(node)
+            one, other = node.args[:2]
             number = self._number(other)
             if number is None and name in _PRODUCTS:
                 one, number = other, self._number(one)
@@ -413,22 +364,7 @@ def _scaled(curve: Curve, share: float, rate: float) -> Curve:
     return curve if factor == inner == 1 else scaled(curve, factor, inner)
 
 
-def _is_node(item: Any) -> bool:
-    return isinstance(item, fx.Node)
-
-
-def _op(node: Any) -> str:
+def op_name(node: Any) -> str:
+    """The name of the ATen operation that a node calls; nothing for other values."""
     is_call = isinstance(node, fx.Node) and node.op == "call_function"
     return target_name(node.target).removeprefix("aten.") if is_call else ""
-
-
-def _two(node: fx.Node) -> tuple[Any, Any]:
-    first, second = node.args[:2]
-    return first, second
-
-
-def _six(gate: fx.Node) -> bool:
-    """Whether a gate cuts off below 0 and above 6."""
-    arguments = arguments_of(gate)
-    low = arguments.get("min_val", arguments.get("min", 0))
-    return bool(low == 0 and arguments.get("max_val", arguments.get("max", 6)) == 6)

@@ -31,16 +31,12 @@ def _names_read(step: Any) -> list[str]:
 
 
 def make_stages(
-    body: list[Step | Nonlinearity],
-    constants: dict[str, Step],
-    rows: dict[str, Rows],
-    output_name: str,
+    body: list[Step | Nonlinearity], constants: dict[str, Step], rows: dict[str, Rows], output: str
 ) -> tuple[Stage, ...]:
     """The stages of a program from its steps and layers in order.
 
-    constants: those that depend on the size of the batch; each stage that needs one makes it again.
-    rows: where each value has the batch. A value that passes from one stage to another does so
-    under the name of its border layout, which has the batch in front.
+    constants: depend on the size of the batch, and are made again in each stage. A value passes
+    from stage to stage under the name of its border layout, which has the batch in front.
     """
     parts: list[list[Step]] = [[]]
     layers: list[Nonlinearity | None] = []
@@ -51,7 +47,7 @@ def make_stages(
         else:
             parts[-1].append(item)
     stages: list[Stage] = []
-    live: dict[str, None] = {output_name: None}
+    live: dict[str, None] = {output: None}
     for part, layer in zip(reversed(parts), reversed([*layers, None]), strict=True):
         if layer is not None:
             names = (_border_name(n, rows) for n in (layer.source, layer.argument, layer.result))
@@ -111,7 +107,7 @@ def _move(result: str, source: str, name: str, rows: dict[str, Rows]) -> Step | 
 
 
 def with_frees(steps: list[Any], kept: tuple[str, ...]) -> tuple[Any, ...]:
-    """Steps, each of which frees the values that it is the last to use, but for those kept."""
+    """Steps that free each value after its last use, except for the kept ones."""
     used, freeing = set(kept), []
     for step in reversed(steps):
         names = dict.fromkeys([step.name, *_names_read(step)])
@@ -122,8 +118,7 @@ def with_frees(steps: list[Any], kept: tuple[str, ...]) -> tuple[Any, ...]:
 
 def first_layers(program: Program, count: int) -> Program:
     """The program up to so many layers, with the output of the last of them, or with the input."""
-    kept = program.stages[:count]
-    body = [item for stage in kept for item in (*stage.steps, stage.layer) if item is not None]
+    body = [item for stage in program.stages[:count] for item in stage.body]
     name = program.layers[count - 1].result if count else program.input_name
     stages = make_stages(body, {}, defaultdict(Rows), name)
     part = replace(program, stages=stages, output_name=name, stripped=None, final=None)

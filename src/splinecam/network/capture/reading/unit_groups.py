@@ -10,13 +10,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, fx
 
-from splinecam.network.capture.reading.graph_builder import (
-    EXACT,
-    GraphBuilder,
-    NodeCall,
-    UnevenRows,
-    is_floating,
-)
+from splinecam.network.capture.reading import graph_builder as building
+from splinecam.network.capture.reading.graph_builder import GraphBuilder, NodeCall
 from splinecam.network.capture.reading.scalar_functions import operation_of
 from splinecam.network.capture.reading.stages import refs
 from splinecam.network.nonlinearities import MaxNonlinearity, SortNonlinearity
@@ -25,14 +20,11 @@ from splinecam.network.ops.registry import AffineRule, ScatterRule, target_name
 from splinecam.network.program import Step
 from splinecam.network.values import Operation, Ref, Rows, resolve
 
-# Every function that adds something gives the reason why it cannot be added, or None.
-
 
 def add_maxima(builder: GraphBuilder, call: NodeCall) -> str | None:
     """Add the largest unit of every group, which changes where two are equal."""
-    ref, node = next(refs((call.args, call.kwargs))), call.node
-    values = node.meta["val"]
-    value, part = (values, None) if isinstance(values, Tensor) else (values[0], 0)
+    ref, values = next(refs((call.args, call.kwargs))), call.node.meta["val"]
+    value = values if isinstance(values, Tensor) else values[0]
     rows, result_rows = builder.rows[ref.name], builder.batch.rows(value)
     if result_rows is None:
         return MIXES
@@ -45,22 +37,31 @@ def add_maxima(builder: GraphBuilder, call: NodeCall) -> str | None:
     units = index.numel() // 2
     if not torch.equal(first, second - units) or bool((first >= units).any()):
         return MIXES
-    builder.add_results(node)
-    if first.shape[1] == 1:
-        _add_passed_on(builder, call, part)
-        return None
-    builder.add_layer(
-        MaxNonlinearity,
-        node,
-        operation_of(node.target, call.args, call.kwargs, rows, result_rows, part),
-        source=ref.name,
-        result=next(refs(builder.values[node])).name,
-        shape=builder.unit_shape(ref)[1:],
-        members=first.contiguous(),
-        smallest=call.rule.smallest,
-        places=_places_of(call, rows, result_rows),
-    )
+    places = _places_of(call, rows, result_rows)
+    fields = {"members": first.contiguous(), "smallest": call.rule.smallest, "places": places}
+    _add_groups(builder, call, MaxNonlinearity, result_rows, fields)
     return None
+
+
+def _add_groups(
+    builder: GraphBuilder, call: NodeCall, kind: type, result_rows: Rows, fields: dict[str, Any]
+) -> None:
+    """Add a layer of groups of units; the values of groups of one unit are passed on."""
+    ref, node = next(refs((call.args, call.kwargs))), call.node
+    part = None if isinstance(node.meta["val"], Tensor) else 0
+    builder.add_results(node)
+    if fields["members"].shape[1] > 1:
+        operation = operation_of(node.target, call, builder.rows[ref.name], result_rows, part)
+        builder.add_layer(kind, node, operation, ref.name, **fields)
+        return
+
+    def role(item: Any) -> str:
+        return "add" if isinstance(item, Ref) else "plain"
+
+    name, run = next(refs(builder.values[node])).name, cast(Any, node.target)
+    roles = tuple(map(role, call.args)), {key: role(item) for key, item in call.kwargs.items()}
+    run = run if part is None else partial(_part_of, run, part)
+    builder.body.append(Step(name, run, call.args, call.kwargs, (), building.EXACT, roles))
 
 
 def _places_of(call: NodeCall, rows: Rows, result_rows: Rows) -> Operation | None:
@@ -69,32 +70,20 @@ def _places_of(call: NodeCall, rows: Rows, result_rows: Rows) -> Operation | Non
     packet = getattr(torch.ops.aten, f"{name}_with_indices", None)
     if packet is None or not name.startswith("max_pool"):
         return None
-    return operation_of(packet.default, call.args, call.kwargs, rows, result_rows, 1)
+    return operation_of(packet.default, call, rows, result_rows, 1)
 
 
 def add_sort(builder: GraphBuilder, call: NodeCall) -> str | None:
     """Add the sorting of groups of units, which changes where two of a group are equal."""
-    ref, node = next(refs((call.args, call.kwargs))), call.node
-    part = None if isinstance(node.meta["val"], Tensor) else 0
-    rows, index = builder.rows[ref.name], _unit_numbers(builder, ref)
+    ref = next(refs((call.args, call.kwargs)))
+    index = _unit_numbers(builder, ref)
     groups = call.rule.members(_with_numbers(builder, call, ref, index), index)
     groups = groups.reshape(-1, groups.shape[-1])
     own = groups < index.numel() // 2
     if bool((own.any(1) != own.all(1)).any()):
         return MIXES
-    builder.add_results(node)
-    if groups.shape[1] == 1:
-        _add_passed_on(builder, call, part)
-        return None
-    builder.add_layer(
-        SortNonlinearity,
-        node,
-        operation_of(node.target, call.args, call.kwargs, rows, rows, part),
-        source=ref.name,
-        result=next(refs(builder.values[node])).name,
-        shape=builder.unit_shape(ref)[1:],
-        members=groups[own[:, 0]],
-    )
+    fields = {"members": groups[own[:, 0]]}
+    _add_groups(builder, call, SortNonlinearity, builder.rows[ref.name], fields)
     return None
 
 
@@ -111,7 +100,7 @@ def _unpools(places: fx.Node) -> bool:
     """Whether indices are given to max_unpool, perhaps in another shape."""
     return any(
         "max_unpool" in target_name(user.target)
-        or (not is_floating(user.meta.get("val")) and _unpools(user))
+        or (not building.is_floating(user.meta.get("val")) and _unpools(user))
         for user in places.users
     )
 
@@ -125,35 +114,20 @@ def _unit_numbers(builder: GraphBuilder, ref: Ref) -> Tensor:
 
 def _with_numbers(builder: GraphBuilder, call: NodeCall, ref: Ref, index: Tensor) -> dict[str, Any]:
     """The arguments of a call on two points, its activation replaced by the numbers of units."""
-    env = {ref.name: index}
-    return {key: resolve(item, env, 2, builder.device) for key, item in call.named.items()}
-
-
-def _add_passed_on(builder: GraphBuilder, call: NodeCall, part: int | None) -> None:
-    """Add groups of one unit each, whose values are passed on as they are."""
-
-    def role(item: Any) -> str:
-        return "add" if isinstance(item, Ref) else "plain"
-
-    name, run = next(refs(builder.values[call.node])).name, cast(Any, call.node.target)
-    roles = tuple(map(role, call.args)), {key: role(item) for key, item in call.kwargs.items()}
-    run = run if part is None else partial(_part_of, run, part)
-    builder.body.append(Step(name, run, call.args, call.kwargs, (), EXACT, roles))
+    found: dict[str, Any] = resolve(call.named, {ref.name: index}, 2, builder.device)
+    return found
 
 
 def _part_of(run: Any, part: int, *args: Any, **kwargs: Any) -> Any:
     return run(*args, **kwargs)[part]
 
 
-# -- reductions at constant places: scatter_reduce and index_reduce, as graph networks use ---------
-
-
 @dataclass(frozen=True)
 class _Places:
-    """Where values go: entry k of the flattened source to unit ``place[k]`` of the result.
+    """Entry k of the flattened source goes to unit ``place[k]`` of the result.
 
-    shape: of the result; taken: of the part of the source that is used; both without the batch.
-    included: which units of ``self`` take part, one number for each.
+    shape, taken: of the result and of the used part of the source, without the batch. included:
+    for each unit of ``self`` whether it takes part.
     """
 
     place: Tensor
@@ -175,7 +149,7 @@ def add_scattered(builder: GraphBuilder, call: NodeCall) -> str | None:
     given = (named["self"], named[call.rule.source], named["index"])
     try:
         data, source, index = (builder.constants.one_row(item) for item in given)
-    except UnevenRows:
+    except building.UnevenRows:
         return MIXES
     values = [data, source]
     moved = [isinstance(i, Ref) and not builder.rows[i.name].plain for i in (*values, index)]
@@ -211,31 +185,23 @@ def _find_places(builder: GraphBuilder, call: NodeCall, index: Tensor) -> _Place
 def _add_sums(
     builder: GraphBuilder, node: fx.Node, values: list[Any], places: _Places, mean: bool
 ) -> None:
-    included = places.included
-    divisor = places.counts + included if mean else torch.ones_like(included)
-    constants = (places.place, included.double(), divisor.double(), places.shape, places.taken)
+    divisor = places.counts + places.included if mean else torch.ones_like(places.included)
+    constants = (places.place, places.included.double(), divisor.double())
+    shapes = (places.shape, places.taken)
     builder.add_results(node)
-    builder.add_step(node.name, _summed, (*values, *constants), plain=5, rule=AffineRule())
+    builder.add_step(node.name, _summed, (*values, shapes, *constants), plain=4, rule=AffineRule())
 
 
 def _summed(
-    data: Tensor,
-    source: Tensor,
-    place: Tensor,
-    included: Tensor,
-    divisor: Tensor,
-    shape: list[int],
-    taken: list[int],
+    data: Tensor, source: Tensor, shapes: Any, place: Tensor, included: Tensor, divisor: Tensor
 ) -> Tensor:
     """The sums of the values at each place, divided."""
-    data, source = _rows(data, source, shape, taken)
+    data, source = _rows(data, source, *shapes)
     total = (data * included).index_add(1, place, source)
-    return (total / divisor).view(-1, *shape)
+    return (total / divisor).view(-1, *shapes[0])
 
 
-def _rows(
-    data: Tensor, source: Tensor, shape: list[int], taken: list[int]
-) -> tuple[Tensor, Tensor]:
+def _rows(data: Tensor, source: Tensor, shape: list[int], taken: list[int]) -> tuple[Tensor, ...]:
     """What is scattered into and the part that is scattered, one row for each point."""
     batch = max(data.shape[0], source.shape[0])
     for dim, size in enumerate(taken):
@@ -264,16 +230,8 @@ def _add_extremes(
     if members.shape[1] == 1:
         builder.add_step(node.name, _extreme, (ref, *constants), plain=3)
         return
-    builder.add_layer(
-        MaxNonlinearity,
-        node,
-        Operation(_extreme, (Operation.VARIABLE, *constants), {}),
-        source=joined,
-        result=node.name,
-        shape=(units,),
-        members=members,
-        smallest=smallest,
-    )
+    operation = Operation(_extreme, (Operation.VARIABLE, *constants), {})
+    builder.add_layer(MaxNonlinearity, node, operation, joined, members=members, smallest=smallest)
 
 
 def _joined(data: Tensor, source: Tensor, shape: list[int], taken: list[int]) -> Tensor:
@@ -286,10 +244,7 @@ def _extreme(z: Tensor, members: Tensor, shape: list[int], smallest: bool) -> Te
 
 
 def _members(place: Tensor, included: Tensor) -> Tensor:
-    """The units that each place consists of, (G, R): its own, then those that are moved to it.
-
-    A place with fewer than R names its first once more.
-    """
+    """The units of each place, (G, R); a place with fewer than R names its first once more."""
     own = included.nonzero()[:, 0]
     unit = torch.cat([own, included.numel() + torch.arange(place.numel(), device=place.device)])
     group = torch.cat([own, place])

@@ -1,7 +1,7 @@
 """Why a model cannot be exported, and a way for models that read the size of their batch.
 
-Python's ``len`` and ``int`` give plain numbers, of which ``torch.export`` can no longer say that
-they depend on the batch. A model with ``view(len(x), -1)`` is exported for two sizes of the batch.
+Python's ``len`` and ``int`` give plain numbers, and ``torch.export`` cannot see that they depend on
+the batch. A model with ``view(len(x), -1)`` is exported for two sizes of the batch.
 The two graphs must be the same call by call, except for whole numbers that are in proportion to the
 size of the batch. These numbers, and the shapes of all values, are then written with the symbol of
 a batch of any size. What the numbers are used for is checked later, as for any other graph.
@@ -35,13 +35,13 @@ def fixes_batch(error: Exception) -> bool:
 
 
 def generalise(first: Any, second: Any, example: Tensor) -> None:
-    """Rewrite the first of two exported programs for a batch of any size, or raise a ValueError.
+    """Rewrite the first of two exported programs, for ``SIZES``, for a batch of any size.
 
-    The programs are for batches of ``SIZES``; the first size of ``example`` is the symbol of a
-    batch of any size.
+    example: its first size is the symbol of such a batch. A ValueError says that the programs
+    differ.
     """
     _require_alike(first.constants.keys() == second.constants.keys())
-    for key, value in first.constants.items():  # does one that forward makes depend on the batch?
+    for key, value in first.constants.items():  # forward may make constants for the batch
         _require_alike(not isinstance(value, Tensor) or torch.equal(value, second.constants[key]))
     nodes = list(first.graph.nodes), list(second.graph.nodes)
     _require_alike(len(nodes[0]) == len(nodes[1]))
@@ -122,10 +122,7 @@ def refuse(model: nn.Module) -> None:
 
 
 def refuse_batch(graph: FlatGraph, input_shape: tuple[int, ...]) -> None:
-    """Raise a ``CaptureError`` for several inputs that linear layers would take for a batch.
-
-    Each row would have outputs of its own, and a class would be the largest output of all rows.
-    """
+    """Raise a ``CaptureError`` for several inputs that linear layers would take for a batch."""
     calls = {node.target for node in graph.nodes if node.op == "call_function"}
     linear = torch.ops.aten.linear.default
     if math.prod(input_shape[:-1]) > 1 and {linear} < calls <= {linear, *ENTRYWISE.values()}:
@@ -149,7 +146,7 @@ def known_cause(error: Exception, model: nn.Module, input_shape: tuple[int, ...]
 def unknown_cause(error: Exception, input_shape: tuple[int, ...]) -> str:
     """What went wrong when a model was run, and for which shape."""
     line = re.sub(r"\bs\d+\b", "batch", first_line(error).removesuffix("."))  # as torch calls it
-    hint, batch = "", f"(batch, {', '.join(map(str, input_shape))})"
+    hint = ""
     if not isinstance(error, RuntimeError):  # which is what torch raises for a wrong shape
         line = f"{type(error).__name__}: {line}"
         hint = ". Its forward is given one tensor; wrap a model that takes something else"
@@ -157,10 +154,7 @@ def unknown_cause(error: Exception, input_shape: tuple[int, ...]) -> str:
         hint = f". {_plane()}"
     elif input_shape[:1] == (1,):
         hint = ". Samples of a domain carry no batch dimension"
-    return (
-        f"the model cannot be run on an input of shape {batch}, where {input_shape} is the "
-        f"domain's input shape: {line}{_place(error)}{hint}"
-    )
+    return f"{_cannot_run(input_shape)}: {line}{_place(error)}{hint}"
 
 
 def first_line(error: Exception) -> str:
@@ -168,9 +162,6 @@ def first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else type(error).__name__
     return text if len(text) <= 240 else text[:240] + " ..."
-
-
-# -- what the model is -----------------------------------------------------------------------------
 
 
 def _arguments(error: Exception, model: nn.Module) -> str | None:
@@ -230,14 +221,12 @@ def quantised(model: nn.Module) -> str | None:
     outer = [n for n in names if not n.startswith(inside) and "weight_fake_quant" not in n]
     if not outer:
         return None
-    found = [f"{name!r} ({_title(model.get_submodule(name))})" for name in outer]
+    found = []
+    for name in outer:
+        module = model.get_submodule(name)
+        shown = str(module).partition("(")[0]  # quantised layers print names of their own
+        found.append(f"{name!r} ({shown if shown.isidentifier() else type(module).__name__})")
     return f"the model is quantised, or prepared for it: {_some(found)}. {_FLOAT}"
-
-
-def _title(module: nn.Module) -> str:
-    """The name that a module prints: quantised layers have names of their own."""
-    shown = str(module).partition("(")[0]
-    return shown if shown.isidentifier() else type(module).__name__
 
 
 def _rounds(module: nn.Module) -> bool:
@@ -260,9 +249,6 @@ def _scripted(model: nn.Module) -> str | None:
     )
 
 
-# -- what a layer takes ----------------------------------------------------------------------------
-
-
 def _layer(error: Exception, model: nn.Module, input_shape: tuple[int, ...]) -> str | None:
     """Which layer raised an error because its input is not what it takes, with both numbers."""
     names = {id(module): name for name, module in model.named_modules()}
@@ -276,16 +262,20 @@ def _layer(error: Exception, model: nn.Module, input_shape: tuple[int, ...]) -> 
             f"{what} takes whole numbers, which have no linear regions. Partition the part of the "
             f"model that comes after it{_place(error)}"
         )
-    shape = _sizes(given, input_shape)
+    sizes: tuple[Any, ...] = tuple(given.shape) if isinstance(given, Tensor) else ()
+    sizes = ("batch", *input_shape) if sizes[1:] == input_shape else sizes
+    shape = tuple(re.sub(r"\bs\d+\b", "batch", str(size)) for size in sizes)
     mismatch = _mismatch(layer, shape)
     if mismatch is None:
         return None
-    batch = ", ".join(map(str, input_shape))
-    return (
-        f"the model cannot be run on an input of shape (batch, {batch}), where {input_shape} is "
-        f"the domain's input shape: {what} {mismatch}{_place(error)}. "
-        f"{_remedy(layer, shape[1:], input_shape)}"
-    )
+    remedy = _remedy(layer, shape[1:], input_shape)
+    return f"{_cannot_run(input_shape)}: {what} {mismatch}{_place(error)}. {remedy}"
+
+
+def _cannot_run(input_shape: tuple[int, ...]) -> str:
+    shape = ", ".join(map(str, ("batch", *input_shape)))
+    where = f"where {input_shape} is the domain's input shape"
+    return f"the model cannot be run on an input of shape ({shape}), {where}"
 
 
 def _calls(error: Exception) -> list[tuple[nn.Module, Any]]:
@@ -298,14 +288,6 @@ def _calls(error: Exception) -> list[tuple[nn.Module, Any]]:
         if code.co_name in ("forward", "_conv_forward") and isinstance(module, nn.Module):
             calls.append((module, given))
     return calls
-
-
-def _sizes(given: Any, input_shape: tuple[int, ...]) -> tuple[str, ...]:
-    """The shape of a tensor in words; the size of the batch is not a number."""
-    sizes: tuple[Any, ...] = tuple(given.shape) if isinstance(given, Tensor) else ()
-    if sizes[1:] == input_shape:
-        sizes = ("batch", *input_shape)
-    return tuple(re.sub(r"\bs\d+\b", "batch", str(size)) for size in sizes)
 
 
 def _mismatch(layer: nn.Module, shape: tuple[str, ...]) -> str | None:
@@ -328,12 +310,8 @@ def _mismatch(layer: nn.Module, shape: tuple[str, ...]) -> str | None:
 
 def _spatial(layer: nn.Module) -> int | None:
     """How many dimensions a layer takes beside the batch and the channels, if that is fixed."""
-    found = re.search(
-        r"(?:Conv|ConvTranspose|BatchNorm|InstanceNorm)([123])d", type(layer).__name__
-    )
-    if found is None or "BatchNorm1d" in found[0]:
-        return None
-    return int(found[1])
+    found = re.search(r"(Conv|ConvTranspose|BatchNorm|InstanceNorm)([123])d", type(layer).__name__)
+    return None if found is None or found[0] == "BatchNorm1d" else int(found[2])
 
 
 def _remedy(layer: nn.Module, given: tuple[str, ...], input_shape: tuple[int, ...]) -> str:
@@ -371,9 +349,6 @@ def _batch_hint(input_shape: tuple[int, ...]) -> str:
     )
 
 
-# -- what torch says -------------------------------------------------------------------------------
-
-
 def _known(error: Exception) -> str | None:
     """Why a model cannot be exported, as far as torch's message tells."""
     text, line, at = str(error), first_line(error).removesuffix("."), _place(error)
@@ -400,9 +375,6 @@ def _known(error: Exception) -> str | None:
     return None
 
 
-# -- places ----------------------------------------------------------------------------------------
-
-
 def _place(error: Exception) -> str:
     """Where in the user's code an error was raised, in brackets."""
     frames = traceback.extract_tb(error.__traceback__)
@@ -411,17 +383,13 @@ def _place(error: Exception) -> str:
 
 
 def user_line(frames: list[tuple[str, Any]]) -> str:
-    """The last of some files and lines that is in the user's code: ``net.py:31``, or nothing."""
-    found = [(path, line) for path, line in frames if _is_users(path)]
-    return f"{Path(found[-1][0]).name}:{found[-1][1]}" if found else ""
-
-
-def _is_users(path: str) -> bool:
-    """Whether a file is neither torch's nor Python's nor SplineCam's."""
-    if path.startswith(_OWN_FILES):
-        return False
-    installed = "site-packages" in path or "dist-packages" in path
-    return installed or not path.startswith(sysconfig.get_path("stdlib"))
+    """The last line that is neither torch's nor Python's nor ours: ``net.py:31``, or nothing."""
+    library = sysconfig.get_path("stdlib")
+    for path, line in reversed(frames):
+        installed = "site-packages" in path or "dist-packages" in path
+        if not path.startswith(_OWN_FILES) and (installed or not path.startswith(library)):
+            return f"{Path(path).name}:{line}"
+    return ""
 
 
 def _some(names: list[str], most: int = 4) -> str:

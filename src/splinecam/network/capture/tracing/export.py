@@ -1,4 +1,4 @@
-"""The graph of a model by ``torch.export``, also of one that reads the values of its weights."""
+"""The graph of a model by ``torch.export``, even if the model reads the values of its weights."""
 
 from __future__ import annotations
 
@@ -22,23 +22,10 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from splinecam._util.backend import is_cuda
 from splinecam.errors import CaptureError
 from splinecam.network.capture.models import preserved
-from splinecam.network.capture.tracing.diagnosis import (
-    SIZES,
-    first_line,
-    fixes_batch,
-    generalise,
-    known_cause,
-    unknown_cause,
-)
+from splinecam.network.capture.tracing import diagnosis
 from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, Batch, FlatGraph, arguments_of
-from splinecam.network.ops.registry import (
-    AffineRule,
-    MaximumRule,
-    PiecewiseRule,
-    SortRule,
-    rule_of,
-    target_name,
-)
+from splinecam.network.ops import registry as ops
+from splinecam.network.ops.registry import rule_of, target_name
 
 # Functions whose results leave torch: Python numbers, lists and arrays.
 _READS = frozenset(
@@ -58,9 +45,9 @@ _FAILED = object()
 def known_values(model: nn.Module) -> Iterator[None]:
     """Let a model read the values of its own tensors while it is exported.
 
-    ``torch.export`` runs a model on tensors without data, so that ``if self.flag:`` and
-    ``self.shape.tolist()`` fail even where the tensor is a parameter or a buffer. In this context
-    they give the values that the tensor has; what depends on the input remains unknown.
+    ``torch.export`` runs a model on tensors without data, so that ``if self.flag:`` fails even
+    where the flag is a buffer. In this context it has its value; what depends on the input
+    stays unknown.
     """
     values = {name: tensor.detach().clone() for name, tensor in named_tensors(model).items()}
     mode = _KnownValues()
@@ -77,16 +64,13 @@ def known_values(model: nn.Module) -> Iterator[None]:
 
 
 def named_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers by name; one that several modules share has several names."""
+    """Parameters and buffers by name; a shared tensor has several names."""
     parameters = model.named_parameters(remove_duplicate=False)
     return dict((*parameters, *model.named_buffers(remove_duplicate=False)))
 
 
 class _KnownValues(TorchFunctionMode):
-    """Computes every function of known tensors a second time, with their values.
-
-    pairs: id -> (tensor, its value). The tensors are held, so that no id is used twice.
-    """
+    """Computes functions of known tensors again with their values; pairs: id -> (tensor, value)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,13 +82,7 @@ class _KnownValues(TorchFunctionMode):
         for tensor, value in pairs:
             self.pairs.setdefault(id(tensor), (tensor, _evaluate(torch.clone, (value,), {})))
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         flat, spec = tree_flatten((args, kwargs))
         tensors = [item for item in flat if isinstance(item, Tensor)]
@@ -146,10 +124,7 @@ class _KnownValues(TorchFunctionMode):
 
 
 def _evaluate(func: Any, args: Any, kwargs: Any) -> Any:
-    """The result of a function for real tensors, outside of the modes that follow the model.
-
-    A function that fails or draws random numbers has no value; the random state is restored.
-    """
+    """The result of a function for real tensors; none if it fails or draws random numbers."""
     with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
         state = torch.get_rng_state()
         try:
@@ -200,11 +175,7 @@ _READS_VALUES = re.compile("data.dependent|unbacked|numpy|data pointer|is_nonzer
 
 
 def export_graph(model: nn.Module, input_shape: tuple[int, ...]) -> tuple[FlatGraph, bool]:
-    """The model's graph without in-place operations; the model stays as it was.
-
-    The second result says whether the graph is the same for any values of the weights, so that it
-    may be used again.
-    """
+    """The graph without in-place operations, and whether it is the same for any weights."""
     with warnings.catch_warnings(), _quiet(), torch.no_grad(), preserved(model):
         warnings.simplefilter("ignore")
         exported, reusable = _exported(model, _example(model, input_shape))
@@ -218,16 +189,16 @@ def _exported(model: nn.Module, x: Tensor) -> tuple[Any, bool]:
     except CaptureError:
         raise
     except Exception as error:
-        if fixes_batch(error):
+        if diagnosis.fixes_batch(error):
             exported = _export_any_batch(model, x)
             if exported is None:
                 with known_values(model):
                     exported = _export_any_batch(model, x)
             if exported is not None:
                 return exported, False
-        if cause := known_cause(error, model, input_shape):
+        if cause := diagnosis.known_cause(error, model, input_shape):
             raise CaptureError(cause) from None
-        raise CaptureError(unknown_cause(error, input_shape)) from error
+        raise CaptureError(diagnosis.unknown_cause(error, input_shape)) from error
     exported = _functional(exported)
     # The graph may be used again if it has no constants but weights, and changes none of them.
     signature = exported.graph_signature
@@ -267,9 +238,6 @@ def _quiet() -> Iterator[None]:
             handler.removeFilter(silent)
 
 
-# -- ways to export --------------------------------------------------------------------------------
-
-
 def _export_known(model: nn.Module, x: Tensor) -> tuple[Any, bool]:
     """Export a model, and say whether it may have read values of its parameters and buffers."""
     try:
@@ -292,7 +260,7 @@ def _export_known(model: nn.Module, x: Tensor) -> tuple[Any, bool]:
 
 
 def _export(model: nn.Module, x: Tensor) -> Any:
-    """Export for a batch of any size, or for the sizes for which CUDA has one kernel."""
+    """Export for a batch of any size, or of any size for which CUDA has one kernel."""
     # Before anything is tried: looked up in an except clause, it would first have to be imported.
     from torch._dynamo.exc import UserError
 
@@ -318,18 +286,15 @@ def _export_any_batch(model: nn.Module, x: Tensor) -> Any:
     try:
         symbolic = _export(nn.Identity(), x).graph.nodes
         (example,) = (node.meta["val"] for node in symbolic if node.op == "placeholder")
-        batches = [(x[torch.arange(size) % 2],) for size in SIZES]
+        batches = [(x[torch.arange(size) % 2],) for size in diagnosis.SIZES]
         exported = [torch.export.export(model, batch, strict=False) for batch in batches]
         first, second = map(_functional, exported)
-        generalise(first, second, example)
+        diagnosis.generalise(first, second, example)
     except CaptureError:
         raise
     except Exception:  # the first attempt to export the model has the better reason
         return None
     return first
-
-
-# -- functional form -------------------------------------------------------------------------------
 
 
 def _functional(exported: Any) -> Any:
@@ -349,8 +314,8 @@ def _functional(exported: Any) -> Any:
         return exported.run_decompositions({})
     except Exception as error:
         message = (
-            f"the model's in-place operations cannot be undone: {first_line(error)}. Write "
-            "them out of place: x = x + y for x += y"
+            f"the model's in-place operations cannot be undone: {diagnosis.first_line(error)}. "
+            "Write them out of place: x = x + y for x += y"
         )
         raise CaptureError(message) from error
 
@@ -401,9 +366,9 @@ def _is_fresh(node: Any) -> bool:
     name, rule = target_name(node.target), rule_of(node.target)
     if name in _MAY_BE_VIEWS:
         return False
-    if isinstance(rule, AffineRule):
+    if isinstance(rule, ops.AffineRule):
         return name in _FRESH or not (rule.exact or rule.reshapes or rule.identity)
-    return name in _FRESH or isinstance(rule, (PiecewiseRule, MaximumRule, SortRule))
+    return name in _FRESH or isinstance(rule, (ops.PiecewiseRule, ops.MaximumRule, ops.SortRule))
 
 
 def _drop_dropout(graph: fx.Graph) -> None:
@@ -413,9 +378,6 @@ def _drop_dropout(graph: fx.Graph) -> None:
         if dropout and arguments_of(node).get("train") is False:
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
-
-
-# -- the flat graph --------------------------------------------------------------------------------
 
 
 def _flattened(exported: Any) -> FlatGraph:

@@ -25,8 +25,8 @@ _BATCH_SIZE = Size((1).__mul__)
 class FlatGraph:
     """The calls of a model in order, from its input ``x`` to its output.
 
-    constants: parameters, buffers and other constants, each with its name in the model. batch: how
-    the shapes of values depend on the size of the batch.
+    constants: parameters, buffers and others, with their names. batch: how shapes depend on the
+    batch.
     """
 
     nodes: list[fx.Node]
@@ -155,19 +155,13 @@ class Batch:
     def rows(self, value: Tensor) -> Rows | None:
         """Where a value has the batch; None if it has no batch dimension, or mixes the points."""
         if value not in self._rows:
-            self._rows[value] = self._find_rows(value)
-        found: Rows | None = self._rows[value]
-        return found
-
-    def _find_rows(self, value: Tensor) -> Rows | None:
-        found = [
-            (dim, self._expression(size) / self.symbol)
-            for dim, size in enumerate(value.shape)
-            if isinstance(size, torch.SymInt) and self.symbol in self._expression(size).free_symbols
-        ]
-        if len(found) != 1 or not found[0][1].is_Integer:
-            return None
-        return Rows(found[0][0], int(found[0][1]))
+            symbolic = [(i, n) for i, n in enumerate(value.shape) if type(n) in SYMBOLIC]
+            sizes = [(i, self._expression(n)) for i, n in symbolic]
+            found = [(i, n / self.symbol) for i, n in sizes if self.symbol in n.free_symbols]
+            whole = len(found) == 1 and found[0][1].is_Integer
+            self._rows[value] = Rows(found[0][0], int(found[0][1])) if whole else None
+        rows: Rows | None = self._rows[value]
+        return rows
 
 
 class FirstDimension(Batch):

@@ -39,9 +39,7 @@ class OpaqueModule:
         try:
             copied = deepcopy(module)
         except Exception as error:
-            raise CaptureError(
-                f"{self.kind} is registered, but copy.deepcopy cannot copy it: {error}"
-            ) from None
+            raise self._wrong(f"copy.deepcopy cannot copy it: {error}") from None
         for part in copied.modules():  # tensors that are mere attributes are part of the state
             for name, value in list(vars(part).items()):
                 if isinstance(value, Tensor):
@@ -50,6 +48,9 @@ class OpaqueModule:
         self.inner = _Inner(copied.requires_grad_(False))
         named = (*self.inner.named_parameters(), *self.inner.named_buffers())
         self.state = {name: widened(tensor) for name, tensor in named}
+
+    def _wrong(self, why: str) -> CaptureError:
+        return CaptureError(f"{self.kind} is registered, but {why}")
 
     def on(self, device: torch.device) -> dict[str, Tensor]:
         """A copy of the state on a device."""
@@ -85,9 +86,7 @@ class OpaqueModule:
         if self.rule.table is not None:
             return [*shape, *self.state["module.values"].shape[1:]]
         if any(isinstance(size, torch.SymInt) for size in shape[1:]):
-            raise CaptureError(
-                f"{self.kind} is registered, but the first dimension of its input is not the batch"
-            )
+            raise self._wrong("the first dimension of its input is not the batch")
         rows = 2 if isinstance(shape[0], torch.SymInt) else shape[0]
         device = next((tensor.device for tensor in self.state.values()), None)
         # On real zeros, also where torch.export follows tensors without data.
@@ -96,17 +95,13 @@ class OpaqueModule:
                 zeros = torch.zeros((rows, *shape[1:]), dtype=torch.float64, device=device)
                 result: Any = self.value(zeros, self.state)
             except Exception as error:
-                raise CaptureError(
-                    f"{self.kind} is registered, but cannot be run on a tensor "
-                    f"{(rows, *shape[1:])} of float64: {first_line(error)}"
-                ) from error
+                why = f"a tensor {(rows, *shape[1:])} of float64: {first_line(error)}"
+                raise self._wrong(f"cannot be run on {why}") from error
         if not isinstance(result, Tensor) or not result.is_floating_point():
             raise CaptureError(f"{self.kind} is registered: its forward must return one tensor")
         if result.dim() == 0 or result.shape[0] != rows:
-            raise CaptureError(
-                f"{self.kind} is registered, but makes {tuple(result.shape)} of an input "
-                f"{(rows, *shape[1:])}: the first dimension must be the batch"
-            )
+            made = f"makes {tuple(result.shape)} of an input {(rows, *shape[1:])}"
+            raise self._wrong(f"{made}: the first dimension must be the batch")
         return [shape[0], *result.shape[1:]]
 
 
@@ -117,9 +112,7 @@ def as_columns(functions: Any) -> Tensor:
     return functions.reshape(*functions.shape[:1], -1)
 
 
-# -- in a graph ------------------------------------------------------------------------------------
-
-_CAPTURED: dict[int, OpaqueModule] = {}  # those of the captures under way
+_CAPTURED: dict[int, OpaqueModule] = {}  # of the captures under way
 _KEYS = count()
 
 
@@ -149,8 +142,7 @@ def opaque_module_of(node: fx.Node) -> OpaqueModule | None:
 def opaque_modules(model: nn.Module, keys: Iterable[int] = ()) -> Iterator[tuple[int, ...]]:
     """Within this context, a registered module is one call of ``splinecam::opaque``.
 
-    keys: the numbers of these modules in a graph that was captured before; without them, new
-    numbers, which are the result.
+    keys: the numbers of these modules in a graph captured before. The result are the numbers.
     """
     found = {
         module: rule for module in model.modules() if (rule := rule_of_class(module)) is not None

@@ -27,32 +27,20 @@ from splinecam.network.ops.registry import target_name
 
 aten = torch.ops.aten
 
+_NAMED_ALIKE = (
+    *(nn.ReLU, nn.Hardtanh, nn.RReLU, nn.Hardsigmoid, nn.Softshrink, nn.Threshold, nn.Sigmoid),
+    *(nn.Tanh, nn.PReLU, nn.GELU, nn.SiLU, nn.Mish, nn.Softplus, nn.ELU, nn.SELU, nn.CELU),
+    nn.Hardswish,
+)
 ENTRYWISE: dict[type[nn.Module], Any] = {
-    nn.ReLU: aten.relu.default,
+    **{kind: getattr(aten, kind.__name__.lower()).default for kind in _NAMED_ALIKE},
     nn.ReLU6: aten.hardtanh.default,
-    nn.Hardtanh: aten.hardtanh.default,
     nn.LeakyReLU: aten.leaky_relu.default,
-    nn.RReLU: aten.rrelu.default,
-    nn.Hardsigmoid: aten.hardsigmoid.default,
-    nn.Softshrink: aten.softshrink.default,
-    nn.Threshold: aten.threshold.default,
-    nn.Sigmoid: aten.sigmoid.default,
-    nn.Tanh: aten.tanh.default,
     nn.LogSigmoid: aten.log_sigmoid.default,
     nn.Softmax: aten.softmax.int,
     nn.LogSoftmax: aten.log_softmax.int,
-    nn.PReLU: aten.prelu.default,
-    nn.GELU: aten.gelu.default,
-    nn.SiLU: aten.silu.default,
-    nn.Mish: aten.mish.default,
-    nn.Softplus: aten.softplus.default,
-    nn.ELU: aten.elu.default,
-    nn.SELU: aten.selu.default,
-    nn.CELU: aten.celu.default,
-    nn.Hardswish: aten.hardswish.default,
 }
 """The operation of each; its arguments are the attributes of the layer that have their names."""
-
 
 _META = torch.device("meta")
 _TORCH = f"{Path(torch.__file__).parent}{os.sep}"
@@ -88,11 +76,12 @@ def walk(model: nn.Module, input_shape: tuple[int, ...], output: Output = None) 
 def _uniform(tensors: list[Tensor]) -> bool:
     """Whether all weights are tensors of one floating-point type, or of indices, on one device."""
     first = next((tensor for tensor in tensors if tensor.is_floating_point()), None)
-    return first is None or all(
+    if first is None:
+        return True
+    types = {first.dtype, torch.long, torch.bool}
+    return first.dtype in _FLOATS and all(
         type(tensor) in (Tensor, nn.Parameter)
-        and tensor.dtype
-        in ((first.dtype,) if tensor.dtype in _FLOATS else (torch.long, torch.bool))
-        and first.dtype in _FLOATS
+        and tensor.dtype in types
         and tensor.device == first.device
         and tensor.layout is torch.strided
         and not tensor.is_meta
@@ -139,7 +128,7 @@ def _follow_graph(recorder: _GraphRecorder, graph: LayerGraph, path: str, x: fx.
 
 
 def _unchanged(kind: type) -> bool:
-    """Whether the methods that a call goes through are those that torch has written."""
+    """Whether torch has written all methods that a call goes through."""
     functions: Any = [getattr(kind, name, None) for name in _CALLED]
     return all(f is None or f.__code__.co_filename.startswith(_TORCH) for f in functions)
 
