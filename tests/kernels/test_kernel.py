@@ -282,7 +282,9 @@ def test_range_signs_and_zeros_are_seen(kernel: Kernel, rows: int, units: int) -
     least, words = torch.full((units,), 1e-9).double(), _words(rows, units)
     sign_range = SignRange(least, words[0], words[1])
     kernel.scan(z, 0, rows, sign_range)
-    assert torch.equal(torch.stack(sign_range.range()), torch.stack([z.amin(0), z.amax(0)]))
+    assert torch.equal(
+        torch.stack([sign_range.low, sign_range.high]), torch.stack([z.amin(0), z.amax(0)])
+    )
     assert not sign_range.zeros()
     assert torch.equal(torch.stack(set_bits(words[0]), 1), (z > 0).nonzero())
     z[rows // 2, units - 1] = -1e-10

@@ -11,7 +11,7 @@ from torch import nn
 import splinecam as sc
 from high_precision import SMOOTH
 from splinecam.network.capture import capture
-from splinecam.smooth.grid import Cells
+from splinecam.smooth.grid import SmoothCells
 from splinecam.smooth.smoothing import smoothed
 from splinecam.smooth.tables import survey, tolerance_of
 
@@ -218,7 +218,7 @@ def test_bounds_go_by_what_the_products_of_a_stage_add_up_to(monkeypatch):
     joined = model.inner[1].weight @ model.inner[0].weight @ model.first.weight
     found = program.dense_moduli(0)[names[1]][names[0]]
     torch.testing.assert_close(found, joined.detach().abs().T, rtol=1e-14, atol=1e-16)
-    grid = Cells.of(BOX, 4, program.device)
+    grid = SmoothCells.of(BOX, 4, program.device)
     close = survey(program, BOX, grid)
     monkeypatch.setattr("splinecam.network.program._DENSE", 0)
     loose = survey(capture(block(), (2,), smooth=True), BOX, grid)

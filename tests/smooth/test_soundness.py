@@ -17,7 +17,7 @@ from splinecam.network.capture import capture
 from splinecam.network.curves.formulas import EXP
 from splinecam.smooth import region_bounds
 from splinecam.smooth.following import follow
-from splinecam.smooth.grid import CellBounds, Cells
+from splinecam.smooth.grid import CellBounds, SmoothCells
 from splinecam.smooth.layer_bounds import Boxes, Followed, through_layer
 from splinecam.smooth.refinement import Extents, squared_radii
 from splinecam.smooth.region_bounds import Inside
@@ -138,7 +138,7 @@ def _on_one_piece(act: nn.Module, apply, z: Tensor, middle: Tensor) -> Tensor:
 def test_bounds_hold_at_the_border_of_every_cell():
     """Rounding cannot leave a strip of the domain between cells, or beyond the last one."""
     domain = sc.Domain.polygon([[0.0, 0.0], [1.0, 0.0], [1.0, 0.3000000001], [0.0, 0.3]])
-    grid = Cells.of(domain, 64, torch.device("cpu"))
+    grid = SmoothCells.of(domain, 64, torch.device("cpu"))
     boxes = grid.boxes
     none = torch.zeros(len(boxes), 1, dtype=torch.float64)
     own = torch.arange(1.0, len(boxes) + 1, dtype=torch.float64)[:, None]
@@ -552,7 +552,7 @@ def test_rounding_within_a_stage_stays_within_its_bound(losing):
     program = capture(model, (2,), smooth=True)
     assert len(program.dense_moduli(0)[program.stages[0].live_out[0]]) > 2  # steps among them
     domain = sc.Domain.box(-1.0, 2.0)
-    boxes, seen = Cells.of(domain, 2, program.device).boxes, []
+    boxes, seen = SmoothCells.of(domain, 2, program.device).boxes, []
     with torch.no_grad():
         follow(program, domain, boxes, visit=lambda layer, argument, reach: seen.append(argument))
         (found,) = seen

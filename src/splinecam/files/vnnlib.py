@@ -16,7 +16,7 @@ from splinecam._util.files import reason_of
 from splinecam._util.unpacking import TEXT, most_bytes, refused
 from splinecam.errors import FileError
 from splinecam.files.properties import OutputCondition, Property, PropertyCase
-from splinecam.files.vnnlib_reader import Case, Query, Reader, Row, conjunction, product
+from splinecam.files.vnnlib_reader import Case, PropertyReader, Query, Row, conjunction, product
 
 _LONGEST = 1 << 30  # characters of a file
 _ENTRIES = 1 << 27  # of all boxes, and of a condition's matrix
@@ -54,7 +54,7 @@ constraints on outputs)
     tensor([False,  True])
     """
     source = Path(path)
-    return _property(Reader(_text(source), str(source)).read(), source.name)
+    return _property(PropertyReader(_text(source), str(source)).read(), source.name)
 
 
 def _text(path: Path) -> str:

@@ -245,7 +245,7 @@ class _Frame:
     places: list[int] = field(default_factory=list)
 
 
-class Reader:
+class PropertyReader:
     """Reads the declarations and assertions of a text; source: the name of its file, for errors."""
 
     def __init__(self, text: str, source: str) -> None:

@@ -179,7 +179,7 @@ class _Task:
 
 
 @dataclass(frozen=True)
-class _Triangles:
+class _BoundTriangles:
     """Triangles with values and the network's outputs, (V, n) each, and what follows from both.
 
     curved: (T, n) the part of the bounds that falls as triangles become smaller; branch: (T, n) how
@@ -245,8 +245,8 @@ def _too_thin(mesh: Mesh, sizes: Tensor) -> Tensor:
 
 
 def _begun(
-    found: Bounded, chosen: Tensor, outputs: Tensor, task: _Task, earlier: _Triangles | None
-) -> _Triangles:
+    found: Bounded, chosen: Tensor, outputs: Tensor, task: _Task, earlier: _BoundTriangles | None
+) -> _BoundTriangles:
     """Triangles in place of the chosen faces, (F,), with the network's values where they may be.
 
     outputs: (V, n) of the network at the vertices; earlier: the triangles that the last of these
@@ -259,7 +259,9 @@ def _begun(
     fixed = held[shape.vertex_ids].nonzero()[:, 0]
     values = truth.index_copy(0, fixed, found.values[shape.vertex_ids[fixed]])
     every = torch.arange(shape.sides.shape[0], device=chosen.device)
-    return _Triangles(shape, values, truth, *_judged(shape, values, truth, every, task, earlier))
+    return _BoundTriangles(
+        shape, values, truth, *_judged(shape, values, truth, every, task, earlier)
+    )
 
 
 def _judged(
@@ -268,9 +270,9 @@ def _judged(
     truth: Tensor,
     triangles: Tensor,
     task: _Task,
-    earlier: _Triangles | None = None,
+    earlier: _BoundTriangles | None = None,
 ) -> _Judged:
-    """What is known of some triangles, (N,): the last six fields of ``_Triangles``.
+    """What is known of some triangles, (N,): the last six fields of ``_BoundTriangles``.
 
     earlier: what the last of them were, also with other values.
     """
@@ -315,7 +317,7 @@ def _judged_block(
     return bounds, undecided, areas, band
 
 
-def _divided(made: _Triangles, task: _Task, others: int) -> _Triangles:
+def _divided(made: _BoundTriangles, task: _Task, others: int) -> _BoundTriangles:
     """Divide triangles until the goal is reached, or until that does not help.
 
     others: the number of the mesh's other faces.
@@ -334,7 +336,7 @@ def _divided(made: _Triangles, task: _Task, others: int) -> _Triangles:
         waiting = waiting + 1 if after > _PROGRESS * before else 0
 
 
-def _require_room(made: _Triangles, task: _Task, others: int) -> None:
+def _require_room(made: _BoundTriangles, task: _Task, others: int) -> None:
     """Raise an error if there are more regions than allowed, or than fit in the memory."""
     goal, count = task.goal, others + made.shape.sides.shape[0]
     memory = free_memory(made.values.device) if goal.memory is None else goal.memory
@@ -351,7 +353,9 @@ def _require_room(made: _Triangles, task: _Task, others: int) -> None:
     )
 
 
-def _marked(made: _Triangles, task: _Task, squares: Tensor, place: Tensor) -> tuple[Tensor, bool]:
+def _marked(
+    made: _BoundTriangles, task: _Task, squares: Tensor, place: Tensor
+) -> tuple[Tensor, bool]:
     """The edges (E,) that undecided triangles are to be divided at, before others follow.
 
     The second result says whether bounds are too large, and not only the undecided area.
@@ -375,8 +379,8 @@ def _marked(made: _Triangles, task: _Task, squares: Tensor, place: Tensor) -> tu
 
 
 def _bisected(
-    made: _Triangles, marked: Tensor, place: Tensor, task: _Task
-) -> tuple[_Triangles, float, float]:
+    made: _BoundTriangles, marked: Tensor, place: Tensor, task: _Task
+) -> tuple[_BoundTriangles, float, float]:
     """Divide marked edges (E,), and the undecided area of divided triangles before and after."""
     split = marked.nonzero()[:, 0]
     shape, source = bisected(made.shape, marked, place)
@@ -392,12 +396,12 @@ def _bisected(
     old = source[:kept]
     rows = (made.curved, made.branch, made.bounds, made.undecided, made.areas, made.band)
     joined = [torch.cat([take(row, old), part]) for row, part in zip(rows, judged, strict=True)]
-    result = _Triangles(shape, values, truth, *joined)
+    result = _BoundTriangles(shape, values, truth, *joined)
     before = float(made.band.sum() - made.band[old].sum())
     return result, before, float(judged[-1].sum())
 
 
-def _holding(found: Bounded, made: _Triangles, task: _Task) -> Tensor:
+def _holding(found: Bounded, made: _BoundTriangles, task: _Task) -> Tensor:
     """The other faces, (F,), that keep triangles undecided by the values that they hold.
 
     found: the mesh with the triangles, which are its last faces.

@@ -18,7 +18,7 @@ _OVERLAP = 2.0**-20  # of a cell, by which bounds hold beyond its sides, so that
 
 
 @dataclass(frozen=True)
-class Cells:
+class SmoothCells:
     """Squares of a grid that covers a domain, in the coordinates of its frame.
 
     low: (2,) the grid's first corner; side: of a cell; counts: cells along u and v; kept: (C,) the
@@ -40,7 +40,7 @@ class Cells:
         return Boxes(center, torch.full_like(center, self.side * (0.5 + _OVERLAP)))
 
     @classmethod
-    def of(cls, domain: Domain, resolution: int, device: torch.device) -> Cells:
+    def of(cls, domain: Domain, resolution: int, device: torch.device) -> SmoothCells:
         """The cells of a grid with so many cells along the longer side of the domain's box."""
         corners = Frame.of(domain).to_local(domain.corners).to(device)
         low, high = corners.amin(0), corners.amax(0)
@@ -67,11 +67,11 @@ class CellBounds:
     upwards. The last is that on the distance between the network and a smooth function.
     """
 
-    grid: Cells
+    grid: SmoothCells
     tables: list[Tensor]
 
     @classmethod
-    def of(cls, grid: Cells, found: Followed) -> CellBounds:
+    def of(cls, grid: SmoothCells, found: Followed) -> CellBounds:
         """From what is known of the output on the cells."""
         rows, columns = grid.counts
         each = torch.stack([*found.curvatures, found.branch], 1).flatten(2)

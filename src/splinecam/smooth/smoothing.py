@@ -16,7 +16,7 @@ from splinecam.errors import LimitError, SplineCamError, option
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.network.program import Program
 from splinecam.smooth.boundary_refinement import Bounded, Goal, refined
-from splinecam.smooth.grid import Cells, scattered
+from splinecam.smooth.grid import SmoothCells, scattered
 from splinecam.smooth.region_bounds import GOAL, Compared, Inside, outputs_at
 from splinecam.smooth.tables import (
     MOST_PIECES,
@@ -176,7 +176,7 @@ def _surveyed(program: Program, domain: Domain, note: Note) -> Survey:
     while resolution > _FIRST and resolution**2 * sum(program.products) > _PRODUCTS:
         resolution //= 2
     while True:
-        grid = Cells.of(domain, resolution, program.device)
+        grid = SmoothCells.of(domain, resolution, program.device)
         what = f"looking at {len(grid.kept):,} cells"
         note(what, 0.0)
         found = survey(program, domain, grid, partial(note, what))

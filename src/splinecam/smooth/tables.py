@@ -16,7 +16,7 @@ from splinecam.network.nonlinearities import Nonlinearity, PiecewiseScalar, Smoo
 from splinecam.network.program import Program
 from splinecam.network.values import Operation
 from splinecam.smooth.following import follow
-from splinecam.smooth.grid import CellBounds, Cells
+from splinecam.smooth.grid import CellBounds, SmoothCells
 from splinecam.smooth.layer_bounds import Followed, norm
 
 _LEAST = 2.0**-36  # of the largest output: what is left of a percentage where outputs are constant
@@ -237,7 +237,7 @@ def all_smooth(program: Program) -> bool:
 def survey(
     program: Program,
     domain: Domain,
-    grid: Cells,
+    grid: SmoothCells,
     note: Callable[[float], None] = lambda share: None,
 ) -> Survey:
     """Look at a network on the cells of a grid.
