@@ -170,7 +170,6 @@ def _evaluate_dense(
     reusable = None if dense.methods == DIRECT else state.reusable_rows(stage.live_in)
     shape = (state.mesh.num_vertices, width)
     table = empty_table(shape, dense.columns.device, grows=True, reusable=reusable)
-    dense = replace(dense, history=state.history)
     seen = kernel.dense(state.mesh, dense, table, signs=stage.layer is not None)
     state.set_values({name: table}, {name: Bound(seen.modulus, seen.error)})
     if seen.signs is None:

@@ -323,11 +323,13 @@ def plan_stage(place: Place, program: Program, index: int, state: State) -> Stag
     width, history = program.widths[index], state.history
     dense = None if place.kernel is None else _dense_input(program, index, state)
     if dense is not None:
-        if history is None or not history.has_breakpoints:
+        if history is None:
             return StagePlan(dense=dense)
-        units = dense[0].z.shape[1]
-        chosen = DENSE.evaluators(history.counts, width, units + width, units * width)
-        return StagePlan(chosen, dense=(replace(dense[0], methods=chosen), dense[1]))
+        units, chosen = dense[0].z.shape[1], DIRECT
+        if history.has_breakpoints:
+            chosen = DENSE.evaluators(history.counts, width, units + width, units * width)
+        product = replace(dense[0], history=history, methods=chosen)
+        return StagePlan(chosen, dense=(product, dense[1]))
     if not isinstance(state.pending, Refined) or not _follows_lines(program, index, state):
         return StagePlan()
     if place.kernel is None or history is None:

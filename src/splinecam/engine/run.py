@@ -91,7 +91,8 @@ def run(
     plan = plan or Plan.of(program, memory=memory, compiled=compiled)
     with torch.inference_mode():
         work = Computation(plan, max_regions, report)
-        return outcome_of(work, finish(work, start(plan, domain))).kept()
+        found = outcome_of(work, finish(work, start(plan, domain)))
+    return found.kept()
 
 
 def start(plan: Plan, domain: Domain) -> Waiting:

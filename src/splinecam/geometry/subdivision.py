@@ -296,6 +296,8 @@ def kept(value: Tensor) -> Tensor:
 
     On a CPU it shares its memory, unless the storage is much larger than the tensor.
     """
+    if not value.is_inference():
+        return value
     slack = value.untyped_storage().nbytes() > _MAX_SLACK * value.nbytes
     if slack or not backend_of(value.device).numpy_memory:
         return value.clone()

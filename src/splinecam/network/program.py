@@ -179,6 +179,21 @@ Values = Mapping[str, Tensor]
 Visit = Callable[[Step, dict[str, Any]], None]
 
 
+def _product(stage: Stage) -> tuple[str, Step] | None:
+    """The value that a stage reshapes at most and multiplies with a matrix, and the step."""
+    if not stage.steps or stage.live_out != (stage.steps[-1].name,):
+        return None
+    *before, step = stage.steps
+    if step.run is not _LINEAR or not isinstance(step.args[1], Tensor):
+        return None
+    source = step.args[0]
+    for shaping in reversed(before):
+        if shaping.rule is None or not shaping.rule.reshapes or source != Ref(shaping.name):
+            return None
+        source = shaping.args[0]
+    return (source.name, step) if isinstance(source, Ref) else None
+
+
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Program:
     """A network in float64 that is run stage by stage on any number of points.
@@ -311,18 +326,11 @@ class Program:
 
     def dense(self, i: int) -> tuple[str, Step] | None:
         """The value that stage i reshapes at most and multiplies with a matrix, and the step."""
-        stage = self.stages[i]
-        if not stage.steps or stage.live_out != (stage.steps[-1].name,):
-            return None
-        *before, step = stage.steps
-        if step.run is not _LINEAR or not isinstance(step.args[1], Tensor):
-            return None
-        source = step.args[0]
-        for shaping in reversed(before):
-            if shaping.rule is None or not shaping.rule.reshapes or source != Ref(shaping.name):
-                return None
-            source = shaping.args[0]
-        return (source.name, step) if isinstance(source, Ref) else None
+        return self._dense[i]
+
+    @cached_property
+    def _dense(self) -> list[tuple[str, Step] | None]:
+        return [_product(stage) for stage in self.stages]
 
     def bounds(self, i: int, live: Mapping[str, Bound]) -> dict[str, Bound]:
         """Bounds on the magnitudes and the rounding errors of stage i's results, (R, ...) each."""
@@ -504,7 +512,7 @@ class Program:
             layer.name: layer.pieces(z, error.get(layer.name, 0.0)) for layer, z in self.walk(x)
         }
 
-    @property
+    @cached_property
     def layers(self) -> tuple[Nonlinearity, ...]:
         """The layers, in order."""
         return tuple(stage.layer for stage in self.stages if stage.layer is not None)
