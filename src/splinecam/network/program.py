@@ -45,8 +45,8 @@ class Step:
     frees: tuple[str, ...] = ()
 
     def _arguments(self, env: Env, batch: int, device: torch.device) -> tuple[Any, Any]:
-        args, kwargs = resolve((self.args, self.kwargs), env, batch, device)
-        return args, kwargs
+        args = [resolve(item, env, batch, device) for item in self.args]
+        return args, resolve(self.kwargs, env, batch, device) if self.kwargs else {}
 
     def call(self, env: Env, batch: int, device: torch.device) -> Any:
         """The result for values ``env`` of so many points."""
