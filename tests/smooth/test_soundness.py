@@ -260,6 +260,15 @@ def test_a_network_that_bends_one_way_needs_few_triangles(monkeypatch):
     assert sum(looked_at) < 8 * len(part)
 
 
+def test_a_kink_that_the_next_layer_hides_needs_no_triangles():
+    """Around -3 Hardswish is nowhere positive, so that a ReLU behind it stays off."""
+    model = nn.Sequential(nn.Linear(2, 1), nn.Hardswish(), nn.ReLU(), nn.Linear(1, 1)).double()
+    nn.init.constant_(model[0].bias, -3.0)
+    corners = torch.tensor([[-0.1, -0.1], [0.3, -0.1], [0.0, 0.4]]).double()
+    bend, branch = Inside(capture(model, (2,), smooth=True), sc.Domain.box(-1, 1))(corners[None])
+    assert bend.amax() + branch.amax() < 1e-12
+
+
 def test_errors_just_below_the_tolerance_are_bounded_at_once(monkeypatch):
     """Bounds stay below it, too, and none are computed where vertices exceed it."""
     found, bounds = [], region_bounds.Compared.region_bounds
@@ -461,6 +470,8 @@ KINKED = {
     "hardswish": [nn.Linear(2, 6), nn.Hardswish(), nn.Linear(6, 5), nn.Hardswish()],
     "negative slopes": [nn.Linear(2, 6), nn.PReLU(6, -0.5), nn.Linear(6, 5), nn.Tanh()],
     "two kinks": [nn.Linear(2, 6), nn.SiLU(), nn.Linear(6, 5), nn.Hardtanh(-0.5, 0.5)],
+    "hidden": [nn.Linear(2, 5), nn.Hardswish(), nn.ReLU()],
+    "in a row": [nn.Linear(2, 5), nn.SELU(), nn.Hardtanh(-1.2, 2.0)],
     "maximum": [nn.Linear(2, 15), nn.GELU(), nn.Unflatten(1, (1, 15)), nn.MaxPool1d(3)],
     "smallest": [
         nn.Linear(2, 20),
