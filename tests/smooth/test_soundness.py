@@ -410,6 +410,13 @@ def test_a_constant_network_with_steep_functions():
     assert part._bound <= 1e-9 * part.values.abs().amax()
 
 
+def test_a_constant_network_is_not_refused_for_a_jump_that_softplus_has_elsewhere():
+    model = narrow(nn.Softplus, 2, 1, 1, 1)
+    model = nn.Sequential(model[0], nn.LogSigmoid(), nn.ReLU(), *model[2:])
+    part = sc.partition(model, sc.Domain.box(-1, 1), smooth="1%", progress=False)
+    assert part._bound <= 1e-9 * part.values.abs().amax()
+
+
 def test_offsets_much_larger_than_weights():
     """Rounding of sums with a large offset is part of the bounds."""
     torch.manual_seed(0)

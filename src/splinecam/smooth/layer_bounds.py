@@ -12,7 +12,7 @@ from torch import Tensor
 from splinecam._util.arrays import take
 from splinecam._util.tolerances import EPS
 from splinecam.errors import SplineCamError
-from splinecam.network.curves.curve import Curve, Derivatives
+from splinecam.network.curves.curve import USUAL_ROUNDING, Curve, Derivatives
 from splinecam.network.nonlinearities import (
     MaxNonlinearity,
     Nonlinearity,
@@ -277,8 +277,11 @@ def _through_scalar(
     # Of arguments and results anywhere in the box.
     far, steepest = torch.maximum(low.abs(), high.abs()), near.largest_slope + slopes.jumps
     size = value.abs() + steepest * torch.maximum(high - z, z - low)
-    eps = layer.eps if isinstance(layer, SmoothScalar) else EPS
-    rounding = eps * (layer.rounding * size + (steepest + layer.noise) * far + _UNDERFLOW)
+    eps, relative = EPS, torch.full_like(z, layer.rounding)
+    if isinstance(layer, SmoothScalar):
+        eps, usual = layer.eps, relative.clamp(max=USUAL_ROUNDING)
+        relative = torch.where(high < layer.curve.rough, usual, relative)
+    rounding = eps * (relative * size + (steepest + layer.noise) * far + _UNDERFLOW)
     # Differences of both signs have their largest width if slopes have both signs.
     rising, falling = (
         torch.minimum(near.slope_variation + slope, near.largest_slope).clamp(min=0)
