@@ -197,6 +197,12 @@ def test_tables_where_units_are_constant_or_soon_too_large():
     assert tables_of(EXP, low, high, tolerance).value.isfinite().all()
 
 
+def test_tables_of_steep_functions_are_hardly_wider_than_their_range():
+    """Errors of arguments are those of results divided by the slope."""
+    low, high, tolerance = torch.tensor([[1.0], [18.5], [2e5]]).double()
+    assert tables_of(EXP, low, high, tolerance).pieces.amax() < 20
+
+
 def test_bounds_that_need_too_many_triangles_are_an_error(monkeypatch):
     monkeypatch.setattr(region_bounds, "_MOST", 3)
     monkeypatch.setattr(region_bounds, "_OF_EACH", 0)

@@ -115,7 +115,8 @@ def tables_of(curve: Curve, low: Tensor, high: Tensor, tolerance: Tensor) -> Tab
     """
     width = high - low
     # Where units have no influence, any error is allowed, but functions may be steep far outside.
-    margin = _MARGIN * width + torch.minimum(2 * tolerance, width)
+    off = 4 * tolerance / curve.slope_bound(low, high).clamp(min=2)
+    margin = _MARGIN * width + torch.minimum(off, width)
     margin = torch.maximum(margin, 2.0**-20 * torch.maximum(low.abs(), high.abs()) + 2.0**-40)
     # Knots in the middle of all ranges would make lines that meet in the middle of the domain.
     more = torch.arange(len(low), device=low.device) * _UNEVEN % 1
