@@ -203,6 +203,15 @@ def test_tables_of_steep_functions_are_hardly_wider_than_their_range():
     assert tables_of(EXP, low, high, tolerance).pieces.amax() < 20
 
 
+def test_a_unit_that_is_bent_only_between_the_centres_of_cells_gets_few_pieces():
+    model = narrow(nn.ELU, 2, 2, 1, 1)
+    model[0].weight.data.abs_()
+    nn.init.constant_(model[2].weight, 1.0)
+    model[2].bias.data -= model[:3](-torch.ones(1, 2).double())[0] + 1e-3
+    part = check(model, sc.Domain.box(-1, 1), 1e-3, exact=0)
+    assert len(part) < 50
+
+
 def test_bounds_that_need_too_many_triangles_are_an_error(monkeypatch):
     monkeypatch.setattr(region_bounds, "_MOST", 3)
     monkeypatch.setattr(region_bounds, "_OF_EACH", 0)
