@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Callable
 from functools import cache
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from splinecam._util.tolerances import EPS, SINGLE_EPS
-from splinecam.network.curves.curve import Curve
+from splinecam.network.curves.curve import USUAL_ROUNDING, Curve
 from splinecam.network.curves.formulas import (
     COSINE,
     ERF,
@@ -297,7 +298,11 @@ def test_a_softplus_that_jumps_says_so() -> None:
     off = (torch.nn.functional.softplus(z) - curve.value(z)).abs()
     assert off.max() > 1e-9
     assert (off <= curve.rounding * EPS * curve.value(z)).all()
+    smooth = z < curve.rough
+    assert 19.9 < z[smooth].max() < 20
+    assert (off <= USUAL_ROUNDING * EPS * curve.value(z))[smooth].all()
     assert softplus(-1.0).rounding < 100
+    assert softplus(-1.0, 20.0).rough == -math.inf
 
 
 def test_a_gpu_multiplies_by_a_rounded_sixth() -> None:

@@ -197,6 +197,21 @@ def test_tables_where_units_are_constant_or_soon_too_large():
     assert tables_of(EXP, low, high, tolerance).value.isfinite().all()
 
 
+def test_tables_of_steep_functions_are_hardly_wider_than_their_range():
+    """Errors of arguments are those of results divided by the slope."""
+    low, high, tolerance = torch.tensor([[1.0], [18.5], [2e5]]).double()
+    assert tables_of(EXP, low, high, tolerance).pieces.amax() < 20
+
+
+def test_a_unit_that_is_bent_only_between_the_centres_of_cells_gets_few_pieces():
+    model = narrow(nn.ELU, 2, 2, 1, 1)
+    model[0].weight.data.abs_()
+    nn.init.constant_(model[2].weight, 1.0)
+    model[2].bias.data -= model[:3](-torch.ones(1, 2).double())[0] + 1e-3
+    part = check(model, sc.Domain.box(-1, 1), 1e-3, exact=0)
+    assert len(part) < 50
+
+
 def test_bounds_that_need_too_many_triangles_are_an_error(monkeypatch):
     monkeypatch.setattr(region_bounds, "_MOST", 3)
     monkeypatch.setattr(region_bounds, "_OF_EACH", 0)
@@ -258,6 +273,15 @@ def test_a_network_that_bends_one_way_needs_few_triangles(monkeypatch):
     monkeypatch.setattr(Inside, "closely", counted)
     part = check(narrow(nn.Softplus, 2, 1, 1), sc.Domain.box(-1, 1), 1e-4, exact=0)
     assert sum(looked_at) < 8 * len(part)
+
+
+def test_a_kink_that_the_next_layer_hides_needs_no_triangles():
+    """Around -3 Hardswish is nowhere positive, so that a ReLU behind it stays off."""
+    model = nn.Sequential(nn.Linear(2, 1), nn.Hardswish(), nn.ReLU(), nn.Linear(1, 1)).double()
+    nn.init.constant_(model[0].bias, -3.0)
+    corners = torch.tensor([[-0.1, -0.1], [0.3, -0.1], [0.0, 0.4]]).double()
+    bend, branch = Inside(capture(model, (2,), smooth=True), sc.Domain.box(-1, 1))(corners[None])
+    assert bend.amax() + branch.amax() < 1e-12
 
 
 def test_errors_just_below_the_tolerance_are_bounded_at_once(monkeypatch):
@@ -401,6 +425,13 @@ def test_a_constant_network_with_steep_functions():
     assert part._bound <= 1e-9 * part.values.abs().amax()
 
 
+def test_a_constant_network_is_not_refused_for_a_jump_that_softplus_has_elsewhere():
+    model = narrow(nn.Softplus, 2, 1, 1, 1)
+    model = nn.Sequential(model[0], nn.LogSigmoid(), nn.ReLU(), *model[2:])
+    part = sc.partition(model, sc.Domain.box(-1, 1), smooth="1%", progress=False)
+    assert part._bound <= 1e-9 * part.values.abs().amax()
+
+
 def test_offsets_much_larger_than_weights():
     """Rounding of sums with a large offset is part of the bounds."""
     torch.manual_seed(0)
@@ -461,6 +492,8 @@ KINKED = {
     "hardswish": [nn.Linear(2, 6), nn.Hardswish(), nn.Linear(6, 5), nn.Hardswish()],
     "negative slopes": [nn.Linear(2, 6), nn.PReLU(6, -0.5), nn.Linear(6, 5), nn.Tanh()],
     "two kinks": [nn.Linear(2, 6), nn.SiLU(), nn.Linear(6, 5), nn.Hardtanh(-0.5, 0.5)],
+    "hidden": [nn.Linear(2, 5), nn.Hardswish(), nn.ReLU()],
+    "in a row": [nn.Linear(2, 5), nn.SELU(), nn.Hardtanh(-1.2, 2.0)],
     "maximum": [nn.Linear(2, 15), nn.GELU(), nn.Unflatten(1, (1, 15)), nn.MaxPool1d(3)],
     "smallest": [
         nn.Linear(2, 20),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, reduce
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from splinecam._util.arrays import take
 from splinecam._util.tolerances import EPS
 from splinecam.errors import SplineCamError
-from splinecam.network.curves.curve import Derivatives
+from splinecam.network.curves.curve import USUAL_ROUNDING, Curve, Derivatives
 from splinecam.network.nonlinearities import (
     MaxNonlinearity,
     Nonlinearity,
@@ -61,7 +61,8 @@ class Followed:
     gradient is from that at the centre; bend: (3, C, *shape) a form of at least the modulus by
     which second derivatives in any direction are off ``seconds``; tilt: how far its gradient at the
     centre is from the tangents; spread: the width of an interval around zero in which the network
-    is beside it; rounding: how far numbers of both are off.
+    is beside it; rounding: how far numbers of both are off. made: if a smooth function has just
+    made the value, that function and the least and the largest of its arguments.
     """
 
     value: Tensor
@@ -72,6 +73,7 @@ class Followed:
     tilt: Tensor
     spread: Tensor
     rounding: Tensor
+    made: tuple[Curve, Tensor, Tensor] | None = field(default=None, kw_only=True)
 
     @property
     def length(self) -> Tensor:
@@ -179,8 +181,8 @@ class Followed:
         return Followed(*each)
 
     def parts(self) -> list[Tensor]:
-        """All of its fields."""
-        return [getattr(self, field.name) for field in fields(self)]
+        """All of its tensors."""
+        return [getattr(self, each.name) for each in fields(self)[:-1]]
 
     def along(self, each: Tensor) -> Tensor:
         """Numbers (C,) in a shape that broadcasts with the value."""
@@ -266,7 +268,7 @@ def _through_scalar(
     if isinstance(layer, SmoothScalar):
         slopes = _smooth_slopes(layer, low, z, high)
     else:
-        slopes = _piecewise_slopes(layer, low, z, high)
+        slopes = _piecewise_slopes(layer, *_in_network(argument, low, high))
     near, value = slopes.near, layer.apply(z)
     u, v = argument.tangents
     length, turn = argument.length, argument.turn
@@ -275,8 +277,11 @@ def _through_scalar(
     # Of arguments and results anywhere in the box.
     far, steepest = torch.maximum(low.abs(), high.abs()), near.largest_slope + slopes.jumps
     size = value.abs() + steepest * torch.maximum(high - z, z - low)
-    eps = layer.eps if isinstance(layer, SmoothScalar) else EPS
-    rounding = eps * (layer.rounding * size + (steepest + layer.noise) * far + _UNDERFLOW)
+    eps, relative = EPS, torch.full_like(z, layer.rounding)
+    if isinstance(layer, SmoothScalar):
+        eps, usual = layer.eps, relative.clamp(max=USUAL_ROUNDING)
+        relative = torch.where(high < layer.curve.rough, usual, relative)
+    rounding = eps * (relative * size + (steepest + layer.noise) * far + _UNDERFLOW)
     # Differences of both signs have their largest width if slopes have both signs.
     rising, falling = (
         torch.minimum(near.slope_variation + slope, near.largest_slope).clamp(min=0)
@@ -298,9 +303,24 @@ def _through_scalar(
         torch.addcmul(slopes.beyond, rising.add_(falling), argument.spread),
         rounding.addcmul_(near.largest_slope, argument.rounding),
     )
-    return Followed(
-        value, near.slope * argument.tangents, seconds, *(bound.mul_(UPWARDS) for bound in bounds)
-    )
+    made = (layer.curve, low, high) if isinstance(layer, SmoothScalar) else None
+    tangents, upwards = near.slope * argument.tangents, (bound.mul_(UPWARDS) for bound in bounds)
+    return Followed(value, tangents, seconds, *upwards, made=made)
+
+
+def _in_network(argument: Followed, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The argument at the centre, between bounds on it in the network alone.
+
+    What a smooth function has made is in its range. The piece at the centre need not be, if it goes
+    on beyond a kink: curves are bounded where that is too, but it passes no kinks.
+    """
+    z = argument.value
+    if argument.made is not None:
+        curve, *ends = argument.made
+        least, most = curve.extent(0, *ends)
+        low = torch.fmax(low, least - 2 * argument.rounding)
+        high = torch.fmin(high, most + 2 * argument.rounding)
+    return low, z, high
 
 
 def _ratio(over: Tensor, under: Tensor) -> Tensor:

@@ -115,7 +115,8 @@ def tables_of(curve: Curve, low: Tensor, high: Tensor, tolerance: Tensor) -> Tab
     """
     width = high - low
     # Where units have no influence, any error is allowed, but functions may be steep far outside.
-    margin = _MARGIN * width + torch.minimum(2 * tolerance, width)
+    off = 4 * tolerance / curve.slope_bound(low, high).clamp(min=2)
+    margin = _MARGIN * width + torch.minimum(off, width)
     margin = torch.maximum(margin, 2.0**-20 * torch.maximum(low.abs(), high.abs()) + 2.0**-40)
     # Knots in the middle of all ranges would make lines that meet in the middle of the domain.
     more = torch.arange(len(low), device=low.device) * _UNEVEN % 1
@@ -355,22 +356,29 @@ def choose_tables(layers: Mapping[str, LayerSurvey], scale: float) -> dict[str, 
     Of all errors that have a given effect on the outputs, these make few lines: a unit with many
     lines may be off more, and one with much influence less.
     """
+    errors = _errors(layers)
     return {
-        name: tables_of(found.layer.curve, found.low, found.high, scale * _errors(found))
+        name: tables_of(found.layer.curve, found.low, found.high, scale * errors[name])
         for name, found in layers.items()
     }
 
 
-def _errors(found: LayerSurvey) -> Tensor:
-    """How large the errors of a layer's units should be relative to each other, (n,)."""
-    length = found.length + _SMALL * found.length.mean() + _LEAST_WEIGHT
-    influence = found.influence + _SMALL * found.influence.mean() + _LEAST_WEIGHT
-    return length.pow(_LENGTH) / influence.pow(_INFLUENCE)
+def _errors(layers: Mapping[str, LayerSurvey]) -> dict[str, Tensor]:
+    """How large the errors of units should be relative to each other, (n,) for each layer."""
+    found = {}
+    longest = max(float(each.length.mean()) for each in layers.values())
+    for name, each in layers.items():
+        # A layer may be bent only between the centres of cells.
+        short = max(_SMALL * float(each.length.mean()), _SMALL**2 * longest, _LEAST_WEIGHT)
+        influence = each.influence + _SMALL * each.influence.mean() + _LEAST_WEIGHT
+        found[name] = (each.length + short).pow(_LENGTH) / influence.pow(_INFLUENCE)
+    return found
 
 
 def first_scale(layers: Mapping[str, LayerSurvey]) -> float:
     """A scale for which the outputs are off by about the tolerance, if errors have random signs."""
-    sums = [(_errors(found) * found.influence).square().sum() for found in layers.values()]
+    errors = _errors(layers)
+    sums = [(errors[name] * layers[name].influence).square().sum() for name in layers]
     return float(torch.stack(sums).sum().sqrt().clamp(min=_LEAST_WEIGHT) ** -1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from torch import Tensor
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS
 
+USUAL_ROUNDING = 8.0  # of most functions, in units of EPS
 _UPWARDS = 1 + 1e-12  # covers the rounding of a few ulp, also where it grows with the argument
 _NOISE = 2.0**-49  # of the largest derivative: rounding where terms of a derivative cancel
 _UNEVEN = 8.0  # times: how much less than itself a second derivative varies on short intervals
@@ -64,7 +66,8 @@ class Curve(ABC):
 
     name: for readers. kinks: levels at which the slope jumps, each with the slope after less that
     before. rounding: the error of values in units of EPS, relative to the value; the error that a
-    rounded argument would make, EPS times slope and argument, is not in it. noise: the same,
+    rounded argument would make, EPS times slope and argument, is not in it. rough: the level from
+    which ``rounding`` holds; below it, the error is as of other functions. noise: the same,
     relative to the argument, beside ``rounding``. single_noise: the error of values in single
     precision, in units of SINGLE_EPS and relative to the argument; None where single precision is
     not much faster, or loses more than that.
@@ -79,7 +82,8 @@ class Curve(ABC):
 
     name: str
     kinks: tuple[Point, ...] = field(default=(), kw_only=True)
-    rounding: float = field(default=8.0, kw_only=True)
+    rounding: float = field(default=USUAL_ROUNDING, kw_only=True)
+    rough: float = field(default=-math.inf, kw_only=True)
     noise: float = field(default=0.0, kw_only=True)
     single_noise: float | None = field(default=None, kw_only=True)
 
@@ -205,7 +209,7 @@ class FormulaCurve(Curve):
             return self
         # There torch multiplies by a sixth in single precision, which is too large by 2^-25.
         rough = backend_of(device).rough_hardswish
-        return replace(self, rounding=8.0 + (2.0**27 if rough else 0.0))
+        return replace(self, rounding=USUAL_ROUNDING + (2.0**27 if rough else 0.0))
 
 
 def extremes(

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from math import atanh, exp, log1p, pi, sqrt
+from math import atanh, exp, inf, log1p, pi, sqrt
 
 import torch
 from torch import Tensor
 
 from splinecam._util.tolerances import EPS
-from splinecam.network.curves.curve import Curve, FormulaCurve, Shape, extremes
+from splinecam.network.curves.curve import USUAL_ROUNDING, Curve, FormulaCurve, Shape, extremes
 
 _FAR = 100.0  # beyond this all gates are open or closed, and their derivatives zero, in float64
 _THIRD = atanh(sqrt(1 / 3))  # where the curvature of tanh is largest
@@ -114,7 +114,8 @@ def softplus(beta: float = 1.0, threshold: float | None = None) -> Curve:
         _softplus,
         Shape((1 if beta > 0 else -1,), curvature_extrema=(0.0,)),
         (beta,),
-        rounding=8.0 + softplus_jump(threshold) / EPS,
+        rounding=USUAL_ROUNDING + softplus_jump(threshold) / EPS,
+        rough=-inf if threshold is None or beta < 0 else threshold / beta * (1 - 1e-9),
     )
 
 
