@@ -27,13 +27,7 @@ from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.arrangement.crossings import Signs, SignWriter
 from splinecam.engine.activations import LayerInput, empty_table, require_no_overflow
 from splinecam.engine.plan import dense_product, finds_signs, free_memory
-from splinecam.engine.segment_crossings import (
-    CLOSE,
-    UNCLEAR,
-    Crossings,
-    UnitValues,
-    find_crossings,
-)
+from splinecam.engine.segment_crossings import CLOSE, UNCLEAR, Crossings, UnitValues, find_crossings
 from splinecam.errors import LimitError
 from splinecam.kernels.kernel import Kernel, PointsAlong, kernel_for
 from splinecam.network.nonlinearities import Nonlinearity

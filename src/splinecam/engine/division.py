@@ -159,12 +159,7 @@ class Coarse:
 
 
 def begin(
-    plan: Plan,
-    domain: Domain,
-    *,
-    enough: int = ENOUGH,
-    most: float = inf,
-    report: Report = silent,
+    plan: Plan, domain: Domain, *, enough: int = ENOUGH, most: float = inf, report: Report = silent
 ) -> Coarse | Outcome:
     """Compute the first layers, until the mesh has enough faces or the next layer is too large.
 

@@ -6,7 +6,7 @@ equal maps form together. The same map in separate places is one distinct map.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,6 +146,9 @@ class Counts(dict[str, int]):
     >>> found.activation_regions, found.cells_by_layer
     (4, {'1': 3, '3': 4})
     """
+
+    def __init__(self, numbers: Mapping[str, int] | Iterable[tuple[str, int]] = ()) -> None:
+        super().__init__(numbers)
 
     @property
     def activation_regions(self) -> int:

@@ -5,7 +5,7 @@ Partitions around samples are small, so that a hundred together take hardly long
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -106,6 +106,9 @@ class Stats(dict[str, Any]):
     >>> found.NR, found.area
     (4, {'mean': 1.0, 'std': 0.5})
     """
+
+    def __init__(self, numbers: Mapping[str, Any] | Iterable[tuple[str, Any]] = ()) -> None:
+        super().__init__(numbers)
 
     def __missing__(self, key: str) -> Any:
         if key in self:

@@ -47,6 +47,7 @@ _HOPEFUL = 1 - GOAL / 4  # the share of the tolerance up to which errors at vert
 _COARSE, _ROUGH = 32.0, 2.0**-3
 _LEAST = 2.0**-20
 _STEP = 0.9  # of the scale, from one attempt to the next at most
+_SAME = 0.25  # the same where as few pieces as before were chosen
 _TOO_LARGE = (
     "Outputs of the network, or bounds on its derivatives, are too large for float64 somewhere on "
     "the domain. Choose a smaller domain."
@@ -208,13 +209,14 @@ def _replaced(real: Program, domain: Domain, found: Survey, allowed: Tensor, run
     """Partition the network with tables whose errors in the outputs are allowed."""
     layers = with_influence(found, real, domain, allowed)
     scale = _scale(layers, real, domain, allowed)
-    best = math.inf
+    best, pieces = math.inf, 0
     for _ in range(_ATTEMPTS):
         tables = choose_tables(layers, scale)
+        before, pieces = pieces, sum(int(table.pieces.sum()) for table in tables.values())
         program = replaced(real, tables)
         outcome = run(program)
-        inside = Inside(found.program, domain, None if found.kinked else found.bounds)
         network = partial(outputs_at, found.program, domain)
+        inside = Inside(found.program, domain, None if found.kinked else found.bounds)
         compared = Compared(outcome.mesh, outcome.output, network, inside, allowed)
         excess = float((compared.errors.abs() / allowed).max()) + GOAL
         if not excess > _HOPEFUL + GOAL:  # also if it is no number
@@ -226,7 +228,7 @@ def _replaced(real: Program, domain: Domain, found: Survey, allowed: Tensor, run
             if excess <= 1:
                 return Smoothed(outcome, program, tables, allowed, bounds)
         best = min(best, excess)
-        scale *= min(max(0.95 / excess, _LEAST), _STEP)
+        scale *= min(max(0.95 / excess, _LEAST), _STEP if pieces != before else _SAME)
     raise LimitError(
         f"The error stays {best:.3g} times as large as {option('smooth', '')} allows, with "
         f"{outcome.mesh.num_faces:,} regions in the last attempt. Allow a larger error, or choose "

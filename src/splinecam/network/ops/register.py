@@ -52,7 +52,11 @@ def register_op(
     target: T, *, affine: bool = False, cuts: Cuts = None, curvature: Curvature = None
 ) -> T: ...
 def register_op(
-    target: Any = None, *, affine: bool = False, cuts: Cuts = None, curvature: Curvature = None
+    target: Any = None,
+    *,
+    affine: bool = False,
+    cuts: Callable[..., Tensor] | None = None,
+    curvature: float | Callable[..., Any] | None = None,
 ) -> Any:
     """Tell ``partition`` how to treat a class of modules, or a custom operator.
 
