@@ -292,7 +292,10 @@ class Difference:
         return LargestDifference(float(norms[vertex]), bound, index, size, (u, v), x[0], shown)
 
     def output_index(self, output: int | str) -> int:
-        """The number of an output, which is given by number or by the name of its class."""
+        """The number of an output.
+
+        output: its number, or the name of its class.
+        """
         n = int(self.delta.values.shape[1])
         return class_number(output, None if n == 1 else self.a.names, n)
 

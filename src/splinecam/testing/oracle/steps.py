@@ -167,7 +167,10 @@ class Minimum(nn.Module):
 
 
 def maxout(inputs: int, units: int, pieces: int) -> nn.Sequential:
-    """Return a module in which each unit is the largest of several affine functions."""
+    """A module in which each of some units is the largest of as many affine functions of inputs.
+
+    inputs, units, pieces: how many inputs, units, and functions of a unit there are.
+    """
     linear = nn.Linear(inputs, units * pieces)
     return nn.Sequential(linear, nn.Unflatten(1, (units, pieces)), Max(2))
 
