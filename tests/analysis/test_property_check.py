@@ -142,5 +142,7 @@ def test_slices_of_random_networks_against_random_points() -> None:
 
 
 def test_pictures(part: sc.Partition) -> None:
-    part.check(property_of([WHOLE], above(0.5))).plot()
-    part.check(property_of([WHOLE], above(1.5))).plot(fill="white")
+    for level, unsafe, options in ((0.5, True, {}), (1.5, False, {"fill": "white"})):
+        ax = part.check(property_of([WHOLE], above(level))).plot(**options)
+        shown = [text.get_text() for text in ax.figure.findobj(lambda x: hasattr(x, "get_text"))]
+        assert any("unsafe" in text for text in shown) == unsafe

@@ -103,6 +103,7 @@ def test_the_width_of_a_layer() -> None:
     assert "layer '0' (Linear) takes 3 numbers in the last dimension, but gets 2" in text
     assert "where (2,) is the domain's input shape" in text
     assert "use Domain.slice, which shows two of them, or Domain.through or around" in text
+    assert "the model (Linear) takes 3 numbers" in message(nn.Linear(3, 8))
     text = message(nn.Sequential(nn.Linear(784, 8)), 1, 28, 28)
     assert "takes 784 numbers in the last dimension, but gets 28" in text
     assert "Put nn.Flatten() before it, or give the domain points of shape (784,)" in text

@@ -256,7 +256,8 @@ def _layer(error: Exception, model: nn.Module, input_shape: tuple[int, ...]) -> 
     if not calls:
         return None
     layer, given = calls[-1]
-    what = f"layer {names[id(layer)]!r} ({type(layer).__name__})"
+    name = names[id(layer)]
+    what = f"{f'layer {name!r}' if name else 'the model'} ({type(layer).__name__})"
     if isinstance(layer, (nn.Embedding, nn.EmbeddingBag)):
         return (
             f"{what} takes whole numbers, which have no linear regions. Partition the part of the "
