@@ -317,8 +317,10 @@ class Computation:
         self, state: State, layer: Nonlinearity, layer_input: LayerInput, fits: int
     ) -> bool:
         """Whether the regions of a single face that can be divided will clearly be too many."""
-        lines = crossing_units(layer, layer_input.low, layer_input.high)
-        if state.mesh.num_faces > 1 or lines * lines < 2 * fits or not self.divides_face(state):
+        low, high = layer_input.low, layer_input.high
+        if state.mesh.num_faces > 1 or low.numel() ** 2 < 2 * fits:  # however many units cross it
+            return False
+        if crossing_units(layer, low, high) ** 2 < 2 * fits or not self.divides_face(state):
             return False
         return fits < _CLEARLY * sample_face(state, layer, layer_input).regions < inf
 
