@@ -311,11 +311,15 @@ def polygon_mesh(uv: Tensor, counts: Tensor | None = None) -> Mesh:
     """
     k = uv.shape[0]
     index = torch.arange(k, device=uv.device)
-    offsets = torch.tensor([0, k], device=uv.device) if counts is None else offsets_of(counts)
+    if counts is None:
+        offsets, after = torch.tensor([0, k], device=uv.device), index.roll(-1)
+    else:
+        offsets = offsets_of(counts)
+        after = following(offsets, k)
     border = torch.full((k,), BORDER, device=uv.device)
     return Mesh(
         uv=uv,
-        edges=torch.stack([index, following(offsets, k)], 1),
+        edges=torch.stack([index, after], 1),
         offsets=offsets,
         corners=2 * index,
         edge_layer=border,
