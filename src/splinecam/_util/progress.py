@@ -34,5 +34,6 @@ def in_notebook() -> bool:
 
 def tell(bar: tqdm[Any], name: str, regions: int) -> None:
     """Report in the log, and beside the bar, how many regions there are after a layer."""
-    log.info("%s: %s regions", name, f"{regions:,}")
-    bar.set_description_str(f"{name}: {regions:,} regions")
+    text = f"{name}: {regions:,} regions"
+    log.info("%s", text)
+    bar.set_description_str(text)

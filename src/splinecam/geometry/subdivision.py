@@ -236,7 +236,9 @@ class Mesh:
         return Mesh(*(kept(getattr(self, field.name)) for field in fields(self)))
 
     def to(self, device: torch.device) -> Mesh:
-        """The same mesh on another device."""
+        """The same mesh on a device."""
+        if self.uv.device == device:
+            return self
         return Mesh(*(getattr(self, field.name).to(device) for field in fields(self)))
 
 
