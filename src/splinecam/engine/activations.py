@@ -166,7 +166,8 @@ class State:
 
     def copy(self) -> State:
         """A state that is carried on while this one stays as it is."""
-        return replace(self, bounds=dict(self.bounds), ambiguities=[*self.ambiguities], lent=True)
+        lists = dict(self.bounds), self.pending, [*self.ambiguities]
+        return State(self.mesh, self.rows, *lists, lent=True)
 
     def refine(self, made: Refinement, layer: Nonlinearity, layer_input: LayerInput) -> None:
         """Continue with the mesh that a layer has refined."""

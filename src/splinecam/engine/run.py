@@ -124,7 +124,7 @@ def finish(work: Computation, start: Waiting, share: float = 1.0) -> State:
 
     def see(at: Waiting) -> bool:
         if at.index not in sizes:
-            sizes[at.index] = at.faces, work.size(at.state)
+            sizes[at.index] = at.faces, 0 if work.is_tiny(at.state) else work.size(at.state)
         return False
 
     at, reason = work.carry(start.copy(), share, wait=see)
@@ -236,7 +236,7 @@ def _tile(work: Computation, tile: Waiting, share: float) -> State | None:
 
     share: of each face.
     """
-    faces, work.worst = tile.faces, 0
+    faces, work.worst, work.measured = tile.faces, 0, True
     if faces == 1:
         return finish(work, tile, share)
     at, reason = work.carry(tile, faces * share)
