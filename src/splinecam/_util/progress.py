@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -16,13 +17,19 @@ log = logging.getLogger("splinecam")
 def progress_bar(total: int | None, unit: str, wanted: bool) -> tqdm[Any]:
     """A progress bar, which is shown in interactive use only."""
     if not wanted:
-        return tqdm(disable=True)
+        return _hidden_bar()
     notebook = in_notebook()
     interactive = (sys.stderr is not None and sys.stderr.isatty()) or notebook
     bar: Any = tqdm
     if notebook and find_spec("ipywidgets") is not None:  # else tqdm.auto warns
         bar = import_module("tqdm.auto").tqdm
     return bar(total=total, unit=unit, disable=not interactive, leave=False)
+
+
+@cache
+def _hidden_bar() -> tqdm[Any]:
+    """A bar that does nothing; to make one takes longer than to read a small model."""
+    return tqdm(disable=True)
 
 
 def in_notebook() -> bool:

@@ -83,7 +83,7 @@ def free_memory(device: torch.device) -> int:
     if is_cuda(device):
         return int(0.75 * torch.cuda.mem_get_info(device)[0])
     try:
-        _, known = _MEMINFO.read_text().split("MemAvailable:")
+        _, known = _MEMINFO.read_bytes().split(b"MemAvailable:")
         return int(0.75 * 1024 * int(known.split(maxsplit=1)[0]))
     except (OSError, ValueError):
         return _UNKNOWN_MEMORY

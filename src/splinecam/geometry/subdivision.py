@@ -313,11 +313,8 @@ def polygon_mesh(uv: Tensor, counts: Tensor | None = None) -> Mesh:
     """
     k = uv.shape[0]
     index = torch.arange(k, device=uv.device)
-    if counts is None:
-        offsets, after = torch.tensor([0, k], device=uv.device), index.roll(-1)
-    else:
-        offsets = offsets_of(counts)
-        after = following(offsets, k)
+    offsets = torch.tensor([0, k], device=uv.device) if counts is None else offsets_of(counts)
+    after = index.roll(-1) if counts is None else following(offsets, k)
     border = torch.full((k,), BORDER, device=uv.device)
     return Mesh(
         uv=uv,
