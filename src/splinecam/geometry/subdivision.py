@@ -102,6 +102,10 @@ class Mesh:
     def num_faces(self) -> int:
         return int(self.offsets.shape[0]) - 1
 
+    @property
+    def nbytes(self) -> int:
+        return sum(getattr(self, field.name).nbytes for field in fields(self))
+
     def counts(self) -> Tensor:
         """The number of corners of each face, (F,)."""
         return self.offsets[1:] - self.offsets[:-1]
