@@ -175,8 +175,6 @@ class Plan:
 
     def log_device(self, stage: str | None = None) -> None:
         """Log at which stage the run has moved to the second place; None: it has not."""
-        if self.make_second is None:
-            return
         if stage is None:
             _log.info("all layers were computed on %s", self.first.device)
         else:

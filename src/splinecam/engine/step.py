@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from math import inf, prod
 
 import torch
@@ -281,14 +280,11 @@ class Computation:
 
     def is_tiny(self, state: State) -> bool:
         """Whether a state clearly fits before a stage, and its size is not asked for."""
-        most = state.mesh.num_vertices * self._vertex_bytes
-        return not self.measured and most <= COARSE * self.memory
-
-    @cached_property
-    def _vertex_bytes(self) -> int:
-        """The most bytes per vertex before and after any stage; a vertex has at most two faces."""
+        if self.measured:
+            return False
         width = max(prod(self.program.input_shape), *self.program.widths)
-        return 8 * (2 * width + 3) + width + 2 * _KNOWN_BYTES
+        each = 8 * (2 * width + 3) + width + 2 * _KNOWN_BYTES  # of a vertex, with two faces at most
+        return state.mesh.num_vertices * each <= COARSE * self.memory
 
     def size(self, state: State, *, dense: bool = False) -> int:
         """The bytes of a state, with the values on edges of which others at new vertices are made.

@@ -64,8 +64,7 @@ def kernel_mesh(lib: Any, made: Any, width: int) -> LazyMesh:
     return LazyMesh.of((vertices, edges, faces), load, source)
 
 
-# The arrays of ``sc_lines`` from ``p`` to ``slope_change`` on edges and inside faces, as
-# ``sc_refined`` names them.
+# The fields of ``sc_refined`` that ``sc_lines`` calls ``p`` to ``slope_change``.
 _ON_EDGES = attrgetter(
     *("point_start", "point_end", "point_t", "point_edge", "point_index"),
     *("point_first", "point_t", "point_unit", "point_slope_change"),
