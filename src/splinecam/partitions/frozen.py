@@ -13,6 +13,7 @@ from splinecam.errors import CaptureError, DomainError
 from splinecam.files.loading import module_of
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.paths import Path
+from splinecam.geometry.subdivision import polygon_mesh
 from splinecam.network.capture.models import (
     EXCLUSIVE,
     Output,
@@ -24,7 +25,7 @@ from splinecam.network.capture.models import (
 )
 from splinecam.network.freezing.frozen_graph import FrozenGraph
 from splinecam.network.freezing.making import Held, freeze_graph
-from splinecam.questions.sampling import choose, sample_count, uniform
+from splinecam.questions.sampling import points_inside, sample_count, uniform
 from splinecam.questions.validate import run_real
 
 _ROWS = 512  # points that the networks are given at a time
@@ -74,12 +75,9 @@ def _places(domain: Domain | Path, count: int, generator: torch.Generator) -> Te
     if not isinstance(domain, Domain):
         raise DomainError(f"domain must be a Domain or a path, not {type(domain).__name__}")
     corners = domain.corners
-    first, a, b = corners[:1], corners[1:-1] - corners[:1], corners[2:] - corners[:1]
     chance = uniform((count, 3), generator, corners.device)
-    triangle = choose((a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]).abs(), chance[:, 0])
-    s, t = chance[:, 1:2], chance[:, 2:3]
-    s, t = torch.where(s + t > 1, 1 - s, s), torch.where(s + t > 1, 1 - t, t)
-    return first + s * a[triangle] + t * b[triangle]
+    every = torch.zeros(count, dtype=torch.int64, device=corners.device)
+    return points_inside(polygon_mesh(corners), every, chance)
 
 
 class Frozen(Wrapper):
