@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 
 @dataclass(frozen=True)
@@ -65,17 +66,6 @@ def resolve(
     return value
 
 
-def map_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """The same nested lists and dictionaries with every tensor changed."""
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, dict):
-        return {key: map_tensors(item, change) for key, item in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(map_tensors(item, change) for item in value)
-    return value
-
-
 @dataclass(frozen=True)
 class Rows:
     """Where a value keeps the batch: in dimension ``dim``, ``each`` entries per point."""
@@ -127,5 +117,5 @@ class Operation:
 
     def moved(self, move: Callable[[Tensor], Tensor]) -> Operation:
         """The same with ``move`` applied to its constants."""
-        args, kwargs = map_tensors((self.args, self.kwargs), move)
+        args, kwargs = tree_map_only(Tensor, move, (self.args, self.kwargs))
         return replace(self, args=args, kwargs=kwargs)

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch.utils._pytree import tree_map_only
 
 from splinecam.errors import CaptureError
 from splinecam.network.capture.reading.graph_builder import GraphBuilder, UnevenRows
@@ -22,7 +23,7 @@ from splinecam.network.capture.reading.scalar_functions import op_name
 from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph, arguments_of
 from splinecam.network.ops.nonlinear import MIXES, SMOOTH
 from splinecam.network.ops.registry import AffineRule, TerminalRule, rule_of
-from splinecam.network.values import Ref, Rows, map_tensors, resolve
+from splinecam.network.values import Ref, Rows, resolve
 
 _UNEQUAL = (
     "it comes after the final {label} and does not treat all outputs alike, so that decisions "
@@ -70,7 +71,7 @@ class Final:
 
 def _run(call: Call, z: Any, batch: int, device: torch.device) -> Any:
     """A call with z for its variable."""
-    moved = map_tensors(call, lambda constant: constant.to(device))
+    moved = tree_map_only(Tensor, lambda constant: constant.to(device), call)
     run, args, kwargs = resolve(moved, {_VARIABLE.name: z}, batch, device)
     return run(*args, **kwargs)
 
