@@ -21,9 +21,10 @@ from splinecam.errors import CaptureError, SplineCamError, UnsupportedOpError
 from splinecam.network.capture.models import EXCLUSIVE, Output, one_output
 from splinecam.network.capture.reading import graph_builder as building
 from splinecam.network.capture.reading.stages import with_frees
+from splinecam.network.capture.tracing import flat_graph as flat
 from splinecam.network.capture.tracing.diagnosis import refuse
 from splinecam.network.capture.tracing.export import export_graph
-from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph, arguments_of
+from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph
 from splinecam.network.capture.tracing.opaque_modules import opaque_module_of, opaque_modules
 from splinecam.network.freezing import frozen_graph as frozen
 from splinecam.network.freezing import held_values
@@ -45,7 +46,7 @@ def expand(graph: FlatGraph) -> FlatGraph:
     output = graph.output
     for node in list(graph.nodes):
         write = _WRITTEN_OUT.get(target_name(node.target)) if node.op == "call_function" else None
-        results = write(Emitter(node), arguments_of(node)) if write else None
+        results = write(Emitter(node), flat.arguments_of(node)) if write else None
         if results is None:
             continue
         if isinstance(results, tuple):
@@ -201,7 +202,7 @@ class _Maker:
 
     def __init__(self, graph: FlatGraph, at: Tensor, gates: bool) -> None:
         self.graph = graph
-        self.active = held_values.active_nodes(graph)
+        self.active = flat.active_nodes(graph)
         if graph.output not in self.active:
             raise CaptureError("the model's output does not depend on its input")
         self.held = held_values.choose_held(graph, self.active, gates)
@@ -361,7 +362,7 @@ class _Maker:
             value = node.meta.get("val")
             if not isinstance(value, (Tensor, list, tuple)):
                 continue
-            shaped = target_name(node.target) in CREATORS or bool(held_values.shape_arguments(node))
+            shaped = target_name(node.target) in CREATORS or bool(flat.shape_arguments(node))
             reads = [*node.args, *node.kwargs.values()]
             if (
                 any(source in found for source in node.all_input_nodes)
@@ -384,7 +385,7 @@ def _check(graph: FlatGraph, active: set[fx.Node], held: HeldValues) -> None:
     for node in (node for node in graph.nodes if node in active and node is not graph.x):
         rule = rule_of(node.target)
         if isinstance(rule, AffineRule) and rule.check is not None:
-            reason = rule.check(arguments_of(node))
+            reason = rule.check(flat.arguments_of(node))
             if reason in (TRAINING, STATISTICS):
                 builder.reject(node, reason)
         if node in held.refused:

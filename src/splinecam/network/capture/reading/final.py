@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_map_only
 from splinecam.errors import CaptureError
 from splinecam.network.capture.reading.graph_builder import GraphBuilder, UnevenRows
 from splinecam.network.capture.reading.scalar_functions import op_name
-from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph, arguments_of
+from splinecam.network.capture.tracing.flat_graph import FlatGraph, arguments_of
 from splinecam.network.ops.nonlinear import MIXES, SMOOTH
 from splinecam.network.ops.registry import AffineRule, TerminalRule, rule_of
 from splinecam.network.values import Ref, Rows, resolve
@@ -76,9 +76,8 @@ def _run(call: Call, z: Any, batch: int, device: torch.device) -> Any:
     return run(*args, **kwargs)
 
 
-def tail_of(graph: FlatGraph, needed: set[fx.Node]) -> Tail | None:
+def tail_of(graph: FlatGraph, needed: set[fx.Node], active: set[fx.Node]) -> Tail | None:
     """The nodes from a final softmax, sigmoid or tanh to the output, if there are any."""
-    active = dependents(graph)
     nodes: list[fx.Node] = []
     node: Any = graph.output
     while node is not None and node.op == "call_function" and len(needed & set(node.users)) <= 1:
@@ -105,16 +104,6 @@ def _before(node: fx.Node, active: set[fx.Node]) -> Any:
     )
     alike = before.meta["val"].shape == node.meta["val"].shape
     return before if alike and active.isdisjoint(others) else None
-
-
-def dependents(graph: FlatGraph) -> set[fx.Node]:
-    """The nodes that depend on the values of the input, not only on its shape."""
-    active = {graph.x}
-    for node in graph.nodes:
-        value = node.meta.get("val")
-        if type(value) not in SYMBOLIC and not active.isdisjoint(node.all_input_nodes):
-            active.add(node)
-    return active
 
 
 def _is_move(node: fx.Node) -> bool:

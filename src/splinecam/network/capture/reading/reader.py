@@ -16,7 +16,7 @@ from splinecam.network.capture.reading import graph_builder as building
 from splinecam.network.capture.reading import scalar_functions as scalars
 from splinecam.network.capture.reading import unit_groups as groups
 from splinecam.network.capture.reading.custom_ops import add_custom, custom_op_of
-from splinecam.network.capture.reading.final import Final, dependents, tail_of
+from splinecam.network.capture.reading.final import Final, tail_of
 from splinecam.network.capture.reading.graph_builder import GraphBuilder, NodeCall
 from splinecam.network.capture.reading.masks import add_comparison, add_masked
 from splinecam.network.capture.reading.probe import probe
@@ -45,9 +45,10 @@ class Reader:
         self.needed = graph.needed()
         self.builder = GraphBuilder(graph.x, graph.batch, device)
         self.builder.smooth = smooth
-        self.tail = tail_of(graph, self.needed)
+        active = flat.active_nodes(graph)
+        self.tail = tail_of(graph, self.needed, active)
         apart = () if self.tail is None else self.tail.nodes
-        found = scalars.smooth_patterns(graph, self.needed, dependents(graph), apart)
+        found = scalars.smooth_patterns(graph, self.needed, active, apart)
         self.patterns, self.reads_weights = found
         self.emitted: list[fx.Node] = []
 

@@ -9,9 +9,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
 from splinecam.errors import CaptureError
+from splinecam.network.ops.affine import CREATORS
+from splinecam.network.ops.registry import AffineRule, rule_of, target_name
 from splinecam.network.values import Rows, Size
 
 SYMBOLIC: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
@@ -74,6 +77,36 @@ def named_arguments(
 def arguments_of(node: fx.Node) -> dict[str, Any]:
     """A call's own arguments by name, with the defaults filled in."""
     return named_arguments(node, node.args, node.kwargs)
+
+
+def active_nodes(graph: FlatGraph) -> set[fx.Node]:
+    """The nodes whose values depend on the input's, not only on the size of the batch."""
+    active = {graph.x}
+    for node in graph.nodes:
+        results = tree_leaves(node.meta.get("val"))
+        if node.op != "call_function" or not any(isinstance(x, Tensor) for x in results):
+            continue
+        if target_name(node.target) in CREATORS:
+            continue
+        ignored = shape_arguments(node)
+        if any(source in active and source not in ignored for source in node.all_input_nodes):
+            active.add(node)
+    return active
+
+
+def shape_arguments(node: fx.Node) -> set[fx.Node]:
+    """The arguments of a node that are read for their shapes alone."""
+    rule = rule_of(node.target)
+    if not isinstance(rule, AffineRule) or not rule.shape_only:
+        return set()
+    named = arguments_of(node)
+    read = {part for key in named if key not in rule.shape_only for part in nodes_in(named[key])}
+    return {part for key in rule.shape_only for part in nodes_in(named.get(key))} - read
+
+
+def nodes_in(item: Any) -> list[fx.Node]:
+    """The nodes in an argument, which may be a list."""
+    return [part for part in tree_leaves(item) if isinstance(part, fx.Node)]
 
 
 def _evaluate(expression: Any, symbol: Any, kind: type, batch: int) -> Any:
