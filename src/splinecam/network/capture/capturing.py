@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from splinecam.errors import SplineCamError, UnsupportedOpError
+from splinecam.errors import UnsupportedOpError
 from splinecam.network.capture import cache, models
 from splinecam.network.capture.models import Output
 from splinecam.network.capture.pairs import Shown, pair_of
-from splinecam.network.capture.reading.graph_builder import explained
+from splinecam.network.capture.reading.graph_builder import explaining
 from splinecam.network.capture.reading.probe import probe
 from splinecam.network.capture.reading.reader import Reader
 from splinecam.network.capture.reading.stages import first_layers
@@ -201,12 +201,8 @@ def captured_by_export(
         graph, reusable = export_graph(model, input_shape)
         refuse_batch(graph, input_shape)
         reader = Reader(graph, device, smooth=smooth)
-        try:
+        with explaining(model, graph, reader.needed):
             program = reader.read(input_shape)
-        except SplineCamError as error:
-            raise explained(error, model, graph, reader.needed) from None
-        except Exception as error:
-            raise explained(error, model, graph, reader.needed) from error
     if reusable and known is not None:
         cache.store(model, key, known, _content(reader, program), numbers)
     return program

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from splinecam.errors import CaptureError, SplineCamError, UnsupportedOpError
+from splinecam.errors import CaptureError, UnsupportedOpError
 from splinecam.network.capture.models import EXCLUSIVE, Output, one_output
 from splinecam.network.capture.reading import graph_builder as building
 from splinecam.network.capture.reading.stages import with_frees
@@ -189,12 +189,8 @@ def freeze_graph(
         names = [name for name, part in model.named_modules() if rule_of_class(part) is not None]
         graph, _ = export_graph(model, tuple(at.shape))
         graph = expand(graph)
-        try:
+        with building.explaining(model, graph, graph.needed()):
             return _Maker(graph, at, gates).made(model, dict(zip(keys, names, strict=True)))
-        except SplineCamError as error:
-            raise building.explained(error, model, graph, graph.needed()) from None
-        except Exception as error:
-            raise building.explained(error, model, graph, graph.needed()) from error
 
 
 class _Maker:
