@@ -21,26 +21,11 @@ from torch.nn.modules.module import _has_any_global_hook
 
 from splinecam.network.capture.models import Output, any_mode, selected
 from splinecam.network.capture.tracing.flat_graph import FirstDimension, FlatGraph
-from splinecam.network.layer_graph import Call, LayerGraph, call_result
+from splinecam.network.layer_graph import ENTRYWISE_LAYERS, Call, LayerGraph, call_result
 from splinecam.network.ops.register import rule_of_class
 from splinecam.network.ops.registry import target_name
 
 aten = torch.ops.aten
-
-_NAMED_ALIKE = (
-    *(nn.ReLU, nn.Hardtanh, nn.RReLU, nn.Hardsigmoid, nn.Softshrink, nn.Threshold, nn.Sigmoid),
-    *(nn.Tanh, nn.PReLU, nn.GELU, nn.SiLU, nn.Mish, nn.Softplus, nn.ELU, nn.SELU, nn.CELU),
-    nn.Hardswish,
-)
-ENTRYWISE: dict[type[nn.Module], Any] = {
-    **{kind: getattr(aten, kind.__name__.lower()).default for kind in _NAMED_ALIKE},
-    nn.ReLU6: aten.hardtanh.default,
-    nn.LeakyReLU: aten.leaky_relu.default,
-    nn.LogSigmoid: aten.log_sigmoid.default,
-    nn.Softmax: aten.softmax.int,
-    nn.LogSoftmax: aten.log_softmax.int,
-}
-"""The operation of each; its arguments are the attributes of the layer that have their names."""
 
 _META = torch.device("meta")
 _TORCH = f"{Path(torch.__file__).parent}{os.sep}"
@@ -338,12 +323,12 @@ def _pad(recorder: _GraphRecorder, m: Any, x: fx.Node, dims: int) -> fx.Node:
     return recorder.call(aten.pad.default, x, list(m.padding), mode, *value)
 
 
-@_layer(*ENTRYWISE)
+@_layer(*ENTRYWISE_LAYERS)
 def _entrywise(recorder: _GraphRecorder, m: nn.Module, x: fx.Node) -> fx.Node:
     if isinstance(m, nn.PReLU):
         _require(m.weight.numel() == 1 or m.weight.shape == _shape(x)[1:2])
     _require(not (isinstance(m, nn.RReLU) and m.training))
-    return recorder.apply(ENTRYWISE[type(m)], x, value=x.meta["val"])
+    return recorder.apply(ENTRYWISE_LAYERS[type(m)], x, value=x.meta["val"])
 
 
 @_layer(nn.Softsign)
