@@ -177,9 +177,10 @@ class Weight:
 
 
 @cache
-def _operation(name: str) -> Any:
-    packet, _, overload = name.partition(".")
-    return getattr(getattr(torch.ops.aten, packet), overload or "default")
+def operation(name: str) -> Any:
+    """An operation of torch by its name, such as ``aten.add.Tensor`` or ``aten.relu``."""
+    space, packet, overload = (*name.split("."), "default")[:3]
+    return getattr(getattr(getattr(torch.ops, space), packet), overload)
 
 
 def _mapped(item: Any, change: Callable[[Any], Any]) -> Any:
@@ -211,7 +212,7 @@ class Call(nn.Module):
     @property
     def target(self) -> Any:
         """The operation itself."""
-        return _operation(self.operation)
+        return operation(f"aten.{self.operation}")
 
     def bound(self, inputs: Sequence[Any], weight: Callable[[str], Any]) -> list[Any]:
         """The arguments with the given inputs, and with what ``weight`` returns for a name."""

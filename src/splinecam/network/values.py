@@ -38,6 +38,12 @@ def _multiple(each: int, more: int, batch: Any) -> Any:
     return each * batch + more if more else each * batch
 
 
+MANY_POINTS = 2_147_483_629
+"""The batch of tensors without data that tell shapes: a prime number, larger than any other size.
+
+Its multiples are the sizes that depend on the batch.
+"""
+
 Env = Mapping[str, Any]
 """The values of a running program by their names."""
 

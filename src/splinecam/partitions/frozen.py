@@ -23,8 +23,8 @@ from splinecam.network.capture.models import (
     private_copy,
     unwrap,
 )
-from splinecam.network.freezing.frozen_graph import FrozenGraph
 from splinecam.network.freezing.making import Held, freeze_graph
+from splinecam.network.frozen_graph import FrozenGraph
 from splinecam.questions.sampling import points_inside, sample_count, uniform
 from splinecam.questions.validate import run_real
 
@@ -105,11 +105,6 @@ class Frozen(Wrapper):
         super().__init__()
         self.inner, self.real, self.held, self.output = network, real, held, output
         self.register_buffer("at", at)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The outputs at inputs (B, ...)."""
-        result: Tensor = self.inner(x)
-        return result
 
     def train(self, mode: bool = True) -> Frozen:
         """Change nothing: a frozen model stays in eval mode."""
@@ -214,17 +209,14 @@ def freeze(
         real = private_copy(unwrap(network), lambda tensor: tensor.detach().clone())
         home = next((tensor.device for tensor in real.parameters()), anchor.device)
         anchor = anchor.to(home)
-        try:
-            graph, held = freeze_graph(real, anchor, gates=gates, output=output)
-        except CaptureError as error:
-            if anchor.dim() < 2 or anchor.shape[0] != 1:
-                raise
-            anchor = anchor[0]  # it may have a batch of one
+        batch_of_one, errors = anchor.dim() > 1 and anchor.shape[0] == 1, []
+        for one in (anchor, anchor[0]) if batch_of_one else (anchor,):
             try:
-                graph, held = freeze_graph(real, anchor, gates=gates, output=output)
-            except CaptureError:
-                raise error from None
-        return Frozen(graph, real, anchor, held, output)
+                graph, held = freeze_graph(real, one, gates=gates, output=output)
+                return Frozen(graph, real, one, held, output)
+            except CaptureError as error:
+                errors.append(error)
+        raise errors[0]
 
 
 def _anchor(at: Any) -> Tensor:

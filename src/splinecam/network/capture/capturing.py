@@ -27,6 +27,7 @@ from splinecam.network.capture.tracing.export import export_graph, named_tensors
 from splinecam.network.capture.tracing.flat_graph import FlatGraph
 from splinecam.network.capture.tracing.opaque_modules import opaque_modules
 from splinecam.network.capture.tracing.walk import walk
+from splinecam.network.frozen_graph import FrozenGraph
 from splinecam.network.layer_graph import LayerGraph
 from splinecam.network.ops.registry import OPTION
 from splinecam.network.program import Program
@@ -157,26 +158,31 @@ def captured_by_walk(
     *,
     smooth: bool = False,
 ) -> Program | None:
-    """The program of a chain, a tree or a graph of torch's own layers; None for other models."""
-    graph = walk(model, input_shape, output)
-    if graph is None:
-        return None
-    key = ("walk", input_shape, device, None if callable(output) else output, smooth)
-    structure = graph.structure()
-    try:
-        before = cache.lookup(model, key)
-        if before is not None and before.fingerprint == structure:
-            return _refilled(before, model, key, dict(graph.constants.values()))
-        if not isinstance(model, LayerGraph):  # whose file says the shape of one input
-            refuse_batch(graph, input_shape)
-        reader = Reader(graph, device, smooth=smooth)
-        program = reader.read(input_shape)
-        cache.store(model, key, structure, _content(reader, program))
-        return program
-    except Exception as error:  # torch.export finds out what is wrong, and where
-        if isinstance(model, LayerGraph) and isinstance(error, UnsupportedOpError):
-            raise  # it names the layers as they are called in its file
-        return None
+    """The program of a chain, a tree or a graph of known layers; None for other models."""
+    opaque = opaque_modules(model) if isinstance(model, FrozenGraph) else contextlib.nullcontext(())
+    with opaque as numbers:
+        graph = walk(model, input_shape, output)
+        if graph is None:
+            return None
+        key = ("walk", input_shape, device, None if callable(output) else output, smooth)
+        structure = graph.structure()
+        try:
+            before = cache.lookup(model, key)
+            if before is not None and before.fingerprint == structure:
+                return _refilled(before, model, key, dict(graph.constants.values()))
+            if not isinstance(model, LayerGraph):  # whose file says the shape of one input
+                refuse_batch(graph, input_shape)
+            reader = Reader(graph, device, smooth=smooth)
+            with explaining(model, graph, reader.needed):
+                program = reader.read(input_shape)
+            if not numbers:  # whose modules may compute something else the next time
+                cache.store(model, key, structure, _content(reader, program))
+            return program
+        except Exception as error:  # torch.export finds out what is wrong, and where
+            in_file = isinstance(model, LayerGraph) and isinstance(error, UnsupportedOpError)
+            if in_file or isinstance(model, FrozenGraph):
+                raise  # it names the layers as they are called in the file, or in the real model
+            return None
 
 
 def captured_by_export(

@@ -22,7 +22,7 @@ from splinecam.network.capture.tracing import flat_graph as flat
 from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph
 from splinecam.network.ops import registry as ops
 from splinecam.network.ops.registry import rule_of, target_name
-from splinecam.network.values import Size, resolve
+from splinecam.network.values import resolve
 
 POINTS = 2  # a batch of one may be taken for something else, as in squeeze()
 
@@ -46,9 +46,7 @@ def _computed(
     """The value of a node, from the values of the nodes before it."""
     value: Any = node.meta.get("val")
     if type(value) in SYMBOLIC:
-        source: Any = node.args[0] if node.args else None
-        graph.batch.learn(value, values.get(source))
-        return _number(graph, value)
+        return resolve(graph.batch.number(node, values), {}, POINTS, device)
 
     def argument(item: Any) -> Any:
         if isinstance(item, fx.Node):
@@ -57,25 +55,16 @@ def _computed(
                     f"the graph holds a value that cannot be read: {item.name}. Please report this"
                 )
             return values[item]
-        if type(item) in SYMBOLIC:
-            return _number(graph, item)
-        if isinstance(item, (list, tuple)):
-            return [argument(part) for part in item]
-        return resolve(item, {}, POINTS, device)
+        return resolve(graph.batch.size(item), {}, POINTS, device)
 
-    args = [argument(item) for item in node.args]
-    kwargs = {key: argument(item) for key, item in node.kwargs.items()}
+    call: Any = fx.node.map_aggregate((node.args, node.kwargs), argument)
+    args, kwargs = call
+    graph.batch.count_masked(value, args[1] if len(args) > 1 else None)
     target, rule = node.target, rule_of(node.target)
     if isinstance(rule, ops.AffineRule) and rule.reshapes:  # a view may not fit what lies elsewhere
         return args[0].reshape(graph.batch.shape_at(value, POINTS))
     assert callable(target)
     return in_float64(target(*args, **kwargs))
-
-
-def _number(graph: FlatGraph, value: Any) -> Any:
-    """A number of the graph for the batch of the anchor."""
-    size = graph.batch.size(value)
-    return size.at(POINTS) if isinstance(size, Size) else size
 
 
 Kind = Literal["attention pattern", "denominator", "gate"]

@@ -218,7 +218,7 @@ EXACT = AffineRule(exact=True)
 _OWN = (  # modules of one operation
     "torch.nn.modules.",
     "splinecam.network.layer_graph.Call",
-    "splinecam.network.freezing.frozen_graph.LayerScope",
+    "splinecam.network.frozen_graph.LayerScope",
 )
 
 
