@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import splinecam as sc
+from splinecam.network.capture import capture
+from splinecam.network.capture.capturing import captured_by_export, captured_by_walk
 
 POSITIONS, WIDTH = 5, 8
 
@@ -183,6 +185,119 @@ def test_a_frozen_transformer_has_a_partition(norm_first: bool):
     assert len(part) > 10
     assert part.layers == ("0.layers.0", "0.layers.1")  # as in the model
     assert part.model is frozen
+
+
+# -- capture without a second export ---------------------------------------------------------------
+
+
+class Recurrent(nn.Module):
+    """Operations that are written out as others, constants of the batch, and a mask as index."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.linear = nn.LayerNorm(WIDTH), nn.Linear(4, 4)
+        self.rnn = nn.RNN(WIDTH, 4, nonlinearity="relu", batch_first=True)
+        self.register_buffer("some", torch.arange(POSITIONS) % 2 == 0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.rnn(self.norm(x))[0]
+        size = torch.linalg.vector_norm(self.linear(y), ord=1, dim=-1, keepdim=True)
+        return (y.abs() + size + torch.ones_like(y) + torch.zeros(len(x), 1, 4))[:, self.some]
+
+
+WALKED = {name: model for name, (model, _) in MODELS.items()} | {"recurrent": Recurrent}
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize("name", ["recurrent", *MODELS])
+def test_a_frozen_model_is_read_as_it_would_be_exported(name: str):
+    model = nn.Sequential(WALKED[name](), nn.ReLU()).eval()
+    x, cpu = torch.randn(POSITIONS, WIDTH), torch.device("cpu")
+    inner = sc.freeze(model, at=x).inner
+    walked = captured_by_walk(inner, x.shape, cpu)
+    exported = captured_by_export(inner, x.shape, cpu)
+    assert walked is not None
+    assert [(a.name, a.after, a.target, a.shape) for a in walked.layers] == [
+        (b.name, b.after, b.target, b.shape) for b in exported.layers
+    ]
+    some = torch.randn(4, POSITIONS, WIDTH).double()
+    assert torch.equal(walked(some), exported(some))
+    assert torch.allclose(walked(some), inner(some), rtol=0, atol=1e-12)
+
+
+@pytest.fixture
+def no_export(monkeypatch: pytest.MonkeyPatch):
+    """What makes ``torch.export``, and tracing by ``torch.fx``, an error."""
+
+    def forbid() -> None:
+        def refuse(*args: object, **kwargs: object) -> None:
+            raise AssertionError("a frozen model is exported again")
+
+        monkeypatch.setattr(torch.export, "export", refuse)
+        monkeypatch.setattr(torch.fx, "symbolic_trace", refuse)
+
+    return forbid
+
+
+def test_a_frozen_model_is_not_exported_again(no_export):
+    block = nn.TransformerEncoderLayer(WIDTH, 2, 6, batch_first=True, activation="gelu")
+    table = sc.nn.PiecewiseLinear([-1.0, 0, 1], [0.0, 1, 0])
+    x = torch.randn(POSITIONS, WIDTH)
+    models = [block, encoder(True), Recurrent(), nn.Sequential(nn.LayerNorm(WIDTH), table)]
+    frozen = [sc.freeze(model.eval(), at=x) for model in models]
+    no_export()
+    domain = sc.Domain.around(x, side=0.1)
+    assert sc.partition(frozen[0], domain, smooth=1.0, progress=False).validate().ok
+    with pytest.raises(sc.UnsupportedOpError, match=r"- gelu .*smooth="):
+        sc.partition(frozen[0], domain, progress=False)
+    for whole in (*frozen[1:], pickle.loads(pickle.dumps(frozen[1]))):
+        assert sc.partition(whole, domain, progress=False).validate().ok
+    around = nn.Sequential(frozen[1], nn.Linear(WIDTH, 3), nn.ReLU())
+    part = sc.partition(around, domain, progress=False)
+    assert part.validate().ok
+    assert part.layers == ("0.inner.layers.0", "0.inner.layers.1", "2")
+
+
+def test_a_frozen_model_inside_any_module_is_exported_with_it():
+    class Outer(nn.Module):
+        def __init__(self, inner: nn.Module) -> None:
+            super().__init__()
+            self.net = inner
+
+        def forward(self, x: Tensor) -> Tensor:
+            return F.relu(self.net(x).mean(1))
+
+    _, x, frozen = frozen_model("norm first")
+    part = sc.partition(Outer(frozen), sc.Domain.around(x, side=1.0), progress=False)
+    assert part.layers[:2] == ("net.inner.layers.0", "net.inner.layers.1")
+    assert part.validate().ok
+
+
+def test_changes_of_a_frozen_model_are_seen():
+    _, x, frozen = frozen_model("norm first")
+    frozen, some = copy.deepcopy(frozen), torch.randn(3, POSITIONS, WIDTH).double()
+    before = capture(frozen, x.shape)(some)
+    with torch.no_grad():
+        frozen.inner.get_parameter("layers.0.linear1.weight").mul_(1.5)
+    after = capture(frozen, x.shape)(some)
+    assert not torch.allclose(after, before, rtol=0, atol=1e-3)
+    assert torch.allclose(after, frozen(some), rtol=0, atol=1e-12)
+    scope = frozen.inner.get_submodule("layers.0.linear1")
+    scope.register_forward_hook(lambda module, args, result: 2 * result)
+    assert torch.allclose(capture(frozen, x.shape)(some), frozen(some), rtol=0, atol=1e-12)
+
+
+def test_recurrence_over_the_batch_is_refused(no_export):
+    class Over(Recurrent):
+        def forward(self, x: Tensor) -> Tensor:
+            return self.rnn(self.norm(x))[0]
+
+    model = Over().eval()
+    model.rnn.batch_first = False
+    frozen = sc.freeze(model, at=torch.randn(POSITIONS, WIDTH))
+    no_export()
+    with pytest.raises(sc.UnsupportedOpError, match=r"rnn .*mixes the points of the batch"):
+        capture(frozen, (POSITIONS, WIDTH))
 
 
 def test_tables_and_smooth_functions_stay():

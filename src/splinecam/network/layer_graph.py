@@ -28,11 +28,22 @@ _ENTRYWISE = frozenset(
     | {*_MASKS}
 )
 _REDUCTIONS = ("amax", "amin", "mean.dim", "sum.dim_IntList")
-_SAME = (
-    *(nn.ReLU, nn.LeakyReLU, nn.Hardtanh, nn.PReLU, nn.Softshrink, nn.Sigmoid, nn.Tanh),
-    *(nn.GELU, nn.SiLU, nn.Mish, nn.Softplus, nn.Softsign, nn.ELU, nn.CELU, nn.Hardswish),
-    *(nn.Softmax, nn.LogSoftmax, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d),
+_NAMED_ALIKE = (
+    *(nn.ReLU, nn.Hardtanh, nn.RReLU, nn.Hardsigmoid, nn.Softshrink, nn.Threshold, nn.Sigmoid),
+    *(nn.Tanh, nn.PReLU, nn.GELU, nn.SiLU, nn.Mish, nn.Softplus, nn.ELU, nn.SELU, nn.CELU),
+    nn.Hardswish,
 )
+ENTRYWISE_LAYERS: dict[type[nn.Module], Any] = {
+    **{kind: getattr(torch.ops.aten, kind.__name__.lower()).default for kind in _NAMED_ALIKE},
+    nn.ReLU6: torch.ops.aten.hardtanh.default,
+    nn.LeakyReLU: torch.ops.aten.leaky_relu.default,
+    nn.LogSigmoid: torch.ops.aten.log_sigmoid.default,
+    nn.Softmax: torch.ops.aten.softmax.int,
+    nn.LogSoftmax: torch.ops.aten.log_softmax.int,
+}
+"""The operation of each layer; its arguments are the attributes of the layer with their names."""
+
+_SAME = (*ENTRYWISE_LAYERS, nn.Softsign, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _ADAPTIVE = (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)
 
 
@@ -166,9 +177,10 @@ class Weight:
 
 
 @cache
-def _operation(name: str) -> Any:
-    packet, _, overload = name.partition(".")
-    return getattr(getattr(torch.ops.aten, packet), overload or "default")
+def operation(name: str) -> Any:
+    """An operation of torch by its name, such as ``aten.add.Tensor`` or ``aten.relu``."""
+    space, packet, overload = (*name.split("."), "default")[:3]
+    return getattr(getattr(getattr(torch.ops, space), packet), overload)
 
 
 def _mapped(item: Any, change: Callable[[Any], Any]) -> Any:
@@ -200,7 +212,7 @@ class Call(nn.Module):
     @property
     def target(self) -> Any:
         """The operation itself."""
-        return _operation(self.operation)
+        return operation(f"aten.{self.operation}")
 
     def bound(self, inputs: Sequence[Any], weight: Callable[[str], Any]) -> list[Any]:
         """The arguments with the given inputs, and with what ``weight`` returns for a name."""

@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from splinecam._util.tolerances import EPS
 from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity
 from splinecam.network.ops.bounds import AffineCall, Bound, Roles, measured_modulus
 from splinecam.network.ops.registry import AffineRule
-from splinecam.network.values import Env, Ref, map_tensors, resolve
+from splinecam.network.values import Env, Ref, resolve
 
 _LINEAR = torch.ops.aten.linear.default
 _REDUCTIONS = (torch.ops.aten.mean.dim, torch.ops.aten.sum.dim_IntList)
@@ -110,7 +110,7 @@ class Step:
         rule = self.rule
         if rule is None or rule.exact or rule.reshapes or rule.identity:
             return 0.0
-        ones = {name: map_tensors(value, torch.ones_like) for name, value in env.items()}
+        ones = {name: tree_map_only(Tensor, torch.ones_like, value) for name, value in env.items()}
         args, kwargs = self._arguments(ones, 1, device)
         terms = sum(x.numel() for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor))
         if self.run in _REDUCTIONS:
@@ -231,7 +231,7 @@ class Program:
             return moved.setdefault(id(constant), constant.to(device))
 
         def moved_stage(stage: Stage) -> Stage:
-            calls = [map_tensors((step.args, step.kwargs), move) for step in stage.steps]
+            calls = [tree_map_only(Tensor, move, (step.args, step.kwargs)) for step in stage.steps]
             pairs = zip(stage.steps, calls, strict=True)
             steps = tuple(replace(step, args=args, kwargs=kwargs) for step, (args, kwargs) in pairs)
             return replace(stage, layer=stage.layer and stage.layer.to(device, move), steps=steps)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,12 @@ def _multiple(each: int, more: int, batch: Any) -> Any:
     return each * batch + more if more else each * batch
 
 
+MANY_POINTS = 2_147_483_629
+"""The batch of tensors without data that tell shapes: a prime number, larger than any other size.
+
+Its multiples are the sizes that depend on the batch.
+"""
+
 Env = Mapping[str, Any]
 """The values of a running program by their names."""
 
@@ -62,17 +69,6 @@ def resolve(
         return device
     if kind is torch.dtype:
         return dtype if value.is_floating_point else value
-    return value
-
-
-def map_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """The same nested lists and dictionaries with every tensor changed."""
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, dict):
-        return {key: map_tensors(item, change) for key, item in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(map_tensors(item, change) for item in value)
     return value
 
 
@@ -127,5 +123,5 @@ class Operation:
 
     def moved(self, move: Callable[[Tensor], Tensor]) -> Operation:
         """The same with ``move`` applied to its constants."""
-        args, kwargs = map_tensors((self.args, self.kwargs), move)
+        args, kwargs = tree_map_only(Tensor, move, (self.args, self.kwargs))
         return replace(self, args=args, kwargs=kwargs)

@@ -13,6 +13,7 @@ from splinecam.errors import CaptureError, DomainError
 from splinecam.files.loading import module_of
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.paths import Path
+from splinecam.geometry.subdivision import polygon_mesh
 from splinecam.network.capture.models import (
     EXCLUSIVE,
     Output,
@@ -22,9 +23,9 @@ from splinecam.network.capture.models import (
     private_copy,
     unwrap,
 )
-from splinecam.network.freezing.frozen_graph import FrozenGraph
 from splinecam.network.freezing.making import Held, freeze_graph
-from splinecam.questions.sampling import choose, sample_count, uniform
+from splinecam.network.frozen_graph import FrozenGraph
+from splinecam.questions.sampling import points_inside, sample_count, uniform
 from splinecam.questions.validate import run_real
 
 _ROWS = 512  # points that the networks are given at a time
@@ -74,12 +75,9 @@ def _places(domain: Domain | Path, count: int, generator: torch.Generator) -> Te
     if not isinstance(domain, Domain):
         raise DomainError(f"domain must be a Domain or a path, not {type(domain).__name__}")
     corners = domain.corners
-    first, a, b = corners[:1], corners[1:-1] - corners[:1], corners[2:] - corners[:1]
     chance = uniform((count, 3), generator, corners.device)
-    triangle = choose((a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]).abs(), chance[:, 0])
-    s, t = chance[:, 1:2], chance[:, 2:3]
-    s, t = torch.where(s + t > 1, 1 - s, s), torch.where(s + t > 1, 1 - t, t)
-    return first + s * a[triangle] + t * b[triangle]
+    every = torch.zeros(count, dtype=torch.int64, device=corners.device)
+    return points_inside(polygon_mesh(corners), every, chance)
 
 
 class Frozen(Wrapper):
@@ -107,11 +105,6 @@ class Frozen(Wrapper):
         super().__init__()
         self.inner, self.real, self.held, self.output = network, real, held, output
         self.register_buffer("at", at)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The outputs at inputs (B, ...)."""
-        result: Tensor = self.inner(x)
-        return result
 
     def train(self, mode: bool = True) -> Frozen:
         """Change nothing: a frozen model stays in eval mode."""
@@ -216,17 +209,14 @@ def freeze(
         real = private_copy(unwrap(network), lambda tensor: tensor.detach().clone())
         home = next((tensor.device for tensor in real.parameters()), anchor.device)
         anchor = anchor.to(home)
-        try:
-            graph, held = freeze_graph(real, anchor, gates=gates, output=output)
-        except CaptureError as error:
-            if anchor.dim() < 2 or anchor.shape[0] != 1:
-                raise
-            anchor = anchor[0]  # it may have a batch of one
+        batch_of_one, errors = anchor.dim() > 1 and anchor.shape[0] == 1, []
+        for one in (anchor, anchor[0]) if batch_of_one else (anchor,):
             try:
-                graph, held = freeze_graph(real, anchor, gates=gates, output=output)
-            except CaptureError:
-                raise error from None
-        return Frozen(graph, real, anchor, held, output)
+                graph, held = freeze_graph(real, one, gates=gates, output=output)
+                return Frozen(graph, real, one, held, output)
+            except CaptureError as error:
+                errors.append(error)
+        raise errors[0]
 
 
 def _anchor(at: Any) -> Tensor:

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from splinecam.errors import SplineCamError, UnsupportedOpError
+from splinecam.errors import UnsupportedOpError
 from splinecam.network.capture import cache, models
 from splinecam.network.capture.models import Output
 from splinecam.network.capture.pairs import Shown, pair_of
-from splinecam.network.capture.reading.graph_builder import explained
+from splinecam.network.capture.reading.graph_builder import explaining
 from splinecam.network.capture.reading.probe import probe
 from splinecam.network.capture.reading.reader import Reader
 from splinecam.network.capture.reading.stages import first_layers
@@ -27,6 +27,7 @@ from splinecam.network.capture.tracing.export import export_graph, named_tensors
 from splinecam.network.capture.tracing.flat_graph import FlatGraph
 from splinecam.network.capture.tracing.opaque_modules import opaque_modules
 from splinecam.network.capture.tracing.walk import walk
+from splinecam.network.frozen_graph import FrozenGraph
 from splinecam.network.layer_graph import LayerGraph
 from splinecam.network.ops.registry import OPTION
 from splinecam.network.program import Program
@@ -157,26 +158,31 @@ def captured_by_walk(
     *,
     smooth: bool = False,
 ) -> Program | None:
-    """The program of a chain, a tree or a graph of torch's own layers; None for other models."""
-    graph = walk(model, input_shape, output)
-    if graph is None:
-        return None
-    key = ("walk", input_shape, device, None if callable(output) else output, smooth)
-    structure = graph.structure()
-    try:
-        before = cache.lookup(model, key)
-        if before is not None and before.fingerprint == structure:
-            return _refilled(before, model, key, dict(graph.constants.values()))
-        if not isinstance(model, LayerGraph):  # whose file says the shape of one input
-            refuse_batch(graph, input_shape)
-        reader = Reader(graph, device, smooth=smooth)
-        program = reader.read(input_shape)
-        cache.store(model, key, structure, _content(reader, program))
-        return program
-    except Exception as error:  # torch.export finds out what is wrong, and where
-        if isinstance(model, LayerGraph) and isinstance(error, UnsupportedOpError):
-            raise  # it names the layers as they are called in its file
-        return None
+    """The program of a chain, a tree or a graph of known layers; None for other models."""
+    opaque = opaque_modules(model) if isinstance(model, FrozenGraph) else contextlib.nullcontext(())
+    with opaque as numbers:
+        graph = walk(model, input_shape, output)
+        if graph is None:
+            return None
+        key = ("walk", input_shape, device, None if callable(output) else output, smooth)
+        structure = graph.structure()
+        try:
+            before = cache.lookup(model, key)
+            if before is not None and before.fingerprint == structure:
+                return _refilled(before, model, key, dict(graph.constants.values()))
+            if not isinstance(model, LayerGraph):  # whose file says the shape of one input
+                refuse_batch(graph, input_shape)
+            reader = Reader(graph, device, smooth=smooth)
+            with explaining(model, graph, reader.needed):
+                program = reader.read(input_shape)
+            if not numbers:  # whose modules may compute something else the next time
+                cache.store(model, key, structure, _content(reader, program))
+            return program
+        except Exception as error:  # torch.export finds out what is wrong, and where
+            in_file = isinstance(model, LayerGraph) and isinstance(error, UnsupportedOpError)
+            if in_file or isinstance(model, FrozenGraph):
+                raise  # it names the layers as they are called in the file, or in the real model
+            return None
 
 
 def captured_by_export(
@@ -201,12 +207,8 @@ def captured_by_export(
         graph, reusable = export_graph(model, input_shape)
         refuse_batch(graph, input_shape)
         reader = Reader(graph, device, smooth=smooth)
-        try:
+        with explaining(model, graph, reader.needed):
             program = reader.read(input_shape)
-        except SplineCamError as error:
-            raise explained(error, model, graph, reader.needed) from None
-        except Exception as error:
-            raise explained(error, model, graph, reader.needed) from error
     if reusable and known is not None:
         cache.store(model, key, known, _content(reader, program), numbers)
     return program

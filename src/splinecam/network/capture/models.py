@@ -43,6 +43,11 @@ class Wrapper(nn.Module):
 
     inner: nn.Module
 
+    def forward(self, x: Tensor) -> Tensor:
+        """The outputs at inputs (B, ...)."""
+        result: Tensor = self.inner(x)
+        return result
+
 
 def unwrap(model: nn.Module) -> nn.Module:
     """The module itself, without what ``torch.compile``, data parallelism or we put around it."""

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from splinecam._util.tolerances import EPS
 from splinecam.network.curves.curve import Curve
-from splinecam.network.values import map_tensors
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class RegisteredCurve(Curve):
     rounding: float = field(default=_ROUNDING, kw_only=True)
 
     def to(self, device: torch.device) -> Curve:
-        moved = map_tensors(self.constants, lambda constant: constant.to(device))
+        moved = tree_map_only(Tensor, lambda constant: constant.to(device), self.constants)
         return replace(self, constants=moved)
 
     def derivative(self, order: int, z: Tensor) -> Tensor:

@@ -14,16 +14,15 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, fx
-from torch.utils._pytree import tree_leaves
 
 from splinecam.errors import CaptureError
 from splinecam.network.capture.models import widened
 from splinecam.network.capture.reading.graph_builder import in_float64
-from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph, arguments_of
+from splinecam.network.capture.tracing import flat_graph as flat
+from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph
 from splinecam.network.ops import registry as ops
-from splinecam.network.ops.affine import CREATORS
 from splinecam.network.ops.registry import rule_of, target_name
-from splinecam.network.values import Size, resolve
+from splinecam.network.values import resolve
 
 POINTS = 2  # a batch of one may be taken for something else, as in squeeze()
 
@@ -47,9 +46,7 @@ def _computed(
     """The value of a node, from the values of the nodes before it."""
     value: Any = node.meta.get("val")
     if type(value) in SYMBOLIC:
-        source: Any = node.args[0] if node.args else None
-        graph.batch.learn(value, values.get(source))
-        return _number(graph, value)
+        return resolve(graph.batch.number(node, values), {}, POINTS, device)
 
     def argument(item: Any) -> Any:
         if isinstance(item, fx.Node):
@@ -58,25 +55,16 @@ def _computed(
                     f"the graph holds a value that cannot be read: {item.name}. Please report this"
                 )
             return values[item]
-        if type(item) in SYMBOLIC:
-            return _number(graph, item)
-        if isinstance(item, (list, tuple)):
-            return [argument(part) for part in item]
-        return resolve(item, {}, POINTS, device)
+        return resolve(graph.batch.size(item), {}, POINTS, device)
 
-    args = [argument(item) for item in node.args]
-    kwargs = {key: argument(item) for key, item in node.kwargs.items()}
+    call: Any = fx.node.map_aggregate((node.args, node.kwargs), argument)
+    args, kwargs = call
+    graph.batch.count_masked(value, args[1] if len(args) > 1 else None)
     target, rule = node.target, rule_of(node.target)
     if isinstance(rule, ops.AffineRule) and rule.reshapes:  # a view may not fit what lies elsewhere
         return args[0].reshape(graph.batch.shape_at(value, POINTS))
     assert callable(target)
     return in_float64(target(*args, **kwargs))
-
-
-def _number(graph: FlatGraph, value: Any) -> Any:
-    """A number of the graph for the batch of the anchor."""
-    size = graph.batch.size(value)
-    return size.at(POINTS) if isinstance(size, Size) else size
 
 
 Kind = Literal["attention pattern", "denominator", "gate"]
@@ -109,36 +97,6 @@ class HeldValues:
     refused: list[fx.Node] = field(default_factory=list)
 
 
-def active_nodes(graph: FlatGraph) -> set[fx.Node]:
-    """The nodes whose values depend on the input's, not only on the size of the batch."""
-    active = {graph.x}
-    for node in graph.nodes:
-        results = tree_leaves(node.meta.get("val"))
-        if node.op != "call_function" or not any(isinstance(x, Tensor) for x in results):
-            continue
-        if target_name(node.target) in CREATORS:
-            continue
-        ignored = shape_arguments(node)
-        if any(source in active and source not in ignored for source in node.all_input_nodes):
-            active.add(node)
-    return active
-
-
-def shape_arguments(node: fx.Node) -> set[fx.Node]:
-    """The arguments of a node that are read for their shapes alone."""
-    rule = rule_of(node.target)
-    if not isinstance(rule, ops.AffineRule) or not rule.shape_only:
-        return set()
-    named = arguments_of(node)
-    read = {part for key in named if key not in rule.shape_only for part in nodes_in(named[key])}
-    return {part for key in rule.shape_only for part in nodes_in(named.get(key))} - read
-
-
-def nodes_in(item: Any) -> list[fx.Node]:
-    """The nodes in an argument, which may be a list."""
-    return [part for part in tree_leaves(item) if isinstance(part, fx.Node)]
-
-
 def choose_held(graph: FlatGraph, active: set[fx.Node], gates: bool) -> HeldValues:
     """The values of a graph that are held; gates: hold also a factor of other products."""
     origins = _Origins(active)
@@ -153,7 +111,7 @@ def choose_held(graph: FlatGraph, active: set[fx.Node], gates: bool) -> HeldValu
         held.live.add(node)
         if node in active and node is not graph.x:
             _hold(held, node, origins, gates)
-        unread = held.uses.get(node, set()) | shape_arguments(node)
+        unread = held.uses.get(node, set()) | flat.shape_arguments(node)
         waiting += [source for source in node.all_input_nodes if source not in unread]
     place = {node: i for i, node in enumerate(graph.nodes)}
     held.kinds = {node: held.kinds[node] for node in sorted(held.kinds, key=place.__getitem__)}
@@ -207,14 +165,14 @@ class _Origins:
 
     def among(self, node: fx.Node, names: tuple[str, ...]) -> list[fx.Node]:
         """The activations in some of a node's arguments, which are given by name."""
-        named = arguments_of(node) if names else {}
-        found = [part for name in names for part in nodes_in(named.get(name))]
+        named = flat.arguments_of(node) if names else {}
+        found = [part for name in names for part in flat.nodes_in(named.get(name))]
         return [part for part in found if part in self.active]
 
     def add(self, node: fx.Node) -> None:
         """Record one more node, after the nodes that it reads."""
         inputs = [n for n in node.all_input_nodes if n in self.active]
-        inputs = [n for n in inputs if n not in shape_arguments(node)]
+        inputs = [n for n in inputs if n not in flat.shape_arguments(node)]
         label = self.labels[node] = self._label(node, inputs)
         keeps = inputs and label is not None and self.labels[inputs[0]] == label
         moves = isinstance(rule_of(node.target), ops.AffineRule) or label != "function"

@@ -9,6 +9,7 @@ call that stays as it is.
 from __future__ import annotations
 
 import operator
+import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -16,24 +17,24 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.utils._pytree import tree_leaves
 
-from splinecam.errors import CaptureError, SplineCamError, UnsupportedOpError
+from splinecam.errors import CaptureError, UnsupportedOpError
 from splinecam.network.capture.models import EXCLUSIVE, Output, one_output
 from splinecam.network.capture.reading import graph_builder as building
 from splinecam.network.capture.reading.stages import with_frees
+from splinecam.network.capture.tracing import flat_graph as flat
 from splinecam.network.capture.tracing.diagnosis import refuse
 from splinecam.network.capture.tracing.export import export_graph
-from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph, arguments_of
+from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph
 from splinecam.network.capture.tracing.opaque_modules import opaque_module_of, opaque_modules
-from splinecam.network.freezing import frozen_graph as frozen
 from splinecam.network.freezing import held_values
-from splinecam.network.freezing.frozen_graph import FrozenGraph, FrozenStep
 from splinecam.network.freezing.held_values import HeldValues, Kind
+from splinecam.network.frozen_graph import FrozenGraph, FrozenStep, repeated
 from splinecam.network.ops.affine import CREATORS, STATISTICS, TRAINING
 from splinecam.network.ops.nonlinear import MIXES
-from splinecam.network.ops.register import rule_of_class
 from splinecam.network.ops.registry import AffineRule, Call, Emitter, rule_of, target_name
-from splinecam.network.values import Ref, Size, size_of
+from splinecam.network.values import MANY_POINTS, Ref, Size, size_of
 
 _ATEN = torch.ops.aten
 
@@ -45,7 +46,7 @@ def expand(graph: FlatGraph) -> FlatGraph:
     output = graph.output
     for node in list(graph.nodes):
         write = _WRITTEN_OUT.get(target_name(node.target)) if node.op == "call_function" else None
-        results = write(Emitter(node), arguments_of(node)) if write else None
+        results = write(Emitter(node), flat.arguments_of(node)) if write else None
         if results is None:
             continue
         if isinstance(results, tuple):
@@ -184,16 +185,11 @@ def freeze_graph(
     at: one input, without a batch; gates: whether one factor of other products is held, too.
     """
     refuse(model)
-    with EXCLUSIVE, torch.no_grad(), opaque_modules(model) as keys, one_output(model, output):
-        names = [name for name, part in model.named_modules() if rule_of_class(part) is not None]
+    with EXCLUSIVE, torch.no_grad(), opaque_modules(model), one_output(model, output):
         graph, _ = export_graph(model, tuple(at.shape))
         graph = expand(graph)
-        try:
-            return _Maker(graph, at, gates).made(model, dict(zip(keys, names, strict=True)))
-        except SplineCamError as error:
-            raise building.explained(error, model, graph, graph.needed()) from None
-        except Exception as error:
-            raise building.explained(error, model, graph, graph.needed()) from error
+        with building.explaining(model, graph, graph.needed()):
+            return _Maker(graph, at, gates).made()
 
 
 class _Maker:
@@ -201,7 +197,7 @@ class _Maker:
 
     def __init__(self, graph: FlatGraph, at: Tensor, gates: bool) -> None:
         self.graph = graph
-        self.active = held_values.active_nodes(graph)
+        self.active = flat.active_nodes(graph)
         if graph.output not in self.active:
             raise CaptureError("the model's output does not depend on its input")
         self.held = held_values.choose_held(graph, self.active, gates)
@@ -211,24 +207,13 @@ class _Maker:
         layers = frozenset(path for path, layer in map(building.module_of, self.held.live) if layer)
         self.module = FrozenGraph(tuple(at.shape), graph.x.name, layers)
         self.places: dict[str, tuple[str, str]] = {}
-        self.aliases: dict[fx.Node, Any] = {graph.x: Ref(graph.x.name)}
         self.steps: list[FrozenStep] = []
 
-    def made(
-        self, model: nn.Module, opaque: dict[int, str]
-    ) -> tuple[FrozenGraph, tuple[Held, ...]]:
-        """The module, and what is held; opaque: the paths of registered modules by their keys."""
+    def made(self) -> tuple[FrozenGraph, tuple[Held, ...]]:
+        """The module, and what is held."""
         for node in self.graph.nodes:
-            if node not in self.held.live or node.op != "call_function":
-                continue
-            if node in self.active and opaque_module_of(node) is not None:
-                # The frozen graph shares a registered module with the model.
-                path = opaque[node.args[1]]  # type: ignore[index]
-                parent, _, last = path.rpartition(".")
-                self.module.scope(parent).add_module(last, model.get_submodule(path))
-                call = FrozenStep(node.name, None, (self._value(node.args[0]),), {}, path)
-                self.steps.append(call)
-            elif node in self.active or node in self.sized:
+            live = node in self.held.live and node.op == "call_function"
+            if live and (node in self.active or node in self.sized):
                 self._add(node)
         result: Any = self._value(self.graph.output)
         steps = with_frees(self.steps, (result.name, *self.places))  # weights are not freed
@@ -240,24 +225,30 @@ class _Maker:
         return self.module, tuple(held)
 
     def _add(self, node: fx.Node) -> None:
-        """Add the step of a node, or say which value its result is."""
-        rule = rule_of(node.target)
-        source = next(iter(node.all_input_nodes), node)
-        real = all(building.is_floating(each.meta.get("val")) for each in (node, source))
-        if isinstance(rule, AffineRule) and rule.identity and real:
-            self.aliases[node] = self._value(source)
+        """Add the steps of a node."""
+        rule, opaque, value = rule_of(node.target), opaque_module_of(node), node.meta["val"]
+        args: tuple[Any, ...]
+        if opaque is not None:  # the frozen graph shares a registered module with the model
+            parent, _, last = building.module_of(node)[0].rpartition(".")
+            self.module.scope(parent).add_module(last, opaque.original)
+            self._step(node, None, (self._value(node.args[0]),))
         elif target_name(node.target) in CREATORS:
-            fill, dtype = self._value(building.fill_of(node)), node.meta["val"].dtype
-            self._step(node, building.filled, (self._shape(node), fill, dtype, self.device), {})
+            fill = self._value(building.fill_of(node))
+            args = (self.graph.batch.shape(value), fill, value.dtype, self.device)
+            self._step(node, building.filled, args)
         elif isinstance(rule, AffineRule) and (rule.reshapes or rule.shape_only):
-            run = torch.reshape if rule.reshapes else torch.Tensor.expand
-            self._step(node, run, (self._value(node.args[0]), self._shape(node)), {})
+            args = (self._value(node.args[0]), self.graph.batch.shape(value))
+            self._step(node, _ATEN.reshape.default if rule.reshapes else _ATEN.expand.default, args)
         elif node in self.held.uses:
             self._add_held(node)
         else:
-            run = node.target  # type: ignore[assignment]
-            args = tuple(self._value(item) for item in node.args)
-            self._step(node, run, args, {k: self._value(v) for k, v in node.kwargs.items()})
+            self._add_call(node, {})
+
+    def _add_call(self, node: fx.Node, stand_ins: Mapping[fx.Node, Any]) -> None:
+        """Add the call of a node as it is; stand_ins: what is written for held values."""
+        args = tuple(self._value(item, stand_ins) for item in node.args)
+        named = {key: self._value(item, stand_ins) for key, item in node.kwargs.items()}
+        self._step(node, node.target, args, named)
 
     def _add_held(self, node: fx.Node) -> None:
         """Add a step that reads held values."""
@@ -271,12 +262,10 @@ class _Maker:
             if name in _ENTRYWISE and rows.each == 1:
                 stand_ins[value] = self._constant(f"{value.name}.one", row.unsqueeze(rows.dim))
                 continue
-            stand_ins[value] = Ref(f"{value.name}.for.{node.name}")
             args = (self._constant(value.name, row), rows.dim, rows.each, size_of(1))
-            self._step(node, frozen.repeated, args, {}, name=stand_ins[value].name)
-        args = tuple(self._value(item, stand_ins) for item in node.args)
-        named = {key: self._value(item, stand_ins) for key, item in node.kwargs.items()}
-        self._step(node, node.target, args, named)
+            where, made = f"{value.name}.for.{node.name}", self._made(value.meta["val"])
+            stand_ins[value] = self._step(node, repeated, args, name=where, made=made)
+        self._add_call(node, stand_ins)
 
     def _add_weighted(self, node: fx.Node, held: set[fx.Node]) -> bool:
         """Add a product of matrices, if one factor is the same matrices for every point."""
@@ -290,60 +279,76 @@ class _Maker:
             return False
         if len(shapes[0]) != len(shapes[1]) or len(shapes[0]) < 3:
             return False
-        row = self._constant(value.name, self._row(value))
-        self._step(node, frozen.weighted, (row, self._value(other), rows[0].each, first), {})
+        row, each, x = self._row(value), rows[0].each, self._value(other)
+        letters = string.ascii_lowercase[: row.dim() - 2]
+        names = ("xy", "yz") if first else ("yz", "xy")
+        equation = f"{letters}{names[0]},Z{letters}{names[1]}->Z{letters}xz"
+        pattern = self._constant(value.name, row)
+        if each == 1:
+            self._step(node, _ATEN.einsum.default, (equation, [pattern, x]))
+            return True
+        # The rows of each point get a dimension of their own.
+        sizes = (self._made(n.meta["val"]) for n in (other, node))
+        before, after = (((MANY_POINTS, each, *shape[1:]), dtype) for shape, dtype in sizes)
+        given = {"name": f"{node.name}.factor", "made": before}
+        x = self._step(node, _ATEN.unflatten.int, (x, 0, [-1, each]), **given)
+        given = {"name": f"{node.name}.product", "made": after}
+        x = self._step(node, _ATEN.einsum.default, (equation, [pattern, x]), **given)
+        self._step(node, _ATEN.flatten.using_ints, (x, 0, 1))
         return True
 
     def _step(
-        self, node: fx.Node, run: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str = ""
-    ) -> None:
+        self, node: fx.Node, run: Any, args: tuple[Any, ...], kwargs: Any = (), **given: Any
+    ) -> Ref:
+        """Add a step of a node; given: its name and what it makes, if they are not the node's."""
         path, _ = building.module_of(node)
         self.module.scope(path)
-        self.steps.append(FrozenStep(name or node.name, run, args, kwargs, path))
+        run = str(run) if isinstance(run, torch._ops.OpOverload) else run
+        fields = {"name": node.name, "scope": path} | given
+        fields["made"] = given.get("made") or self._made(node.meta["val"])
+        self.steps.append(FrozenStep(run=run, args=args, kwargs=dict(kwargs), **fields))
+        return Ref(fields["name"])
+
+    def _made(self, value: Any) -> Any:
+        """The shapes and types of values of the graph."""
+        if isinstance(value, (list, tuple)):
+            return [self._made(part) for part in value]
+        return tuple(self.graph.batch.shape_at(value, MANY_POINTS)), value.dtype
 
     def _value(self, item: Any, stand_ins: Mapping[fx.Node, Any] = MappingProxyType({})) -> Any:
         """An argument as it is written in a step; stand_ins: what is written for held values."""
         if isinstance(item, fx.Node):
             return stand_ins[item] if item in stand_ins else self._of_node(item)
         if type(item) in SYMBOLIC:
-            return _number(self.graph.batch.size(item))
+            return self.graph.batch.size(item)
         if isinstance(item, (list, tuple)):
             return [self._value(part, stand_ins) for part in item]
         return item
 
     def _of_node(self, node: fx.Node) -> Any:
-        if node in self.aliases:
-            return self.aliases[node]
         if type(node.meta.get("val")) in SYMBOLIC:
-            return _number(self.graph.batch.size(node.meta["val"]))
+            return self.graph.batch.size(node.meta["val"])
         if node in self.active or node in self.sized:
             return Ref(node.name)
-        if node in self.graph.constants and isinstance(self.graph.constants[node][1], Tensor):
-            return self._weight(node)
+        name, weight = self.graph.constants.get(node, ("", None))
+        if isinstance(weight, Tensor):
+            return self._tensor(node.name, name, weight)
         value = self.anchor[node]
         return self._constant(node.name, value) if isinstance(value, Tensor) else value
 
-    def _shape(self, node: fx.Node) -> list[Any]:
-        return [_number(size) for size in self.graph.batch.shape(node.meta["val"])]
-
-    def _weight(self, node: fx.Node) -> Ref:
-        """A parameter or buffer of the model, under its own name."""
-        name, tensor = self.graph.constants[node]
+    def _tensor(self, key: str, name: str, tensor: Tensor) -> Ref:
+        """A parameter or buffer of the frozen graph; key: what it is called in steps."""
         path, _, last = name.rpartition(".")
         owner = self.module.scope(path)
-        if isinstance(tensor, nn.Parameter):
-            owner.register_parameter(last, tensor)
-        else:
-            owner.register_buffer(last, tensor)
-        self.places[node.name] = (path, last)
-        return Ref(node.name)
+        kind = isinstance(tensor, nn.Parameter)
+        (owner.register_parameter if kind else owner.register_buffer)(last, tensor)  # type: ignore[arg-type]
+        self.places[key] = (path, last)
+        return Ref(key)
 
     def _constant(self, name: str, value: Tensor) -> Ref:
         """A value that is computed once, in float64."""
         last = name.replace(".", "_")
-        self.module.scope(_HELD).register_buffer(last, value.detach().clone())
-        self.places[f"{_HELD}.{name}"] = (_HELD, last)
-        return Ref(f"{_HELD}.{name}")
+        return self._tensor(f"{_HELD}.{name}", f"{_HELD}.{last}", value.detach().clone())
 
     def _row(self, node: fx.Node) -> Tensor:
         """The held value of one point, without its batch."""
@@ -356,24 +361,18 @@ class _Maker:
         """Constants that depend on the size of the batch."""
         found: set[fx.Node] = set()
         for node in self.graph.nodes:
-            if node.op != "call_function" or node in self.active:
-                continue
             value = node.meta.get("val")
-            if not isinstance(value, (Tensor, list, tuple)):
+            known = node in self.active or not isinstance(value, (Tensor, list, tuple))
+            if node.op != "call_function" or known:
                 continue
-            shaped = target_name(node.target) in CREATORS or bool(held_values.shape_arguments(node))
-            reads = [*node.args, *node.kwargs.values()]
-            if (
-                any(source in found for source in node.all_input_nodes)
-                or any(map(self._is_sized, reads))
-                or (shaped and any(map(self._is_sized, getattr(value, "shape", ()))))
-            ):
+            shaped = target_name(node.target) in CREATORS or bool(flat.shape_arguments(node))
+            shape = getattr(value, "shape", ()) if shaped else ()
+            reads = (*tree_leaves((node.args, node.kwargs)), *shape)
+            if not found.isdisjoint(node.all_input_nodes) or any(map(self._is_sized, reads)):
                 found.add(node)
         return found
 
     def _is_sized(self, item: Any) -> bool:
-        if isinstance(item, (list, tuple)):
-            return any(map(self._is_sized, item))
         number = item.meta.get("val") if isinstance(item, fx.Node) else item
         return type(number) in SYMBOLIC and isinstance(self.graph.batch.size(number), Size)
 
@@ -384,7 +383,7 @@ def _check(graph: FlatGraph, active: set[fx.Node], held: HeldValues) -> None:
     for node in (node for node in graph.nodes if node in active and node is not graph.x):
         rule = rule_of(node.target)
         if isinstance(rule, AffineRule) and rule.check is not None:
-            reason = rule.check(arguments_of(node))
+            reason = rule.check(flat.arguments_of(node))
             if reason in (TRAINING, STATISTICS):
                 builder.reject(node, reason)
         if node in held.refused:
@@ -394,16 +393,3 @@ def _check(graph: FlatGraph, active: set[fx.Node], held: HeldValues) -> None:
     if builder.offending:
         settled = [replace(op, settled=op.reason == GATES) for op in builder.offending]
         raise UnsupportedOpError(settled)
-
-
-def _number(size: Any) -> Any:
-    """A number of the graph as it is written in a step."""
-    if not isinstance(size, Size):
-        return size
-    once, twice, five = (size.at(batch) for batch in (1, 2, 5))
-    each = twice - once
-    if not isinstance(once, int) or five != once + 4 * each:
-        raise CaptureError(
-            "a number in the model depends on the size of its batch, and not in proportion to it"
-        )
-    return size_of(each, once - each)

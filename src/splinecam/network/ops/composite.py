@@ -16,6 +16,7 @@ import torch
 from splinecam.network.ops.affine import TRAINING
 from splinecam.network.ops.nonlinear import JUMP, LENGTH, MIXES
 from splinecam.network.ops.registry import Call, CompositeRule, Emitter, register
+from splinecam.network.values import MANY_POINTS
 
 _ATEN = torch.ops.aten
 _MEAN, _SUM = 1, 2  # how torch numbers the reductions of a loss
@@ -34,7 +35,7 @@ def _layers(emit: Emitter, call: Call) -> Any:
         return TRAINING
     time = 1 if call["batch_first"] else 0
     steps = emit.shape(call["input"])[time]
-    if not isinstance(steps, int):
+    if not isinstance(steps, int) or steps >= MANY_POINTS:
         return MIXES
     directions = 2 if call["bidirectional"] else 1
     size = 4 if call["has_biases"] else 2

@@ -119,7 +119,7 @@ class Emitter:
         return new
 
     def shape(self, value: fx.Node) -> list[Any]:
-        """The shape of a value; a size that depends on the batch is no ``int``."""
+        """The shape of a value; a size of the batch is no ``int``, or a multiple of MANY_POINTS."""
         return list(value.meta["val"].shape)
 
 

@@ -15,14 +15,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch.utils._pytree import tree_map_only
 
 from splinecam.errors import CaptureError
 from splinecam.network.capture.reading.graph_builder import GraphBuilder, UnevenRows
 from splinecam.network.capture.reading.scalar_functions import op_name
-from splinecam.network.capture.tracing.flat_graph import SYMBOLIC, FlatGraph, arguments_of
+from splinecam.network.capture.tracing.flat_graph import FlatGraph, arguments_of
 from splinecam.network.ops.nonlinear import MIXES, SMOOTH
 from splinecam.network.ops.registry import AffineRule, TerminalRule, rule_of
-from splinecam.network.values import Ref, Rows, map_tensors, resolve
+from splinecam.network.values import Ref, Rows, resolve
 
 _UNEQUAL = (
     "it comes after the final {label} and does not treat all outputs alike, so that decisions "
@@ -70,14 +71,13 @@ class Final:
 
 def _run(call: Call, z: Any, batch: int, device: torch.device) -> Any:
     """A call with z for its variable."""
-    moved = map_tensors(call, lambda constant: constant.to(device))
+    moved = tree_map_only(Tensor, lambda constant: constant.to(device), call)
     run, args, kwargs = resolve(moved, {_VARIABLE.name: z}, batch, device)
     return run(*args, **kwargs)
 
 
-def tail_of(graph: FlatGraph, needed: set[fx.Node]) -> Tail | None:
+def tail_of(graph: FlatGraph, needed: set[fx.Node], active: set[fx.Node]) -> Tail | None:
     """The nodes from a final softmax, sigmoid or tanh to the output, if there are any."""
-    active = dependents(graph)
     nodes: list[fx.Node] = []
     node: Any = graph.output
     while node is not None and node.op == "call_function" and len(needed & set(node.users)) <= 1:
@@ -104,16 +104,6 @@ def _before(node: fx.Node, active: set[fx.Node]) -> Any:
     )
     alike = before.meta["val"].shape == node.meta["val"].shape
     return before if alike and active.isdisjoint(others) else None
-
-
-def dependents(graph: FlatGraph) -> set[fx.Node]:
-    """The nodes that depend on the values of the input, not only on its shape."""
-    active = {graph.x}
-    for node in graph.nodes:
-        value = node.meta.get("val")
-        if type(value) not in SYMBOLIC and not active.isdisjoint(node.all_input_nodes):
-            active.add(node)
-    return active
 
 
 def _is_move(node: fx.Node) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import operator
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,10 +29,19 @@ from splinecam.network.values import Operation, Ref, Rows, Size
 _LISTED = 5  # tensors that an error names
 
 
-def explained(
+@contextmanager
+def explaining(model: nn.Module, graph: FlatGraph, used: set[fx.Node]) -> Iterator[None]:
+    """Say what in the model an error comes from; used: the nodes that the output depends on."""
+    try:
+        yield
+    except Exception as error:
+        cause = None if isinstance(error, SplineCamError) else error
+        raise _explained(error, model, graph, used) from cause
+
+
+def _explained(
     error: Exception, model: nn.Module, graph: FlatGraph, used: set[fx.Node]
 ) -> SplineCamError:
-    """The exception for an error that a graph led to; used: what the output depends on."""
     constants = [(name, tensor) for node, (name, tensor) in graph.constants.items() if node in used]
     wrong = {
         name: value.detach()
@@ -207,7 +218,7 @@ EXACT = AffineRule(exact=True)
 _OWN = (  # modules of one operation
     "torch.nn.modules.",
     "splinecam.network.layer_graph.Call",
-    "splinecam.network.freezing.frozen_graph.LayerScope",
+    "splinecam.network.frozen_graph.LayerScope",
 )
 
 

@@ -16,7 +16,7 @@ from splinecam.network.capture.reading import graph_builder as building
 from splinecam.network.capture.reading import scalar_functions as scalars
 from splinecam.network.capture.reading import unit_groups as groups
 from splinecam.network.capture.reading.custom_ops import add_custom, custom_op_of
-from splinecam.network.capture.reading.final import Final, dependents, tail_of
+from splinecam.network.capture.reading.final import Final, tail_of
 from splinecam.network.capture.reading.graph_builder import GraphBuilder, NodeCall
 from splinecam.network.capture.reading.masks import add_comparison, add_masked
 from splinecam.network.capture.reading.probe import probe
@@ -45,9 +45,10 @@ class Reader:
         self.needed = graph.needed()
         self.builder = GraphBuilder(graph.x, graph.batch, device)
         self.builder.smooth = smooth
-        self.tail = tail_of(graph, self.needed)
+        active = flat.active_nodes(graph)
+        self.tail = tail_of(graph, self.needed, active)
         apart = () if self.tail is None else self.tail.nodes
-        found = scalars.smooth_patterns(graph, self.needed, dependents(graph), apart)
+        found = scalars.smooth_patterns(graph, self.needed, active, apart)
         self.patterns, self.reads_weights = found
         self.emitted: list[fx.Node] = []
 
@@ -106,9 +107,7 @@ class Reader:
         builder = self.builder
         value: Any = node.meta.get("val")
         if type(value) in SYMBOLIC:
-            source: Any = node.args[0] if node.args else None
-            builder.batch.learn(value, builder.values.get(source))
-            builder.values[node] = builder.batch.size(value)
+            builder.values[node] = builder.batch.number(node, builder.values)
             return
         if isinstance(value, (int, float, bool)):
             builder.values[node] = value
@@ -146,7 +145,7 @@ class Reader:
                     f"the graph holds a value that cannot be read: {item.name}. Please report this"
                 )
             return self.builder.values[item]
-        if isinstance(item, torch.SymInt):
+        if isinstance(item, (int, torch.SymInt)):
             return self.builder.batch.size(item)
         if isinstance(item, (list, tuple)):
             parts = [self._argument(part) for part in item]
@@ -171,8 +170,7 @@ class Reader:
         builder, rule = self.builder, custom_op_of(node) or ops.rule_of(node.target)
         named = flat.named_arguments(node, args, kwargs)
         call = NodeCall(node, rule, args, kwargs, named)
-        if "indices" in named:
-            self._count_masked(node, named["indices"])
+        builder.batch.count_masked(node.meta["val"], named.get("indices"))
         unread = rule.shape_only if isinstance(rule, ops.AffineRule) else ()
         read = [ref.name for key, item in named.items() if key not in unread for ref in refs(item)]
         masks = [name for name in dict.fromkeys(read) if name in builder.masks]
@@ -185,14 +183,6 @@ class Reader:
             reason = self._reason(call) or self._add(call)
         if reason is not None:
             builder.reject(node, None if invalid else reason)
-
-    def _count_masked(self, node: fx.Node, indices: Any) -> None:
-        """Record how many entries indexing by a constant mask picks, which is a constant too."""
-        given = indices if isinstance(indices, list) else []  # for some operations it is a tensor
-        masks = [item for item in given if isinstance(item, Tensor) and item.dtype == torch.bool]
-        unknown = self.builder.batch.unknown(node.meta["val"]) if masks else ()
-        if len(masks) == 1 and len(unknown) == 1:
-            self.builder.batch.set_known(next(iter(unknown)), int(masks[0].sum()))
 
     def _add(self, call: NodeCall) -> str | None:
         """Add a node to the program; the result is the reason why it cannot be added, or None."""
@@ -223,6 +213,8 @@ class Reader:
 
     def _add_composite(self, node: fx.Node, rule: ops.CompositeRule) -> str | None:
         """Add a node that is written out as several others."""
+        for weight in self.graph.constants.keys() & node.all_input_nodes:
+            weight.meta.setdefault("val", self.builder.values[weight].to("meta"))
         emit = ops.Emitter(node)
         result = rule.write(emit, flat.arguments_of(node))
         if isinstance(result, str):

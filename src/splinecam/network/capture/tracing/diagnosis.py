@@ -23,7 +23,7 @@ from torch import Tensor, fx, nn
 
 from splinecam.errors import CaptureError, option
 from splinecam.network.capture.tracing.flat_graph import FlatGraph
-from splinecam.network.capture.tracing.walk import ENTRYWISE
+from splinecam.network.layer_graph import ENTRYWISE_LAYERS
 
 SIZES = (3, 5)
 
@@ -125,7 +125,7 @@ def refuse_batch(graph: FlatGraph, input_shape: tuple[int, ...]) -> None:
     """Raise a ``CaptureError`` for several inputs that linear layers would take for a batch."""
     calls = {node.target for node in graph.nodes if node.op == "call_function"}
     linear = torch.ops.aten.linear.default
-    if math.prod(input_shape[:-1]) > 1 and {linear} < calls <= {linear, *ENTRYWISE.values()}:
+    if math.prod(input_shape[:-1]) > 1 and {linear} < calls <= {linear, *ENTRYWISE_LAYERS.values()}:
         raise CaptureError(
             f"the model treats each row of an input of shape {input_shape} on its own. "
             f"{_batch_hint(input_shape)}. If it is one input, end the model with nn.Flatten()"

@@ -9,16 +9,16 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
 from splinecam.errors import CaptureError
-from splinecam.network.values import Rows, Size
+from splinecam.network.ops.affine import CREATORS
+from splinecam.network.ops.registry import AffineRule, rule_of, target_name
+from splinecam.network.values import MANY_POINTS, Rows, Size, size_of
 
 SYMBOLIC: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 """The numbers of ``torch.export`` that may depend on the batch, and their plain types."""
-
-_PLAIN = Rows()
-_BATCH_SIZE = Size((1).__mul__)
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,8 @@ class FlatGraph:
         parts: list[Any] = [self.x.meta["val"].shape, self.output.name]
         for node in self.nodes:
             parts += (node.name, node.target, node.meta.get("nn_module_stack"))
-            parts += fx.node.map_arg(node.args, lambda source: source.name)
+            call = (*node.args, *node.kwargs.items()) if node.kwargs else node.args
+            parts += fx.node.map_arg(call, lambda source: source.name)
         parts += (tensor.shape for _, tensor in self.constants.values())
         return parts
 
@@ -74,6 +75,36 @@ def named_arguments(
 def arguments_of(node: fx.Node) -> dict[str, Any]:
     """A call's own arguments by name, with the defaults filled in."""
     return named_arguments(node, node.args, node.kwargs)
+
+
+def active_nodes(graph: FlatGraph) -> set[fx.Node]:
+    """The nodes whose values depend on the input's, not only on the size of the batch."""
+    active = {graph.x}
+    for node in graph.nodes:
+        results = tree_leaves(node.meta.get("val"))
+        if node.op != "call_function" or not any(isinstance(x, Tensor) for x in results):
+            continue
+        if target_name(node.target) in CREATORS:
+            continue
+        ignored = shape_arguments(node)
+        if any(source in active and source not in ignored for source in node.all_input_nodes):
+            active.add(node)
+    return active
+
+
+def shape_arguments(node: fx.Node) -> set[fx.Node]:
+    """The arguments of a node that are read for their shapes alone."""
+    rule = rule_of(node.target)
+    if not isinstance(rule, AffineRule) or not rule.shape_only:
+        return set()
+    named = arguments_of(node)
+    read = {part for key in named if key not in rule.shape_only for part in nodes_in(named[key])}
+    return {part for key in rule.shape_only for part in nodes_in(named.get(key))} - read
+
+
+def nodes_in(item: Any) -> list[fx.Node]:
+    """The nodes in an argument, which may be a list."""
+    return [part for part in tree_leaves(item) if isinstance(part, fx.Node)]
 
 
 def _evaluate(expression: Any, symbol: Any, kind: type, batch: int) -> Any:
@@ -101,10 +132,20 @@ class Batch:
         self._shapes.clear()
         self._rows.clear()
 
-    def learn(self, value: Any, source: Any) -> None:
-        """Record a number that is read from a constant, as ``weight.max().item()`` is."""
+    def number(self, node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
+        """A symbolic number of the graph, even if it is read from a constant, as by ``item()``."""
+        value, source = node.meta["val"], values.get(node.args[0]) if node.args else None  # type: ignore[arg-type]
         if self.unknown(value) and isinstance(source, Tensor) and source.numel() == 1:
             self.set_known(value.node.expr, source.item())
+        return self.size(value)
+
+    def count_masked(self, value: Any, indices: Any) -> None:
+        """Record how many entries indexing by a constant mask picks, which is a constant too."""
+        given = indices if isinstance(indices, list) else []  # for some operations it is a tensor
+        masks = [item for item in given if isinstance(item, Tensor) and item.dtype == torch.bool]
+        unknown = self.unknown(value) if masks else ()
+        if len(masks) == 1 and len(unknown) == 1:
+            self.set_known(next(iter(unknown)), int(masks[0].sum()))
 
     def _expression(self, value: Any) -> Any:
         """The expression of a symbolic number, with the known symbols substituted."""
@@ -139,7 +180,7 @@ class Batch:
             )
         each = expression / self.symbol
         if kind is int and each.is_Integer:
-            return Size(int(each).__mul__)
+            return size_of(int(each))
         return Size(partial(_evaluate, expression, self.symbol, kind))
 
     def shape(self, value: Tensor) -> list[Any]:
@@ -164,8 +205,8 @@ class Batch:
         return rows
 
 
-class FirstDimension(Batch):
-    """The batch of a graph in which it is the first dimension of every value, and no other."""
+class ManyPoints(Batch):
+    """The batch of a graph whose values are tensors of ``MANY_POINTS`` points."""
 
     def __init__(self) -> None:
         self.known = {}
@@ -177,13 +218,14 @@ class FirstDimension(Batch):
         pass
 
     def size(self, value: Any) -> Any:
-        return value
+        each, more = divmod(value, MANY_POINTS) if type(value) is int else (0, 0)
+        return size_of(each) if each > 0 and not more else value
 
     def shape(self, value: Tensor) -> list[Any]:
-        return [_BATCH_SIZE, *value.shape[1:]]
-
-    def shape_at(self, value: Tensor, batch: int) -> list[int]:
-        return [batch, *value.shape[1:]]
+        return [n if n < MANY_POINTS else size_of(*divmod(n, MANY_POINTS)) for n in value.shape]
 
     def rows(self, value: Tensor) -> Rows | None:
-        return _PLAIN
+        found = [
+            (i, *divmod(n, MANY_POINTS)) for i, n in enumerate(value.shape) if n >= MANY_POINTS
+        ]
+        return Rows(*found[0][:2]) if len(found) == 1 and found[0][2] == 0 else None

@@ -34,7 +34,7 @@ class OpaqueModule:
     """A copy of a module, to be run in float64 with a given state: name -> parameter or buffer."""
 
     def __init__(self, module: nn.Module, rule: CustomOp) -> None:
-        self.rule = rule
+        self.rule, self.original = rule, module
         self.kind = type(module).__name__
         try:
             copied = deepcopy(module)
@@ -128,6 +128,11 @@ def _(x: Tensor, key: int) -> Tensor:
 
 
 _OPAQUE = torch.ops.splinecam.opaque.default
+
+
+def opaque_call(module: nn.Module) -> tuple[Any, list[int]]:
+    """The operation that calls a registered module while it is captured, and its last argument."""
+    return _OPAQUE, [key for key, other in _CAPTURED.items() if other.original is module]
 
 
 def opaque_module_of(node: fx.Node) -> OpaqueModule | None:

@@ -1,9 +1,9 @@
-"""The graph of a chain, a tree or a graph of torch's own layers, without ``torch.export``.
+"""The graph of a chain, a tree or a graph of known layers, without ``torch.export``.
 
 The result is the graph that ``torch.export`` would give, call by call. Only torch's own layers in
-``nn.Sequential`` or ``LayerGraph``, in the state in which torch made them, are followed. Hooks,
-replaced methods, parametrisations, modes of torch and whatever else may change what a module
-computes lead to ``torch.export``.
+``nn.Sequential`` or ``LayerGraph``, in the state in which torch made them, and frozen models are
+followed. Hooks, replaced methods, parametrisations, modes of torch and whatever else may change
+what a module computes lead to ``torch.export``.
 """
 
 from __future__ import annotations
@@ -19,28 +19,16 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn.modules.module import _has_any_global_hook
 
-from splinecam.network.capture.models import Output, any_mode, selected
-from splinecam.network.capture.tracing.flat_graph import FirstDimension, FlatGraph
-from splinecam.network.layer_graph import Call, LayerGraph, call_result
+from splinecam.network.capture.models import Output, Wrapper, any_mode, selected
+from splinecam.network.capture.tracing.flat_graph import FlatGraph, ManyPoints
+from splinecam.network.capture.tracing.opaque_modules import opaque_call
+from splinecam.network.frozen_graph import FrozenGraph, Scope
+from splinecam.network.layer_graph import ENTRYWISE_LAYERS, Call, LayerGraph, call_result
 from splinecam.network.ops.register import rule_of_class
 from splinecam.network.ops.registry import target_name
+from splinecam.network.values import MANY_POINTS, Ref
 
 aten = torch.ops.aten
-
-_NAMED_ALIKE = (
-    *(nn.ReLU, nn.Hardtanh, nn.RReLU, nn.Hardsigmoid, nn.Softshrink, nn.Threshold, nn.Sigmoid),
-    *(nn.Tanh, nn.PReLU, nn.GELU, nn.SiLU, nn.Mish, nn.Softplus, nn.ELU, nn.SELU, nn.CELU),
-    nn.Hardswish,
-)
-ENTRYWISE: dict[type[nn.Module], Any] = {
-    **{kind: getattr(aten, kind.__name__.lower()).default for kind in _NAMED_ALIKE},
-    nn.ReLU6: aten.hardtanh.default,
-    nn.LeakyReLU: aten.leaky_relu.default,
-    nn.LogSigmoid: aten.log_sigmoid.default,
-    nn.Softmax: aten.softmax.int,
-    nn.LogSoftmax: aten.log_softmax.int,
-}
-"""The operation of each; its arguments are the attributes of the layer that have their names."""
 
 _META = torch.device("meta")
 _TORCH = f"{Path(torch.__file__).parent}{os.sep}"
@@ -50,11 +38,12 @@ _CALLED = (
     *("__call__", "_wrapped_call_impl", "_call_impl", "__getattr__", "__iter__", "forward"),
     "_conv_forward",
 )
+_OWN = (Call.forward, LayerGraph.forward, FrozenGraph.forward, Scope.forward, Wrapper.forward)
 _MISSING = object()
 
 
 def walk(model: nn.Module, input_shape: tuple[int, ...], output: Output = None) -> FlatGraph | None:
-    """The graph of a chain, a tree or a graph of torch's own layers; None for any other model."""
+    """The graph of a chain, a tree or a graph of known layers; None for any other model."""
     if _has_any_global_hook() or any_mode():  # type: ignore[no-untyped-call]
         return None
     recorder = _GraphRecorder(input_shape)
@@ -67,10 +56,11 @@ def walk(model: nn.Module, input_shape: tuple[int, ...], output: Output = None) 
             return None
     except Exception:  # torch.export finds out what is wrong, and where
         return None
-    tensors = [tensor for _, tensor in recorder.constants.values()]
+    weights = recorder.constants.items()
+    tensors = [tensor for node, (_, tensor) in weights if node not in recorder.converted]
     if len(recorder.nodes) == 1 or not _uniform(tensors):
         return None
-    return FlatGraph(recorder.nodes, recorder.x, result, recorder.constants, FirstDimension())
+    return FlatGraph(recorder.nodes, recorder.x, result, recorder.constants, ManyPoints())
 
 
 def _uniform(tensors: list[Tensor]) -> bool:
@@ -91,40 +81,67 @@ def _uniform(tensors: list[Tensor]) -> bool:
 
 def _follow(recorder: _GraphRecorder, module: nn.Module, path: str, x: fx.Node) -> Any:
     """The result of a module for a value; a dict of results if a graph has several."""
-    kind, state = type(module), vars(module)
-    names = recorder.class_attributes.get(kind)
-    if names is None:
-        own = kind.forward in (Call.forward, LayerGraph.forward)
-        _require((own or _unchanged(kind)) and rule_of_class(module) is None)
-        names = recorder.class_attributes[kind] = set().union(*map(vars, kind.__mro__))
-    _require(names.isdisjoint(state) and not any(state[hooks] for hooks in _HOOKS))
-    layer = LAYERS.get(kind)
+    recorder.enter(module, path)
+    layer = LAYERS.get(type(module))
     if layer is not None:
-        recorder.enter(module, path)
         return layer(recorder, module, x)
-    if isinstance(module, LayerGraph):
-        return _follow_graph(recorder, module, path, x)
-    _require(kind.forward is nn.Sequential.forward)
-    for name, child in module._modules.items():
-        x = _follow(recorder, child, f"{path}.{name}" if path else name, x)  # type: ignore[arg-type]
+    if isinstance(module, (LayerGraph, FrozenGraph)):
+        follow: Any = _follow_graph if isinstance(module, LayerGraph) else _follow_frozen
+        return follow(recorder, module, path, x)
+    _require(isinstance(module, Wrapper) or type(module).forward is nn.Sequential.forward)
+    children = {"inner": module.inner} if isinstance(module, Wrapper) else module._modules
+    for name, child in children.items():
+        x = _follow(recorder, child, _joined(path, name), x)  # type: ignore[arg-type]
     return x
 
 
 def _follow_graph(recorder: _GraphRecorder, graph: LayerGraph, path: str, x: fx.Node) -> Any:
     """The outputs of a graph of layers for a value: one, or a dict of several."""
-    shape, prefix = tuple(_shape(x)[1:]), f"{path}." if path else ""
+    shape = tuple(_shape(x)[1:])
     if shape != graph.input_shape:
-        recorder.enter(graph, path)
         x = recorder.call(aten.reshape.default, x, [-1, *graph.reshaped(shape)])
     values = {graph.source: x}
     for link in graph.links:
         layer: Any = graph._modules[link.module]
-        recorder.label = (f"{prefix}{link.label}", link.kind)
+        recorder.label = (_joined(path, link.label), link.kind)
         recorder.inputs = [values[name] for name in link.inputs]
-        where = f"{prefix}{link.module}"
+        where = _joined(path, link.module)
         values[link.result] = _follow(recorder, layer, where, recorder.inputs[0])
         recorder.label = None
     return graph.returned(values)
+
+
+def _follow_frozen(recorder: _GraphRecorder, graph: FrozenGraph, path: str, x: fx.Node) -> Any:
+    """The output of a frozen model for a value."""
+    _require(tuple(_shape(x)[1:]) == graph._input_shape)
+    values: dict[str, Any] = {graph._source: x}
+    for key, (where, name) in graph._places.items():
+        recorder.enter(graph.get_submodule(where), _joined(path, where))
+        values[key] = recorder.weight(name)
+        recorder.converted.add(values[key])
+
+    def resolved(call: Any) -> Any:
+        return fx.node.map_aggregate(call, lambda x: values[x.name] if isinstance(x, Ref) else x)
+
+    for step in graph._steps:
+        module, where = graph.get_submodule(step.scope), _joined(path, step.scope)
+        recorder.enter(module, where, registered=step.run is None)
+        args, kwargs = resolved((step.args, step.kwargs))
+        target, number = opaque_call(module) if step.run is None else (step.target, [])
+        made = _blank(step.made)
+        values[step.name] = recorder.call(target, *args, *number, made=made, **kwargs)
+    return values[graph._result]
+
+
+def _blank(made: Any) -> Any:
+    """Tensors without data for the results of a step."""
+    if isinstance(made, list):
+        return [_blank(part) for part in made]
+    return torch.empty(made[0], dtype=made[1], device=_META)
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path and name else path or name
 
 
 def _unchanged(kind: type) -> bool:
@@ -134,38 +151,45 @@ def _unchanged(kind: type) -> bool:
 
 
 class _GraphRecorder:
-    """The graph of the layers so far. Values are tensors without data, of two points each."""
+    """The graph of the layers so far. Values are tensors of ``MANY_POINTS`` points without data."""
 
     def __init__(self, input_shape: tuple[int, ...]) -> None:
         self.graph = fx.Graph()
         self.nodes: list[fx.Node] = []
         self.constants: dict[fx.Node, tuple[str, Any]] = {}
+        self.converted: set[fx.Node] = set()  # weights that a model converts to the input's type
         self.class_attributes: dict[type, set[str]] = {}
         self.label: tuple[str, str] | None = None  # what a graph calls the layer, and its kind
         self.inputs: list[fx.Node] = []  # of the next call in a graph
         self._counts: dict[str, int] = {}
-        self.x = self._node("input", "placeholder", "input", ())
-        self.x.meta["val"] = torch.empty((2, *input_shape), device=_META)
+        self.x = self._node("input", "placeholder", "input", (), {})
+        self.x.meta["val"] = torch.empty((MANY_POINTS, *input_shape), device=_META)
 
-    def enter(self, module: nn.Module, path: str) -> None:
-        """Begin with the calls of the next layer."""
+    def enter(self, module: nn.Module, path: str, *, registered: bool = False) -> None:
+        """Begin with the calls of the next module, which must be as its class was written."""
+        kind, state = type(module), vars(module)
+        names = set() if registered else self.class_attributes.get(kind)
+        if names is None:
+            _require((kind.forward in _OWN or _unchanged(kind)) and rule_of_class(module) is None)
+            names = self.class_attributes[kind] = set().union(*map(vars, kind.__mro__))
+        _require(names.isdisjoint(state) and not any(state[hooks] for hooks in _HOOKS))
         self.module, self.path = module, path
         shown = self.label[0] if self.label else path
-        self.stack = {path: (shown, f"{type(module).__module__}.{type(module).__name__}")}
+        self.stack = {path: (shown, f"{kind.__module__}.{kind.__name__}")}
 
-    def call(self, target: Any, *args: Any, value: Any = None) -> fx.Node:
-        """Add a call of an operation; without a value it is run on tensors without data."""
-        if value is None:
-            value = target(*fx.node.map_arg(args, self.example))
+    def call(self, target: Any, /, *args: Any, made: Any = None, **kwargs: Any) -> fx.Node:
+        """Add a call; made: its result without data, which is computed if it is not given."""
+        if made is None:
+            made = target(*fx.node.map_arg(args, self.example))
         name = target_name(target).rpartition(".")[2]
-        node = self._node(name, "call_function", target, args)
-        node.meta["val"] = value
+        node = self._node(name, "call_function", target, args, kwargs)
+        node.meta["val"] = made
         node.meta["nn_module_stack"] = self.stack
         if self.label:
             node.meta["kind"] = self.label[1]
         return node
 
-    def apply(self, target: Any, x: fx.Node, *, value: Any = None, **given: Any) -> fx.Node:
+    def apply(self, target: Any, x: fx.Node, *, made: Any = None, **given: Any) -> fx.Node:
         """Add a call whose arguments are the attributes of the layer that have their names."""
         args: list[Any] = [x]
         for name, is_tensor, is_list in _parameters(target):
@@ -176,7 +200,7 @@ class _GraphRecorder:
             if item is _MISSING:
                 break
             args.append(_listed(item, x) if is_list else item)
-        return self.call(target, *args, value=value)
+        return self.call(target, *args, made=made)
 
     def weight(self, name: str) -> fx.Node | None:
         """A parameter or a buffer of the layer."""
@@ -186,13 +210,14 @@ class _GraphRecorder:
         tensor = found[name]
         if tensor is None:
             return None
-        node = self._node(name, "placeholder", name, ())
-        self.constants[node] = (f"{self.path}.{name}" if self.path else name, tensor)
+        node = self._node(name, "placeholder", name, (), {})
+        self.constants[node] = (_joined(self.path, name), tensor)
         return node
 
-    def _node(self, name: str, op: str, target: Any, args: tuple[Any, ...]) -> fx.Node:
+    def _node(self, name: str, op: str, target: Any, args: Any, kwargs: Any) -> fx.Node:
         count = self._counts[name] = self._counts.get(name, -1) + 1
-        node = fx.Node(self.graph, f"{name}_{count}" if count else name, op, target, args, {})
+        # The graph gives no such names to the calls that are added to it later.
+        node = fx.Node(self.graph, f"{name}:{count}", op, target, args, kwargs)
         self.nodes.append(node)
         return node
 
@@ -276,14 +301,14 @@ def _linear(recorder: _GraphRecorder, m: nn.Linear, x: fx.Node) -> fx.Node:
     shape = _shape(x)
     _require(len(shape) > 1 and shape[-1] == inputs)
     value = torch.empty((*shape[:-1], outputs), device=_META)
-    return recorder.apply(aten.linear.default, x, value=value)
+    return recorder.apply(aten.linear.default, x, made=value)
 
 
 @_layer(Call)
 def _call(recorder: _GraphRecorder, m: Call, x: fx.Node) -> fx.Node:
     arguments = m.bound(recorder.inputs, recorder.weight)
     blank = fx.node.map_arg(tuple(arguments), recorder.example)
-    return recorder.call(m.target, *arguments, value=call_result(m.operation, m.target, blank))
+    return recorder.call(m.target, *arguments, made=call_result(m.operation, m.target, blank))
 
 
 @_spatial("Conv")
@@ -311,7 +336,7 @@ def _batch_norm(recorder: _GraphRecorder, m: Any, x: fx.Node) -> fx.Node:
     m._check_input_dim(value)
     _require(not m.training and value.shape[1] == m.running_mean.shape[0])
     given = {"momentum": momentum, "cudnn_enabled": torch.backends.cudnn.enabled}
-    return recorder.apply(aten.batch_norm.default, x, value=value, **given)
+    return recorder.apply(aten.batch_norm.default, x, made=value, **given)
 
 
 @_spatial(*_POOLS)
@@ -328,7 +353,7 @@ def _adaptive_pool(recorder: _GraphRecorder, m: Any, x: fx.Node, dims: int) -> f
     result = recorder.call(getattr(aten, f"{name}{dims}d").default, x, new_sizes)
     if name == "adaptive_avg_pool":
         return result
-    return recorder.call(operator.getitem, result, 0, value=result.meta["val"][0])
+    return recorder.call(operator.getitem, result, 0, made=result.meta["val"][0])
 
 
 @_spatial(*_PADS)
@@ -338,19 +363,19 @@ def _pad(recorder: _GraphRecorder, m: Any, x: fx.Node, dims: int) -> fx.Node:
     return recorder.call(aten.pad.default, x, list(m.padding), mode, *value)
 
 
-@_layer(*ENTRYWISE)
+@_layer(*ENTRYWISE_LAYERS)
 def _entrywise(recorder: _GraphRecorder, m: nn.Module, x: fx.Node) -> fx.Node:
     if isinstance(m, nn.PReLU):
         _require(m.weight.numel() == 1 or m.weight.shape == _shape(x)[1:2])
     _require(not (isinstance(m, nn.RReLU) and m.training))
-    return recorder.apply(ENTRYWISE[type(m)], x, value=x.meta["val"])
+    return recorder.apply(ENTRYWISE_LAYERS[type(m)], x, made=x.meta["val"])
 
 
 @_layer(nn.Softsign)
 def _softsign(recorder: _GraphRecorder, m: nn.Softsign, x: fx.Node) -> fx.Node:
-    size = recorder.call(aten.abs.default, x, value=x.meta["val"])
-    divisor = recorder.call(aten.add.Tensor, size, 1, value=x.meta["val"])
-    return recorder.call(aten.div.Tensor, x, divisor, value=x.meta["val"])
+    size = recorder.call(aten.abs.default, x, made=x.meta["val"])
+    divisor = recorder.call(aten.add.Tensor, size, 1, made=x.meta["val"])
+    return recorder.call(aten.div.Tensor, x, divisor, made=x.meta["val"])
 
 
 @_layer(*_IMAGES)

@@ -2,11 +2,11 @@
 
 It has the names of the network: weights are parameters under their own names, and every call is
 made within a module of the same path as in the network. What is read from it has the same names.
+``capture`` reads its calls as they are, without ``torch.export``.
 """
 
 from __future__ import annotations
 
-import string
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from splinecam.errors import CaptureError
+from splinecam.network.layer_graph import operation
 from splinecam.network.values import Rows, resolve
 
 
@@ -22,30 +23,24 @@ from splinecam.network.values import Rows, resolve
 class FrozenStep:
     """One call.
 
-    run: the operation, or None for a call of the registered module at ``scope``; scope: the
-    path of the module that made the call; frees: values that no later call needs.
+    run: the name of an operation of torch, as ``"aten.add.Tensor"``; a function of values that do
+    not depend on the input; or None for a call of the registered module at ``scope``. scope: the
+    path of the module that made the call; made: the shape of the result for ``MANY_POINTS`` points,
+    and its type, or a list of several; frees: values that no later call needs.
     """
 
     name: str
-    run: Callable[..., Any] | None
+    run: str | Callable[..., Any] | None
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     scope: str
+    made: Any
     frees: tuple[str, ...] = ()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle operations of torch by their names, as torch cannot pickle them itself."""
-        run: Any = self.run
-        if isinstance(run, torch._ops.OpOverload):
-            run = (run.namespace, run._schema.name.partition("::")[2], run._overloadname)
-        return _unpickled, (self.name, run, self.args, self.kwargs, self.scope, self.frees)
-
-
-def _unpickled(name: str, run: Any, *others: Any) -> FrozenStep:
-    if isinstance(run, tuple):
-        namespace, operation, overload = run
-        run = getattr(getattr(getattr(torch.ops, namespace), operation), overload)
-    return FrozenStep(name, run, *others)
+    @property
+    def target(self) -> Any:
+        """The operation or function itself."""
+        return operation(self.run) if isinstance(self.run, str) else self.run
 
 
 class Scope(nn.Module):
@@ -99,17 +94,16 @@ class FrozenGraph(nn.Module):
         env = {self._source: x}
         for key, (path, name) in self._places.items():
             tensor: Tensor = getattr(self.get_submodule(path), name)
-            keeps = not tensor.is_floating_point() or tensor.dtype == x.dtype
-            env[key] = tensor if keeps else tensor.to(x.dtype)
+            env[key] = tensor.to(x.dtype) if tensor.is_floating_point() else tensor
         for step in self._steps:
             call = step.args, step.kwargs
             args, kwargs = resolve(call, env, x.shape[0], x.device, x.dtype)
             if step.run is None:
                 env[step.name] = self.get_submodule(step.scope)(*args)
             elif step.scope:
-                env[step.name] = self.get_submodule(step.scope)(step.run, args, kwargs)
+                env[step.name] = self.get_submodule(step.scope)(step.target, args, kwargs)
             else:
-                env[step.name] = step.run(*args, **kwargs)
+                env[step.name] = step.target(*args, **kwargs)
             for name in step.frees:
                 del env[name]
         return env[self._result]
@@ -118,13 +112,3 @@ class FrozenGraph(nn.Module):
 def repeated(row: Tensor, dim: int, each: int, batch: Any) -> Tensor:
     """A held value of one point for all points: ``each`` entries per point in dimension ``dim``."""
     return Rows(dim, each).back(row[None].expand(batch, *row.shape))
-
-
-def weighted(row: Tensor, x: Tensor, each: int, first: bool) -> Tensor:
-    """The matrix product of a held value of one point and x (B * each, ...), or of x and it."""
-    x = torch.unflatten(x, 0, (-1, each)) if each != 1 else x
-    letters = string.ascii_lowercase[: row.dim() - 2]
-    held, other, made = ("xy", "yz", "xz") if first else ("yz", "xy", "xz")
-    equation = f"{letters}{held},Z{letters}{other}->Z{letters}{made}"
-    product = torch.einsum(equation, row, x)
-    return product.flatten(0, 1) if each != 1 else product
