@@ -21,6 +21,7 @@ from splinecam.arrangement.refine import Refinement, refine, refine_compiled
 from splinecam.engine.activations import LayerInput, State
 from splinecam.engine.artificial_cuts import CutLines, RegionSample, choose_lines, sample_face
 from splinecam.engine.evaluate import evaluate
+from splinecam.engine.open_part import OpenPart
 from splinecam.engine.plan import (
     Place,
     Plan,
@@ -69,9 +70,9 @@ class Waiting:
         given = self.layer_input and self.layer_input.select(tile)
         return Waiting(self.state.select(tile, numbers), self.index, given)
 
-    def settled(self, numbers: int) -> Waiting:
+    def filled(self, numbers: int) -> Waiting:
         """The same with rows at all vertices."""
-        return replace(self, state=self.state.settled(numbers))
+        return replace(self, state=self.state.filled(numbers))
 
 
 class TooLarge(LimitError):
@@ -98,7 +99,7 @@ class Computation:
     done. held, kept: bytes of meshes that are being divided, and of finished tiles. worst: the
     bytes of what is carried on, at the worst moment. need: those per face of a tile that began at a
     stage. told: which share of a stage was reported. choose_lines: says where a single face is
-    divided.
+    divided. open_part: where a question is open; other faces need not be divided.
     """
 
     plan: Plan
@@ -114,6 +115,7 @@ class Computation:
     need: dict[int, float] = field(default_factory=dict)
     told: dict[int, float] = field(default_factory=dict)
     choose_lines: Callable[[RegionSample, int], CutLines] = choose_lines
+    open_part: OpenPart | None = None
 
     @property
     def place(self) -> Place:
