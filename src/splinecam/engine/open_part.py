@@ -20,12 +20,22 @@ from splinecam.engine.box_bounds import Affine, BoxBounds
 from splinecam.geometry.subdivision import Mesh
 from splinecam.network.program import Program
 
-Question = Callable[[Tensor, Tensor], Tensor]
-"""By how much a question is settled on convex sets, (N,); where that is positive, it is.
 
-It takes the values (N, k, n) of affine functions at the k corners of each set, and bounds (N, n) on
-how far the outputs are from them.
-"""
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What is asked of the outputs on a domain.
+
+    slack: says by how much the question is settled on convex sets, (N,); where that is positive, it
+    is. It takes the values (N, k, m) of m affine functions at the k corners of each set, and bounds
+    (N, m) on how far the outputs are from them. rows, offset: (m, n) and (m,), which make these
+    functions of the n outputs, as ``y @ rows.T + offset``. By default they are the outputs, and the
+    bounds are those of the differences to one output, whose own bound is 0.
+    """
+
+    slack: Callable[[Tensor, Tensor], Tensor]
+    rows: Tensor | None = None
+    offset: Tensor | None = None
+
 
 _SIDE = 8  # cells along a side of a square
 _WORTH = 100.0  # regions whose cost is that of four squares
