@@ -24,7 +24,7 @@ from splinecam.arrangement.crossings import Ambiguities
 from splinecam.engine.activations import State, first_state, join_states, require_no_overflow
 from splinecam.engine.artificial_cuts import DividedFace, divide_face, sample_face
 from splinecam.engine.evaluate import evaluate
-from splinecam.engine.open_part import OpenPart, Question, open_part
+from splinecam.engine.open_part import Question, open_part
 from splinecam.engine.plan import Plan, to_device
 from splinecam.engine.step import COARSE, Computation, Report, TooLarge, Waiting, silent
 from splinecam.engine.tiling import MeshTile, sorted_faces, tile_of
@@ -98,8 +98,8 @@ def run(
     plan = plan or Plan.of(program, memory=memory, compiled=compiled)
     part = None
     if question is not None:
-        with torch.inference_mode(False), torch.no_grad():
-            part = _open_part(plan, domain, question)
+        with torch.no_grad():
+            part = open_part(plan.first.program, domain, question, plan.first.kernel)
     with torch.inference_mode():
         work = Computation(plan, max_regions, report, open_part=part)
         found = outcome_of(work, finish(work, start(plan, domain)))
@@ -110,12 +110,6 @@ def start(plan: Plan, domain: Domain) -> Waiting:
     """The domain before the first stage, at the plan's first place."""
     mesh = polygon_mesh(Frame.of(domain).to_local(domain.corners))
     return Waiting(first_state(plan.first.program, mesh, domain.embed(domain.corners)), 0)
-
-
-def _open_part(plan: Plan, domain: Domain, question: Question) -> OpenPart | None:
-    program, frame = plan.first.program, Frame.of(domain)
-    mesh = polygon_mesh(frame.to_local(domain.corners)).to(program.device)
-    return open_part(program, mesh, lambda uv: domain.embed(frame.to_plane(uv)), question)
 
 
 def outcome_of(work: Computation, end: State) -> Outcome:
@@ -172,7 +166,7 @@ def _open_faces(work: Computation, at: Waiting) -> Tensor | None:
     last = len(work.program.stages) - 1
     if work.open_part is None or at.layer_input is not None or not 0 < at.index < last:
         return None
-    open_ = work.open_part.faces(at.state.mesh)
+    open_ = work.open_part.faces(at.state.mesh, work.place.kernel)
     return open_ if int(open_.sum()) < _FEWER * at.faces else None
 
 
