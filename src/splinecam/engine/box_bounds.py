@@ -50,7 +50,8 @@ class Affine(NamedTuple):
     def reach(self) -> Tensor:
         """How far the value on a box may be from that at its centre, (B, ...)."""
         middle, right, upper = self.rows
-        return (right - middle).abs_().add_((upper - middle).abs_()).add_(self.radius)
+        wide: Tensor = (right - middle).abs_().add_((upper - middle).abs_())
+        return wide.add_(self.radius)
 
 
 class _Line(NamedTuple):
@@ -132,8 +133,9 @@ class BoxBounds:
         rows, radius = output.rows.flatten(2), output.radius.flatten(1)
         rounding = SAFETY * bounds[program.output_name].error.flatten(1)
         best = rows[0].argmax(1) if self.functions is None else None
-        moved = self._backward(x[0], lines, best) if lines else 0.0
-        radius = torch.minimum(_of_functions(radius, self.functions, best), moved)
+        radius = _of_functions(radius, self.functions, best)
+        if lines:
+            radius = torch.minimum(radius, self._backward(x[0], lines, best))
         return Bounded(rows, radius + _of_functions(rounding, self.functions, best), passed)
 
     def _advance(self, i: int, live: dict[str, Affine]) -> dict[str, Affine]:
@@ -173,7 +175,9 @@ class BoxBounds:
                 outputs = outputs @ self.functions.clone().T
             found = []
             for output in outputs.unbind(1):
-                ways = torch.autograd.grad(output.sum(), noise, retain_graph=True, allow_unused=True)
+                ways = torch.autograd.grad(
+                    output.sum(), noise, retain_graph=True, allow_unused=True
+                )
                 parts = [
                     (way.abs() * line.noise).flatten(1).sum(1)
                     for way, line in zip(ways, lines, strict=True)
@@ -218,9 +222,7 @@ class _Chain:
     kernel: Kernel | None
 
     @classmethod
-    def of(
-        cls, program: Program, functions: Tensor | None, kernel: Kernel | None
-    ) -> _Chain | None:
+    def of(cls, program: Program, functions: Tensor | None, kernel: Kernel | None) -> _Chain | None:
         """The chain that a network is, None if it is not one."""
         if not all(layer.rectifies and len(layer.shape) == 1 for layer in program.layers):
             return None

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from splinecam._util.arrays import take
 from splinecam.engine.box_bounds import BoxBounds
+from splinecam.engine.plan import Place
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
 from splinecam.kernels.kernel import Kernel
-from splinecam.network.program import Program
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,12 +57,13 @@ class Question:
         if self.start is None:
             return torch.maximum(positive, negative).amin(1)
         counts = self.start.diff().tolist()
-        holds = [part.amin(1) for part in negative.split(counts, 1)]
-        fails = [part.amax(1) for part in positive.split(counts, 1)]
+        holds = [part.amin(1) for part in torch.split(negative, counts, 1)]
+        fails = [part.amax(1) for part in torch.split(positive, counts, 1)]
         return torch.maximum(torch.stack(holds).amax(0), torch.stack(fails).amin(0))
 
 
-WORTH = 40.0  # regions that take as long as four squares
+WORTH = 50.0  # regions that take as long as four squares
+LEAST = 6e5  # of regions, as the first squares count them (5 to 10 times), for which it pays
 _FIRST, _LAST = 2, 12  # how often the square around the domain is halved, at least and at most
 _CELLS = 4  # along a side of a square, by which its open part is estimated
 _CORNERS = 12  # of a face that is looked at
@@ -152,7 +153,7 @@ class OpenPart:
         return take(self.finest, at.flatten()).view(len(box), count * count)
 
     def _slack(self, square: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
-        """By how much sets (N, k, 2) are settled where they meet squares; outputs at the corners."""
+        """By how much sets (N, k, 2) are settled where they meet squares, and outputs there."""
         at = (points - take(self.centre, square)[:, None]) / take(self.half, square)[:, None, None]
         middle, right, upper = take(self.rows, square)[:, :, None].unbind(1)
         values = middle + at[..., :1] * right + at[..., 1:] * upper
@@ -173,10 +174,9 @@ class OpenPart:
         return found
 
 
-def open_part(
-    program: Program, domain: Domain, question: Question, kernel: Kernel | None
-) -> OpenPart | None:
+def open_part(place: Place, domain: Domain, question: Question) -> OpenPart | None:
     """Where a question is open on a domain, None if to find out is not worth it."""
+    program = place.program
     if not BoxBounds.fits(program):
         return None
     frame = Frame.of(domain)
@@ -185,35 +185,39 @@ def open_part(
     size = float((high - low).amax()) * (1 + 2.0**-20)
     corner = (low + high - size) / 2
     functions = None if question.rows is None else question.rows.to(low)
-    bounds = BoxBounds(program, functions, kernel)
+    bounds = BoxBounds(program, functions, place.kernel)
     side = torch.arange(2**_FIRST, device=low.device)
-    place = torch.cartesian_prod(side, side)
+    at = torch.cartesian_prod(side, side)
     parts: list[tuple[Tensor, ...]] = []
     finest: list[Tensor] = []
     count, unsettled = 0, 1.0
     for level in range(_FIRST, _LAST + 1):
-        finest.append(_finest(finest[-1] if finest else None, place, level, count))
+        finest.append(_finest(finest[-1] if finest else None, at, level, count))
         half = 0.5**level / 2
-        centre = (2 * place + 1).to(low) * half
+        centre = (2 * at + 1).to(low) * half
         step = half * torch.eye(2, dtype=low.dtype, device=low.device)
         points = corner + size * torch.stack([centre, centre + step[0], centre + step[1]])
         x = domain.embed(frame.to_plane(points.flatten(0, 1)))
-        rows, radius, passed = bounds(x.view(3, len(place), *x.shape[1:]))
+        rows, radius, passed = bounds(x.view(3, len(at), *x.shape[1:]))
         rows = torch.cat([rows[:1], rows[1:] - rows[:1]]).transpose(0, 1)
         open_ = _open_cells(rows, radius, question)
         share = open_.flatten(1).double().mean(1)
         each = torch.full_like(share, half)
         parts.append((centre, each, rows, radius, share == 0))
         unsettled -= float((1 - share).sum()) * 0.25**level
-        count += len(place)
-        fine = (1 + passed + passed * passed / 4) * share > WORTH
-        if len(place) > _MANY and unsettled > 1 - _LITTLE:
+        count += len(at)
+        regions = 1 + passed + passed * passed / 4
+        if level == _FIRST and float(regions.sum()) < LEAST:
             return None
-        place = _quarters(place[fine], open_[fine])
-        if not len(place):
+        if len(at) > _MANY and unsettled > 1 - _LITTLE:
+            return None
+        fine = regions * share > WORTH
+        at = _quarters(at[fine], open_[fine])
+        if not len(at):
             break
-    found = [torch.cat(each) for each in zip(*parts, strict=True)]
-    return OpenPart(question, corner, size, *found, torch.cat(finest), level)
+    centre, halves, rows, radius, settled = (torch.cat(each) for each in zip(*parts, strict=True))
+    squares = centre, halves, rows, radius, settled
+    return OpenPart(question, corner, size, *squares, torch.cat(finest), level)
 
 
 def _finest(coarser: Tensor | None, place: Tensor, level: int, first: int) -> Tensor:

@@ -99,7 +99,7 @@ def run(
     part = None
     if question is not None:
         with torch.no_grad():
-            part = open_part(plan.first.program, domain, question, plan.first.kernel)
+            part = open_part(plan.first, domain, question)
     with torch.inference_mode():
         work = Computation(plan, max_regions, report, open_part=part)
         found = outcome_of(work, finish(work, start(plan, domain)))
@@ -121,9 +121,7 @@ def outcome_of(work: Computation, end: State) -> Outcome:
     settled = end.settled
     if settled is None and work.open_part is not None:
         settled = torch.zeros(end.mesh.num_faces, dtype=torch.bool, device=output.device)
-    found = Outcome(
-        end.mesh, output, error, work.layer_errors, end.ambiguities, settled=settled
-    )
+    found = Outcome(end.mesh, output, error, work.layer_errors, end.ambiguities, settled=settled)
     if work.plan.make_second is None:
         return found
     if not work.at_second:

@@ -533,7 +533,9 @@ class Kernel:
         self._call("sc_bound_boxes", byref(chain.struct), byref(boxes))
         return tuple(made)
 
-    def open_faces(self, mesh: Mesh, numbers: dict[str, float], arrays: dict[str, Tensor]) -> Tensor:
+    def open_faces(
+        self, mesh: Mesh, numbers: dict[str, float], arrays: dict[str, Tensor]
+    ) -> Tensor:
         """Whether a question is open on each face, (F,); see ``sc_squares`` for what is given."""
         open_ = torch.empty(mesh.num_faces, dtype=torch.bool)
         squares = structs.sc_squares(**numbers, **_addresses(arrays))
