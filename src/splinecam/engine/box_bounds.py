@@ -21,6 +21,7 @@ from torch import Tensor
 
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS, SAFETY
+from splinecam.kernels.kernel import Chain, Kernel
 from splinecam.network.nonlinearities import (
     ChoiceNonlinearity,
     MaxNonlinearity,
@@ -31,9 +32,9 @@ from splinecam.network.nonlinearities import (
 from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import Program
 
-
 _SINGLE = SAFETY * 2.0**-23  # the rounding of single precision, with safety
 _UPWARDS = 1 + 2.0**-12  # sums of moduli are rounded by less
+_DETAILS = "offset", "norm", "rounding"
 
 
 class Affine(NamedTuple):
@@ -49,7 +50,8 @@ class Affine(NamedTuple):
     def reach(self) -> Tensor:
         """How far the value on a box may be from that at its centre, (B, ...)."""
         middle, right, upper = self.rows
-        return (right - middle).abs_().add_((upper - middle).abs_()).add_(self.radius)
+        wide: Tensor = (right - middle).abs_().add_((upper - middle).abs_())
+        return wide.add_(self.radius)
 
 
 class _Line(NamedTuple):
@@ -66,11 +68,30 @@ class _Line(NamedTuple):
     radius: Tensor
 
 
+class Bounded(NamedTuple):
+    """What is known of a network on B boxes.
+
+    rows: (3, B, n) affine functions near the outputs, at three points as in ``Affine``; radius:
+    (B, m) how far functions of the outputs are from the same functions of these; passed: (B,) how
+    many units pass a knot.
+    """
+
+    rows: Tensor
+    radius: Tensor
+    passed: Tensor
+
+
 @dataclass(frozen=True, eq=False)
 class BoxBounds:
-    """Bounds the outputs of a network over boxes."""
+    """Bounds functions of the outputs of a network over boxes.
+
+    functions: (m, n) of n outputs; None stands for the differences of each output to the one that
+    is the largest at the centre of a box. kernel: computes chains, None for tensor operations.
+    """
 
     program: Program
+    functions: Tensor | None
+    kernel: Kernel | None = None
 
     @staticmethod
     def fits(program: Program) -> bool:
@@ -78,25 +99,19 @@ class BoxBounds:
         kinds = PiecewiseScalar | MaxNonlinearity | SortNonlinearity | ChoiceNonlinearity
         return all(isinstance(layer, kinds) for layer in program.layers)
 
-    def __call__(self, x: Tensor, leader: bool) -> tuple[Affine, Tensor]:
-        """The flat outputs (3, B, n) over boxes, and how many units pass a knot in each, (B,).
-
-        x: (3, B, *input_shape) the inputs at the three points of each box. leader: the radius is
-        that of the differences to the output which is the largest at the centre.
-        """
+    def __call__(self, x: Tensor) -> Bounded:
+        """Bounds over boxes; x: (3, B, *input_shape) the inputs at the three points of each."""
         width = max(*self.program.widths, prod(self.program.input_shape))
         step = max(1, backend_of(self.program.device).numbers // (4 * width))
         bounds = self._bounds if self._chain is None else self._chain
-        parts = [bounds(some, leader) for some in torch.split(x, step, 1)]
-        values, passed = zip(*parts, strict=True)
-        rows, radius = zip(*values, strict=True)
-        return Affine(torch.cat(rows, 1), torch.cat(radius)), torch.cat(passed)
+        rows, radius, passed = zip(*(bounds(some) for some in torch.split(x, step, 1)), strict=True)
+        return Bounded(torch.cat(rows, 1), torch.cat(radius), torch.cat(passed))
 
     @cached_property
     def _chain(self) -> _Chain | None:
-        return _Chain.of(self.program)
+        return _Chain.of(self.program, self.functions, self.kernel)
 
-    def _bounds(self, x: Tensor, leader: bool) -> tuple[Affine, Tensor]:
+    def _bounds(self, x: Tensor) -> Bounded:
         program, lines = self.program, []
         passed = x.new_zeros(x.shape[1])
         live = {program.input_name: Affine(x, torch.zeros_like(x[0]))}
@@ -116,13 +131,12 @@ class BoxBounds:
                 lines.append(line)
         output = live[program.output_name]
         rows, radius = output.rows.flatten(2), output.radius.flatten(1)
-        if leader:
-            best = rows[0].argmax(1, keepdim=True)
-            radius = (radius + radius.gather(1, best)).scatter(1, best, 0.0)
-        if lines:
-            radius = torch.minimum(radius, self._backward(x[0], lines, rows[0], leader))
         rounding = SAFETY * bounds[program.output_name].error.flatten(1)
-        return Affine(rows, radius + rounding), passed
+        best = rows[0].argmax(1) if self.functions is None else None
+        radius = _of_functions(radius, self.functions, best)
+        if lines:
+            radius = torch.minimum(radius, self._backward(x[0], lines, best))
+        return Bounded(rows, radius + _of_functions(rounding, self.functions, best), passed)
 
     def _advance(self, i: int, live: dict[str, Affine]) -> dict[str, Affine]:
         """The values after an affine stage."""
@@ -144,8 +158,8 @@ class BoxBounds:
         stages = range(len(self.program.stages))
         return [self.program.moduli(i, self.program.zeros(i, 1)) for i in stages]
 
-    def _backward(self, x: Tensor, lines: list[_Line], middle: Tensor, leader: bool) -> Tensor:
-        """How far noise moves each output, or its difference to the largest, (B, n)."""
+    def _backward(self, x: Tensor, lines: list[_Line], best: Tensor | None) -> Tensor:
+        """How far noise moves each function, (B, m)."""
         with torch.inference_mode(False), torch.enable_grad():
             noise = [torch.zeros_like(line.noise).requires_grad_() for line in lines]
             live = {self.program.input_name: x.clone()}
@@ -155,12 +169,15 @@ class BoxBounds:
                     moved = lines[i].apply(live[stage.layer.argument].clone()[None])[0]
                     live[stage.layer.result] = moved + noise[i]
             outputs = live[self.program.output_name].flatten(1)
-            if leader:
-                best = middle.clone().argmax(1, keepdim=True)
-                outputs = outputs - outputs.gather(1, best)
+            if best is not None:
+                outputs = outputs - outputs.gather(1, best.clone()[:, None])
+            elif self.functions is not None:
+                outputs = outputs @ self.functions.clone().T
             found = []
             for output in outputs.unbind(1):
-                ways = torch.autograd.grad(output.sum(), noise, retain_graph=True, allow_unused=True)
+                ways = torch.autograd.grad(
+                    output.sum(), noise, retain_graph=True, allow_unused=True
+                )
                 parts = [
                     (way.abs() * line.noise).flatten(1).sum(1)
                     for way, line in zip(ways, lines, strict=True)
@@ -169,6 +186,14 @@ class BoxBounds:
                 found.append(sum(parts, torch.zeros_like(output)).detach())
         return torch.stack(found, 1)
 
+
+def _of_functions(radius: Tensor, functions: Tensor | None, best: Tensor | None) -> Tensor:
+    """The radius (B, m) of functions of outputs with a radius (B, n)."""
+    if functions is not None:
+        return radius @ functions.abs().T
+    if best is None:
+        return radius
+    return (radius + radius.gather(1, best[:, None])).scatter(1, best[:, None], 0.0)
 
 
 class _Product(NamedTuple):
@@ -186,12 +211,18 @@ class _Product(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Chain:
-    """The same for a chain of products with matrices and ReLUs, in single precision."""
+    """The same for a chain of products with matrices and ReLUs, in single precision.
+
+    last: the functions of the last layer, if they are not differences of outputs.
+    """
 
     products: list[_Product]
+    functions: Tensor | None
+    last: Tensor | None
+    kernel: Kernel | None
 
     @classmethod
-    def of(cls, program: Program) -> _Chain | None:
+    def of(cls, program: Program, functions: Tensor | None, kernel: Kernel | None) -> _Chain | None:
         """The chain that a network is, None if it is not one."""
         if not all(layer.rectifies and len(layer.shape) == 1 for layer in program.layers):
             return None
@@ -205,13 +236,34 @@ class _Chain:
             norm, rounding = weight.norm(dim=1) * _UPWARDS, _SINGLE * offset.abs()
             parts = weight, weight.abs() * _UPWARDS, offset, norm, rounding
             products.append(_Product(*(part.float() for part in parts)))
-        sane = all(bool(x.modulus.sum(1).isfinite().all()) for x in products)
-        return cls(products) if sane else None
+        if not all(bool(x.modulus.sum(1).isfinite().all()) for x in products):
+            return None
+        last = None if functions is None else functions.float() @ products[-1].weight
+        return cls(products, functions, last, kernel)
 
-    def __call__(self, x: Tensor, leader: bool) -> tuple[Affine, Tensor]:
+    @cached_property
+    def _compiled(self) -> Chain:
+        details = [torch.cat([getattr(x, name) for x in self.products]) for name in _DETAILS]
+        return Chain([x.weight for x in self.products], details, self.last, _SINGLE)
+
+    def __call__(self, x: Tensor) -> Bounded:
         """The same as ``BoxBounds``."""
         ways = x.flatten(2)
         ways = torch.cat([ways[:1], ways[1:] - ways[:1]]).float()  # at the centre, and to the sides
+        if self.kernel is None:
+            ways, rounding, radius, passed = self._bounds(ways)
+        else:
+            inputs = ways.transpose(0, 1).contiguous()
+            ways, rounding, radius, passed = self.kernel.bound_boxes(self._compiled, inputs)
+            ways = ways.transpose(0, 1)
+        rows, radius = ways.to(x.dtype), radius.to(x.dtype).mul_(_UPWARDS)
+        rows[1:] += rows[:1]
+        best = rows[0].argmax(1) if self.functions is None else None
+        radius += _of_functions(rounding.to(x.dtype), self.functions, best)
+        return Bounded(rows, radius, passed.to(x.dtype))
+
+    def _bounds(self, ways: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The outputs, their rounding, the radius of functions, and how many units pass a knot."""
         radius, passed = torch.zeros_like(ways[0]), torch.zeros_like(ways[0, :, 0])
         off = _SINGLE * ways[0].abs().amax(1, keepdim=True)
         reach = ways.abs().sum(0)
@@ -236,18 +288,14 @@ class _Chain:
             reach, off = above, (rounding * (above > 0)).amax(1, keepdim=True)
             slopes.append(slope)
             noises.append(noise)
-        best = ways[0].argmax(1) if leader else None
-        signed = self._backward(slopes, noises, best)
-        if best is not None:
-            own = radius.gather(1, best[:, None])
-            radius = (radius + own).scatter_(1, best[:, None], 0.0)
-        radius = torch.minimum(radius, signed).mul_(_UPWARDS).add_(rounding)
-        ways[1:] += ways[:1]
-        return Affine(ways.to(x), radius.to(x)), passed.to(x)
+        best = ways[0].argmax(1) if self.functions is None else None
+        functions = None if self.functions is None else self.functions.float()
+        moved = self._backward(slopes, noises, best)
+        return ways, rounding, torch.minimum(_of_functions(radius, functions, best), moved), passed
 
     def _backward(self, slopes: list[Tensor], noises: list[Tensor], best: Tensor | None) -> Tensor:
-        """How far noise moves each output, or its difference to the best, (B, n)."""
-        last = self.products[-1].weight
+        """How far noise moves each function, (B, m)."""
+        last = self.products[-1].weight if self.last is None else self.last
         ways = last[None] if best is None else last - last[best][:, None]
         total = torch.zeros((), device=last.device)
         for k in range(len(slopes) - 1, -1, -1):

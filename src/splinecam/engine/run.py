@@ -24,7 +24,7 @@ from splinecam.arrangement.crossings import Ambiguities
 from splinecam.engine.activations import State, first_state, join_states, require_no_overflow
 from splinecam.engine.artificial_cuts import DividedFace, divide_face, sample_face
 from splinecam.engine.evaluate import evaluate
-from splinecam.engine.open_part import OpenPart, Question, open_part
+from splinecam.engine.open_part import Question, open_part
 from splinecam.engine.plan import Plan, to_device
 from splinecam.engine.step import COARSE, Computation, Report, TooLarge, Waiting, silent
 from splinecam.engine.tiling import MeshTile, sorted_faces, tile_of
@@ -98,8 +98,8 @@ def run(
     plan = plan or Plan.of(program, memory=memory, compiled=compiled)
     part = None
     if question is not None:
-        with torch.inference_mode(False), torch.no_grad():
-            part = _open_part(plan, domain, question)
+        with torch.no_grad():
+            part = open_part(plan.first, domain, question)
     with torch.inference_mode():
         work = Computation(plan, max_regions, report, open_part=part)
         found = outcome_of(work, finish(work, start(plan, domain)))
@@ -112,12 +112,6 @@ def start(plan: Plan, domain: Domain) -> Waiting:
     return Waiting(first_state(plan.first.program, mesh, domain.embed(domain.corners)), 0)
 
 
-def _open_part(plan: Plan, domain: Domain, question: Question) -> OpenPart | None:
-    program, frame = plan.first.program, Frame.of(domain)
-    mesh = polygon_mesh(frame.to_local(domain.corners)).to(program.device)
-    return open_part(program, mesh, lambda uv: domain.embed(frame.to_plane(uv)), question)
-
-
 def outcome_of(work: Computation, end: State) -> Outcome:
     """The outcome of a state at the end of the network, where the plan wants it."""
     name = work.program.output_name
@@ -127,9 +121,7 @@ def outcome_of(work: Computation, end: State) -> Outcome:
     settled = end.settled
     if settled is None and work.open_part is not None:
         settled = torch.zeros(end.mesh.num_faces, dtype=torch.bool, device=output.device)
-    found = Outcome(
-        end.mesh, output, error, work.layer_errors, end.ambiguities, settled=settled
-    )
+    found = Outcome(end.mesh, output, error, work.layer_errors, end.ambiguities, settled=settled)
     if work.plan.make_second is None:
         return found
     if not work.at_second:
@@ -172,7 +164,7 @@ def _open_faces(work: Computation, at: Waiting) -> Tensor | None:
     last = len(work.program.stages) - 1
     if work.open_part is None or at.layer_input is not None or not 0 < at.index < last:
         return None
-    open_ = work.open_part.faces(at.state.mesh)
+    open_ = work.open_part.faces(at.state.mesh, work.place.kernel)
     return open_ if int(open_.sum()) < _FEWER * at.faces else None
 
 

@@ -220,7 +220,7 @@ class Computation:
         self.at_second = True
         stages = self.program.stages
         self.plan.log_device(f"stage {at.index + 1} of {len(stages)}")
-        at = to_device(at, self.place.device)
+        at, self.open_part = to_device((at, self.open_part), self.place.device)
         layer = stages[at.index - 1].layer
         if at.state.pending is not None and layer is not None:
             at.state.pending = replace(at.state.pending, layer=layer)

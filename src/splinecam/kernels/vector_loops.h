@@ -7,6 +7,9 @@
 
 typedef double vec __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
 typedef uint64_t bits __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
+#define SINGLES (LANES < 4 ? 4 : 8) /* numbers of single precision that are taken together */
+typedef float singles __attribute__((vector_size(4 * SINGLES), aligned(4), may_alias));
+typedef uint32_t single_bits __attribute__((vector_size(4 * SINGLES), aligned(4), may_alias));
 
 /* Extend ranges and least moduli by some rows of a table with n columns. */
 TARGET static void NAME(range)(const double *table, int64_t n, const int64_t *rows, int64_t begin,
@@ -303,9 +306,46 @@ TARGET static void NAME(block)(const sc_dense *dense, const int64_t *rows, int64
     }
 }
 
-static const loops_t NAME(loops) = {NAME(scan),  NAME(fill),  NAME(sum), NAME(interpolate),
-                                    NAME(block), NAME(bound), TILE_ROWS, TILE_COLUMNS};
+/* Multiply the four numbers of some units with a panel, the last one with its moduli.
+ * x: (all units, 4); out: (PANEL, 4). */
+TARGET static void NAME(affine)(int64_t depth, const int32_t *unit, const float *x,
+                                const float *panel, float *out) {
+    singles sum[4][PANEL / SINGLES] = {{{0}}};
+    for (int64_t k = 0; k < depth; k++) {
+        const float *row = panel + (int64_t)unit[k] * PANEL, *at = x + 4 * (int64_t)unit[k];
+        UNROLL for (int v = 0; v < PANEL / SINGLES; v++) {
+            singles right = *(const singles *)(row + v * SINGLES);
+            singles size = (singles)((single_bits)right & 0x7fffffffu);
+            UNROLL for (int r = 0; r < 3; r++) sum[r][v] += at[r] * right;
+            sum[3][v] += at[3] * size;
+        }
+    }
+    for (int r = 0; r < 4; r++)
+        for (int c = 0; c < PANEL; c++) out[4 * c + r] = sum[r][c / SINGLES][c % SINGLES];
+}
 
+/* Multiply some units with a panel. x: (depth); out: (PANEL). */
+TARGET static void NAME(way)(int64_t depth, const int32_t *unit, const float *x,
+                             const float *panel, float *out) {
+    singles even[PANEL / SINGLES] = {{0}}, odd[PANEL / SINGLES] = {{0}};
+    for (int64_t k = 0; k < depth; k += 2) { /* the last unit is taken twice, once without weight */
+        float more = k + 1 < depth ? x[k + 1] : 0;
+        const float *row = panel + (int64_t)unit[k] * PANEL;
+        const float *next = panel + (int64_t)unit[MIN(k + 1, depth - 1)] * PANEL;
+        UNROLL for (int v = 0; v < PANEL / SINGLES; v++) {
+            even[v] += x[k] * *(const singles *)(row + v * SINGLES);
+            odd[v] += more * *(const singles *)(next + v * SINGLES);
+        }
+    }
+    for (int v = 0; v < PANEL / SINGLES; v++)
+        *(singles *)(out + v * SINGLES) = even[v] + odd[v];
+}
+
+static const loops_t NAME(loops) = {NAME(scan),  NAME(fill),  NAME(sum), NAME(interpolate),
+                                    NAME(block), NAME(bound), NAME(affine), NAME(way),
+                                    TILE_ROWS,   TILE_COLUMNS};
+
+#undef SINGLES
 #undef SUFFIX
 #undef TARGET
 #undef LANES
