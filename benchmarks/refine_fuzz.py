@@ -34,13 +34,13 @@ def fuzzed(networks: int, seed: int, worth: float) -> Counter[str]:
             try:
                 with eagerly(worth):
                     part = sc.partition(model, domain, refine=refine, progress=False)
+                found["regions"] += len(part)
+                found["settled"] += int((~part.complete).sum())
                 part.validate(progress=False)
                 wrong = disagreement(part, whole, refine)
             except Exception as error:  # it is counted, and the next network is tried
                 wrong = f"{type(error).__name__}: {error}"
             found["questions"] += 1
-            found["regions"] += len(part)
-            found["settled"] += int((~part.complete).sum())
             if wrong:
                 found["wrong"] += 1
                 print(f"seed {number}, {kind}, question {k} {refine!r}: {wrong}", flush=True)

@@ -291,6 +291,8 @@ def test_pictures_cards_and_pages(model: nn.Module, tmp_path: Any) -> None:
         assert "made for" in part._repr_html_()
         assert "output inside" not in part[int((~part.complete).nonzero()[0])]._repr_html_()
         part.to_html(tmp_path / "page.html")
+        part.save(tmp_path / "part.npz")
+        sc.load(tmp_path / "part.npz").to_html(tmp_path / "page.html")
     part = refined(network(1), {"level": [0.1]})
     part.plot()
     part.plot(level=0.1)

@@ -91,9 +91,8 @@ def partition(
     >>> part.validate().ok
     True
     """
-    given: Options = {"output": output, "memory": memory, "max_regions": max_regions}
-    given |= {"progress": progress, "smooth": smooth, "refine": refine}
-    given.update(options)
+    given: dict[str, Any] = {"output": output, "memory": memory, "max_regions": max_regions}
+    given |= {"progress": progress, "smooth": smooth, "refine": refine, **options}
     request = Request.of("partition", model, given)
     require_domain(domain)
     if n_jobs not in (None, 1) and (smooth is not None or refine is not None):

@@ -345,7 +345,7 @@ def _encode(parts: Sequence[Partition]) -> dict[str, NDArray[Any]]:
 
 
 def _bytes(part: Partition) -> int:
-    return sum(array.nbytes for array in (part.values, *vars(part.mesh).values()))
+    return sum(array.nbytes for array in (part._outputs, *vars(part.mesh).values()))
 
 
 def _narrowed(column: NDArray[Any]) -> NDArray[Any]:

@@ -34,7 +34,7 @@ def class_coloring(part: PartitionData, options: ColorOptions, *, most: int = _C
     """
     if options.limits is None and len(part) <= most:
         return color_regions(part, "class", options)
-    values = part.values
+    values = part._outputs
     if options.limits is not None:
         winner = _winners(values, options.level)
         weight, typical = torch.ones_like(winner, dtype=torch.float64), options.limits[1]
@@ -68,8 +68,8 @@ def winning_outputs(part: PartitionData, regions: Tensor) -> Tensor:
     if regions.shape[0] == 1:
         first, last = mesh.offsets[regions[0]], mesh.offsets[regions[0] + 1]
         corner = mesh.edges.view(-1)[mesh.corners[first:last]]
-        return part.values[corner].mean(0).argmax()[None]
-    middle = mesh.sums(part.values[mesh.corner_vertices()]) / mesh.counts()[:, None]
+        return part._outputs[corner].mean(0).argmax()[None]
+    middle = mesh.sums(part._outputs[mesh.corner_vertices()]) / mesh.counts()[:, None]
     return middle.argmax(1)[regions]
 
 
@@ -166,7 +166,7 @@ def mesh_answer(
     part: PartitionData, about: dict[str, Any], level: float | None, sizes: MeshSizes
 ) -> Message:
     """Return the mesh of a partition; about: its id, pane, frame and window."""
-    mesh, outputs, values = part.mesh, outputs_of(part, level, sizes), part.values
+    mesh, outputs, values = part.mesh, outputs_of(part, level, sizes), part._outputs
     if len(outputs) < values.shape[1]:
         values = values[:, torch.tensor(outputs, device=values.device)]
     header = {
@@ -218,7 +218,7 @@ def outputs_of(part: PartitionData, level: float | None, sizes: MeshSizes) -> li
     classes = has_classes(part, level)
 
     def find() -> list[int]:
-        lead = _leads(part.values)
+        lead = _leads(part._outputs)
         if classes:
             winners = torch.unique(class_regions(part).cell_class) if exact else lead == 0
             lead[winners] = torch.inf
