@@ -7,11 +7,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
 import splinecam as sc
 from splinecam.engine import open_part, run
+from splinecam.network.capture import capture
+from splinecam.partitions.partition import assemble
+from splinecam.partitions.refining import wanted_of
+from splinecam.questions.wanted import Wanted
 
 ATOL = 1e-9
 BOX = sc.Domain.box(-1, 1)
@@ -20,13 +25,33 @@ QUADRANGLE = sc.Domain.polygon(torch.tensor([[-1.0, -1], [2, -1], [1.4, 1.7], [-
 
 @contextmanager
 def eagerly(worth: float = 4.0) -> Iterator[None]:
-    """Let small networks be bounded and settled, too, though that does not pay."""
-    before = open_part.WORTH, open_part.LEAST, run._FEWER
-    open_part.WORTH, open_part.LEAST, run._FEWER = worth, 0.0, 1.0
-    try:
+    """Let small networks be bounded on few squares and settled, too, though that does not pay."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(open_part, "WORTH", worth)
+        patch.setattr(open_part, "LEAST", 0.0)
+        patch.setattr(open_part, "_LAST", 6)
+        patch.setattr(run, "_FEWER", 1.0)
         yield
-    finally:
-        open_part.WORTH, open_part.LEAST, run._FEWER = before
+
+
+class Asked:
+    """A network that is captured once, as that takes longer than to partition it."""
+
+    def __init__(self, model: nn.Module, domain: sc.Domain, outputs: int) -> None:
+        self.model, self.domain, self.outputs = model, domain, outputs
+        self.program = capture(model, domain.input_shape)
+        self.whole = self._part(None)
+
+    def refined(self, refine: Any, worth: float = 4.0) -> sc.Partition:
+        """The partition for one question."""
+        wanted = wanted_of(refine, self.domain, self.outputs, None, self.program.stripped)
+        with eagerly(worth):
+            return self._part(wanted)
+
+    def _part(self, wanted: Wanted | None) -> sc.Partition:
+        question = None if wanted is None else wanted.question(self.outputs)
+        outcome = run.run(self.program, self.domain, question=question)
+        return assemble(self.model, self.program, self.domain, outcome, wanted=wanted)
 
 
 class Calls(nn.Module):

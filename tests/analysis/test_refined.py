@@ -14,7 +14,15 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from refinement_cases import BOX, QUADRANGLE, disagreement, eagerly, questions, random_network
+from refinement_cases import (
+    BOX,
+    QUADRANGLE,
+    Asked,
+    disagreement,
+    eagerly,
+    questions,
+    random_network,
+)
 from splinecam.files.properties import PropertyCase
 from splinecam.questions.wanted import Wanted
 
@@ -55,12 +63,11 @@ def refined(model: nn.Module, refine: Any, domain: sc.Domain = WIDE) -> sc.Parti
 def test_answers_are_those_of_the_whole_partition(seed: int) -> None:
     _, model, n = random_network(seed)
     domain = BOX if seed % 3 else QUADRANGLE
-    whole = sc.partition(model, domain, progress=False)
-    asked = questions(model, domain, n, seed)
-    for refine in asked[seed % 2 :: 2]:
-        part = refined(model, refine, domain)
+    asked = Asked(model, domain, n)
+    for refine in questions(model, domain, n, seed)[seed % 2 :: 2]:
+        part = asked.refined(refine)
         assert part.validate(progress=False).ok
-        assert disagreement(part, whole, refine) == ""
+        assert disagreement(part, asked.whole, refine) == ""
 
 
 def test_regions_that_are_settled_are_left_whole(model: nn.Module, whole: sc.Partition) -> None:
