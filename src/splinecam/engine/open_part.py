@@ -217,7 +217,8 @@ def open_part(
         regions = 1 + passed + passed * passed / 4
         if level == _FIRST:
             expected = float(regions.sum()) / _COUNTED
-        if expected < LEAST or count * WORTH / 4 > _FUTILE * expected and unsettled > 1 - _LITTLE:
+        futile = count * WORTH / 4 > _FUTILE * expected and unsettled > 1 - _LITTLE
+        if expected < LEAST or futile:
             return None
         report(f"{1 - unsettled:.0%} settled", 0, 0.0)
         fine = regions * share > WORTH
