@@ -7,8 +7,10 @@ settled on a face that a square contains although it is open elsewhere in the sq
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 
 import torch
 from torch import Tensor
@@ -63,13 +65,14 @@ class Question:
 
 
 WORTH = 50.0  # regions that take as long as four squares
-LEAST = 6e5  # of regions, as the first squares count them (5 to 10 times), for which it pays
+LEAST = 1e5  # regions that are expected, for which it pays
 _FIRST, _LAST = 2, 12  # how often the square around the domain is halved, at least and at most
 _CELLS = 4  # along a side of a square, by which its open part is estimated
 _CORNERS = 12  # of a face that is looked at
 _ROUNDS = 3  # in which faces are compared with smaller and smaller squares
 _CLOSE = 2.0**-30  # how far beside a square a face may begin, relative to the square
-_MANY, _LITTLE = 1000, 0.05  # so many squares of one size are to settle this share of the domain
+_COUNTED = 8  # times as many regions as there are, in the middle
+_FUTILE, _LITTLE = 0.2, 0.05  # share of the work after which this share is to be settled
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +153,7 @@ class OpenPart:
         place = torch.minimum(low[:, :, None] + step, high[:, :, None]).clamp_(min=0)
         start = ((side * side - 4**_FIRST) // 3).long()  # squares of all lower levels
         at = place[:, 1, :, None] * side[:, None] + place[:, 0, None] + start[:, None]
-        return take(self.finest, at.flatten()).view(len(box), count * count)
+        return take(self.finest, at.flatten()).long().view(len(box), count * count)
 
     def _slack(self, square: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
         """By how much sets (N, k, 2) are settled where they meet squares, and outputs there."""
@@ -174,8 +177,13 @@ class OpenPart:
         return found
 
 
-def open_part(place: Place, domain: Domain, question: Question) -> OpenPart | None:
-    """Where a question is open on a domain, None if to find out is not worth it."""
+def open_part(
+    place: Place, domain: Domain, question: Question, report: Callable[[str, int, float], None]
+) -> OpenPart | None:
+    """Where a question is open on a domain, None if to find out is not worth it.
+
+    report: is told of the share that is settled, as of a layer.
+    """
     program = place.program
     if not BoxBounds.fits(program):
         return None
@@ -190,7 +198,7 @@ def open_part(place: Place, domain: Domain, question: Question) -> OpenPart | No
     at = torch.cartesian_prod(side, side)
     parts: list[tuple[Tensor, ...]] = []
     finest: list[Tensor] = []
-    count, unsettled = 0, 1.0
+    count, unsettled, expected = 0, 1.0, inf
     for level in range(_FIRST, _LAST + 1):
         finest.append(_finest(finest[-1] if finest else None, at, level, count))
         half = 0.5**level / 2
@@ -207,10 +215,12 @@ def open_part(place: Place, domain: Domain, question: Question) -> OpenPart | No
         unsettled -= float((1 - share).sum()) * 0.25**level
         count += len(at)
         regions = 1 + passed + passed * passed / 4
-        if level == _FIRST and float(regions.sum()) < LEAST:
+        if level == _FIRST:
+            expected = float(regions.sum()) / _COUNTED
+        futile = count * WORTH / 4 > _FUTILE * expected and unsettled > 1 - _LITTLE
+        if expected < LEAST or futile:
             return None
-        if len(at) > _MANY and unsettled > 1 - _LITTLE:
-            return None
+        report(f"{1 - unsettled:.0%} settled", 0, 0.0)
         fine = regions * share > WORTH
         at = _quarters(at[fine], open_[fine])
         if not len(at):
@@ -222,9 +232,9 @@ def open_part(place: Place, domain: Domain, question: Question) -> OpenPart | No
 
 def _finest(coarser: Tensor | None, place: Tensor, level: int, first: int) -> Tensor:
     """The smallest squares at each row and column; first: the number of the first new one."""
-    new = torch.arange(first, first + len(place), device=place.device)
+    new = torch.arange(first, first + len(place), dtype=torch.int32, device=place.device)
     side = 2**level
-    found = torch.zeros((side, side), dtype=torch.int64, device=place.device)
+    found = torch.zeros((side, side), dtype=torch.int32, device=place.device)
     if coarser is not None:
         half = coarser.view(side // 2, 1, side // 2, 1)
         found = half.expand(-1, 2, -1, 2).reshape(side, side)

@@ -99,7 +99,7 @@ def run(
     part = None
     if question is not None:
         with torch.no_grad():
-            part = open_part(plan.first, domain, question)
+            part = open_part(plan.first, domain, question, report)
     with torch.inference_mode():
         work = Computation(plan, max_regions, report, open_part=part)
         found = outcome_of(work, finish(work, start(plan, domain)))

@@ -232,7 +232,7 @@ typedef struct {
     const double *rows;      /* (squares, 3, functions) at the centre; from there right, and up */
     const double *radius;    /* (squares, functions) */
     const uint8_t *settled;  /* (squares) */
-    const int64_t *finest;   /* level by level, the smallest square at each row and column */
+    const int32_t *finest;   /* level by level, the smallest square at each row and column */
 } sc_squares;
 
 typedef struct sc_pool sc_pool;

@@ -136,7 +136,7 @@ class Overlaid:
         self.struct, self.first, self.second, self.corners = made, first, second, corners
 
 
-_PANEL = 16  # columns of a panel, as in loops.h
+_PANEL = 32  # columns of a panel, as in loops.h
 
 
 class Chain:
@@ -166,7 +166,7 @@ class Chain:
 
 
 def _panels(weight: Tensor) -> Tensor:
-    """The rows of a matrix (m, n) in panels of (n, 16), one after the other."""
+    """The rows of a matrix (m, n) in panels of (n, 32), one after the other."""
     count, n = -(-len(weight) // _PANEL), weight.shape[1]
     padded = weight.new_zeros((count * _PANEL, n))
     padded[: len(weight)] = weight

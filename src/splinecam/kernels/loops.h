@@ -3,7 +3,7 @@
 
 #include "pool.h"
 
-enum { PANEL = 16 };    /* columns of a panel of single precision */
+enum { PANEL = 32 };    /* columns of a panel of single precision */
 enum { MIN_TILED = 4 }; /* columns of a product below which rows are multiplied one by one */
 
 /* The memory of one thread. */

@@ -102,7 +102,7 @@ static int settles(const faces_t *run, int64_t face, int64_t square) {
 static int settled_at(const faces_t *run, int64_t face, int64_t level, const double box[4]) {
     const sc_squares *squares = run->squares;
     int64_t side = (int64_t)1 << level, first = (int64_t)1 << (2 * squares->first), last = -1;
-    const int64_t *finest = squares->finest + (side * side - first) / 3;
+    const int32_t *finest = squares->finest + (side * side - first) / 3;
     int64_t from[2], to[2];
     for (int i = 0; i < 2; i++) {
         from[i] = MAX((int64_t)floor(box[i] * (double)side - CLOSE), 0);

@@ -7,7 +7,8 @@
 
 typedef double vec __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
 typedef uint64_t bits __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
-#define SINGLES (LANES < 4 ? 4 : 8) /* numbers of single precision that are taken together */
+#define SINGLES (2 * LANES)              /* numbers of single precision in a register */
+#define CHUNK (LANES == 8 ? PANEL : PANEL / 2) /* columns whose sums stay in registers */
 typedef float singles __attribute__((vector_size(4 * SINGLES), aligned(4), may_alias));
 typedef uint32_t single_bits __attribute__((vector_size(4 * SINGLES), aligned(4), may_alias));
 
@@ -310,35 +311,34 @@ TARGET static void NAME(block)(const sc_dense *dense, const int64_t *rows, int64
  * x: (all units, 4); out: (PANEL, 4). */
 TARGET static void NAME(affine)(int64_t depth, const int32_t *unit, const float *x,
                                 const float *panel, float *out) {
-    singles sum[4][PANEL / SINGLES] = {{{0}}};
-    for (int64_t k = 0; k < depth; k++) {
-        const float *row = panel + (int64_t)unit[k] * PANEL, *at = x + 4 * (int64_t)unit[k];
-        UNROLL for (int v = 0; v < PANEL / SINGLES; v++) {
-            singles right = *(const singles *)(row + v * SINGLES);
-            singles size = (singles)((single_bits)right & 0x7fffffffu);
-            UNROLL for (int r = 0; r < 3; r++) sum[r][v] += at[r] * right;
-            sum[3][v] += at[3] * size;
+    for (int first = 0; first < PANEL; first += CHUNK) {
+        singles sum[4][CHUNK / SINGLES] = {{{0}}};
+        for (int64_t k = 0; k < depth; k++) {
+            const float *row = panel + (int64_t)unit[k] * PANEL + first;
+            const float *at = x + 4 * (int64_t)unit[k];
+            UNROLL for (int v = 0; v < CHUNK / SINGLES; v++) {
+                singles right = *(const singles *)(row + v * SINGLES);
+                singles size = (singles)((single_bits)right & 0x7fffffffu);
+                UNROLL for (int r = 0; r < 3; r++) sum[r][v] += at[r] * right;
+                sum[3][v] += at[3] * size;
+            }
         }
+        for (int r = 0; r < 4; r++)
+            for (int c = 0; c < CHUNK; c++)
+                out[4 * (first + c) + r] = sum[r][c / SINGLES][c % SINGLES];
     }
-    for (int r = 0; r < 4; r++)
-        for (int c = 0; c < PANEL; c++) out[4 * c + r] = sum[r][c / SINGLES][c % SINGLES];
 }
 
 /* Multiply some units with a panel. x: (depth); out: (PANEL). */
 TARGET static void NAME(way)(int64_t depth, const int32_t *unit, const float *x,
                              const float *panel, float *out) {
-    singles even[PANEL / SINGLES] = {{0}}, odd[PANEL / SINGLES] = {{0}};
-    for (int64_t k = 0; k < depth; k += 2) { /* the last unit is taken twice, once without weight */
-        float more = k + 1 < depth ? x[k + 1] : 0;
+    singles sum[PANEL / SINGLES] = {{0}};
+    for (int64_t k = 0; k < depth; k++) {
         const float *row = panel + (int64_t)unit[k] * PANEL;
-        const float *next = panel + (int64_t)unit[MIN(k + 1, depth - 1)] * PANEL;
-        UNROLL for (int v = 0; v < PANEL / SINGLES; v++) {
-            even[v] += x[k] * *(const singles *)(row + v * SINGLES);
-            odd[v] += more * *(const singles *)(next + v * SINGLES);
-        }
+        UNROLL for (int v = 0; v < PANEL / SINGLES; v++)
+            sum[v] += x[k] * *(const singles *)(row + v * SINGLES);
     }
-    for (int v = 0; v < PANEL / SINGLES; v++)
-        *(singles *)(out + v * SINGLES) = even[v] + odd[v];
+    for (int v = 0; v < PANEL / SINGLES; v++) *(singles *)(out + v * SINGLES) = sum[v];
 }
 
 static const loops_t NAME(loops) = {NAME(scan),  NAME(fill),  NAME(sum), NAME(interpolate),
@@ -346,6 +346,7 @@ static const loops_t NAME(loops) = {NAME(scan),  NAME(fill),  NAME(sum), NAME(in
                                     TILE_ROWS,   TILE_COLUMNS};
 
 #undef SINGLES
+#undef CHUNK
 #undef SUFFIX
 #undef TARGET
 #undef LANES
