@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal, Unpack, overload
 
 import torch
@@ -113,10 +114,6 @@ def reporting(
         program = request.captured(input_shape, device)
         bar.reset(len(program.layers))
 
-        def report(name: str, regions: int, share: float) -> None:
-            tell(bar, name, regions)
-            bar.update(share)
-
         def note(what: str, share: float) -> None:
             if not share:  # this begins now, and the bar begins anew
                 log.info("%s", what)
@@ -124,7 +121,7 @@ def reporting(
                 bar.set_description_str(what)
             bar.update(len(program.layers) * share)
 
-        yield program, report, note
+        yield program, partial(tell, bar), note
 
 
 @overload
