@@ -12,8 +12,9 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.engine import plan
-from splinecam.engine.plan import free_memory
-from splinecam.engine.run import run
+from splinecam.engine.plan import Place, Plan, free_memory
+from splinecam.engine.run import run, start
+from splinecam.engine.step import COARSE, Computation, Waiting
 from splinecam.engine.tiling import MeshTile, halves, join_tiles, sorted_faces, tile_of
 from splinecam.geometry.subdivision import Mesh
 from splinecam.network.capture import capture
@@ -152,6 +153,29 @@ def test_regions_beyond_the_limit_stop_with_a_clear_error():
 def test_a_budget_too_small_for_the_regions_themselves_is_an_error():
     with pytest.raises(sc.LimitError, match="memory=100,000 bytes"):
         sc.partition(mlp(2, 60, 1), sc.Domain.box(-2, 2), memory=100_000, progress=False)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_state_is_not_tiny_unless_it_clearly_fits(compiled: bool):
+    program = capture(mlp(2, 24, 3, 24, 2), (2,))
+    work = Computation(Plan.of(program, memory=1 << 40, compiled=compiled))
+    seen = []
+
+    def see(at: Waiting) -> bool:
+        if at.layer_input is None:
+            used = work._bytes(at.state, at.index)
+            for memory in (used, int(used / COARSE) - 1):
+                tight = Computation(Plan(Place(program, memory)))
+                assert not tight.is_tiny(at.state)
+            assert work.is_tiny(at.state)
+            assert not Computation(work.plan, measured=True).is_tiny(at.state)
+            seen.append(at.index)
+        return False
+
+    at, reason = work.carry(start(work.plan, sc.Domain.box(-2, 2)), wait=see)
+    assert reason is None
+    assert seen == [0, 1, 2, 3]
+    assert at.faces > 100
 
 
 def test_the_default_budget_is_most_of_the_free_memory(

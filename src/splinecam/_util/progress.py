@@ -12,11 +12,13 @@ from tqdm import tqdm
 
 log = logging.getLogger("splinecam")
 
+_HIDDEN: tqdm[Any] = tqdm(disable=True)  # does nothing; to make one is a part of a small call
+
 
 def progress_bar(total: int | None, unit: str, wanted: bool) -> tqdm[Any]:
     """A progress bar, which is shown in interactive use only."""
     if not wanted:
-        return tqdm(disable=True)
+        return _HIDDEN
     notebook = in_notebook()
     interactive = (sys.stderr is not None and sys.stderr.isatty()) or notebook
     bar: Any = tqdm
@@ -32,7 +34,9 @@ def in_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-def tell(bar: tqdm[Any], name: str, regions: int) -> None:
-    """Report in the log, and beside the bar, how many regions there are after a layer."""
-    log.info("%s: %s regions", name, f"{regions:,}")
-    bar.set_description_str(f"{name}: {regions:,} regions")
+def tell(bar: tqdm[Any], name: str, regions: int, share: float = 0.0) -> None:
+    """Report in the log and in the bar how many regions there are after a share of a layer."""
+    text = f"{name}: {regions:,} regions"
+    log.info("%s", text)
+    bar.set_description_str(text)
+    bar.update(share)

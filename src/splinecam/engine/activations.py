@@ -142,13 +142,12 @@ class State:
     @property
     def num_new(self) -> tuple[int, int]:
         """How many vertices without rows lie inside faces, and how many on edges."""
-        inside, history = 0, self.history
-        if history is not None:
-            inside = history.crossings
-        elif isinstance(self.pending, Refined):
-            inside = self.pending.refinement.inside.count
-        elif self.pending is not None:
+        if isinstance(self.pending, Interpolated):
             return self.pending.inside.count, self.pending.count
+        inside, history = 0, self.history
+        if self.pending is not None:
+            made = self.pending.refinement
+            inside = made.inside.count if history is None else history.crossings
         new = self.mesh.num_vertices - self.num_known
         return inside, max(0, new - inside)
 
@@ -168,7 +167,8 @@ class State:
 
     def copy(self) -> State:
         """A state that is carried on while this one stays as it is."""
-        return replace(self, bounds=dict(self.bounds), ambiguities=[*self.ambiguities], lent=True)
+        lists = dict(self.bounds), self.pending, [*self.ambiguities]
+        return State(self.mesh, self.rows, *lists, lent=True)
 
     def refine(self, made: Refinement, layer: Nonlinearity, layer_input: LayerInput) -> None:
         """Continue with the mesh that a layer has refined."""

@@ -310,7 +310,7 @@ class _SegmentWork:
         rows, bounds = {name: table}, {name: Bound(seen.modulus, seen.error)}
         if seen.signs is None:
             return rows, bounds, None
-        positive, negative = seen.signs
+        positive, negative = seen.signs.unbind()
         signs = Signs(positive, negative, positive[:0], seen.clear)
         return rows, bounds, LayerInput(seen.low[0], seen.high[0], signs)
 
@@ -405,9 +405,8 @@ def run_segments(
     device = program.device
     memory = free_memory(device) if memory is None else memory
     numbers = backend_of(device).segment_numbers
-    run = _SegmentWork(
-        program, numbers, memory, max_points, kernel_for(device) if compiled else None
-    )
+    kernel = kernel_for(device) if compiled else None
+    run = _SegmentWork(program, numbers, memory, max_points, kernel)
     step = max(1, numbers // (2 * max(1, *program.widths[:1], prod(program.input_shape))))
     parts, again = [], []
     with torch.inference_mode():

@@ -174,7 +174,7 @@ def _evaluate_dense(
     state.set_values({name: table}, {name: Bound(seen.modulus, seen.error)})
     if seen.signs is None:
         return None
-    positive, negative = seen.signs
+    positive, negative = seen.signs.unbind()
     wanted = positive[:0] if seen.clear else all_bits(width, positive.device)  # else not needed
     signs = Signs(positive, negative, wanted, seen.clear)
     return LayerInput(seen.low[0], seen.high[0], signs, seen)

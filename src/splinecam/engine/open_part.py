@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf
+from math import inf, prod
 
 import torch
 from torch import Tensor
@@ -72,7 +72,7 @@ _CORNERS = 12  # of a face that is looked at
 _ROUNDS = 3  # in which faces are compared with smaller and smaller squares
 _CLOSE = 2.0**-30  # how far beside a square a face may begin, relative to the square
 _COUNTED = 8  # times as many regions as there are, in the middle
-_FUTILE, _LITTLE = 0.2, 0.05  # share of the work after which this share is to be settled
+_FUTILE, _LITTLE = 0.25, 0.05  # the share of the work for squares, and what is to be settled
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +185,8 @@ def open_part(
     report: is told of the share that is settled, as of a layer.
     """
     program = place.program
-    if not BoxBounds.fits(program):
+    units = sum(prod(layer.shape) for layer in program.layers)
+    if units * units / 4 < LEAST or not BoxBounds.fits(program):
         return None
     frame = Frame.of(domain)
     mesh = polygon_mesh(frame.to_local(domain.corners)).to(program.device)
@@ -217,14 +218,15 @@ def open_part(
         regions = 1 + passed + passed * passed / 4
         if level == _FIRST:
             expected = float(regions.sum()) / _COUNTED
-        futile = count * WORTH / 4 > _FUTILE * expected and unsettled > 1 - _LITTLE
-        if expected < LEAST or futile:
+        if expected < LEAST:
             return None
         report(f"{1 - unsettled:.0%} settled", 0, 0.0)
         fine = regions * share > WORTH
         at = _quarters(at[fine], open_[fine])
-        if not len(at):
+        if not len(at) or (count + len(at)) * WORTH / 4 > _FUTILE * expected:
             break
+    if unsettled > 1 - _LITTLE:
+        return None
     centre, halves, rows, radius, settled = (torch.cat(each) for each in zip(*parts, strict=True))
     squares = centre, halves, rows, radius, settled
     return OpenPart(question, corner, size, *squares, torch.cat(finest), level)

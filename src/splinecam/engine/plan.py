@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from math import inf, prod, sqrt
 from pathlib import Path
@@ -83,7 +83,7 @@ def free_memory(device: torch.device) -> int:
     if is_cuda(device):
         return int(0.75 * torch.cuda.mem_get_info(device)[0])
     try:
-        _, known = _MEMINFO.read_text().split("MemAvailable:")
+        _, known = _MEMINFO.read_bytes().split(b"MemAvailable:")
         return int(0.75 * 1024 * int(known.split(maxsplit=1)[0]))
     except (OSError, ValueError):
         return _UNKNOWN_MEMORY
@@ -175,8 +175,6 @@ class Plan:
 
     def log_device(self, stage: str | None = None) -> None:
         """Log at which stage the run has moved to the second place; None: it has not."""
-        if self.make_second is None:
-            return
         if stage is None:
             _log.info("all layers were computed on %s", self.first.device)
         else:
@@ -320,18 +318,12 @@ class StagePlan:
 
 def plan_stage(place: Place, program: Program, index: int, state: State) -> StagePlan:
     """Choose how a stage is evaluated at the vertices of a state."""
-    width, history = program.widths[index], state.history
     dense = None if place.kernel is None else _dense_input(program, index, state)
     if dense is not None:
-        if history is None:
-            return StagePlan(dense=dense)
-        units, chosen = dense[0].z.shape[1], DIRECT
-        if history.has_breakpoints:
-            chosen = DENSE.evaluators(history.counts, width, units + width, units * width)
-        product = replace(dense[0], history=history, methods=chosen)
-        return StagePlan(chosen, dense=(product, dense[1]))
+        return StagePlan(dense[0].methods, dense=dense)
     if not isinstance(state.pending, Refined) or not _follows_lines(program, index, state):
         return StagePlan()
+    width, history = program.widths[index], state.history
     if place.kernel is None or history is None:
         costs, counts = TENSORS, _counts(state.pending.refinement)
     else:
@@ -349,7 +341,7 @@ def _dense_input(program: Program, index: int, state: State) -> tuple[Dense, str
         return None
     if state.history is None and state.num_known < state.mesh.num_vertices:
         return None
-    return dense_product(program, index, state.layer, state.rows, state.bounds)
+    return dense_product(program, index, state.layer, state.rows, state.bounds, state.history)
 
 
 def dense_product(
@@ -358,10 +350,12 @@ def dense_product(
     pending: Nonlinearity | None,
     rows: Mapping[str, Tensor],
     bounds: Mapping[str, Bound],
+    history: History | None = None,
 ) -> tuple[Dense, str] | None:
     """The product with a constant matrix that a stage is, if it is one, and the name of its result.
 
-    pending: the layer that is to be applied to the rows; it must be a rectifier.
+    pending: the layer that is to be applied to the rows; it must be a rectifier. history: how the
+    vertices without rows came about.
     """
     dense = program.dense(index)
     if dense is None:
@@ -370,16 +364,22 @@ def dense_product(
     if pending is not None and not (pending.result == name and pending.rectifies):
         return None
     z, weight = rows[name if pending is None else pending.argument], step.args[1]
-    if prod(z.shape[1:]) != weight.shape[1] or not z.is_contiguous():
+    width, units = weight.shape
+    if prod(z.shape[1:]) != units or not z.is_contiguous():
         return None
+    methods = DIRECT
+    if history is not None and history.has_breakpoints:
+        methods = DENSE.evaluators(history.counts, width, units + width, units * width)
     bias = step.args[2] if len(step.args) > 2 else None
     product = Dense(
-        z=z.view(z.shape[0], weight.shape[1]),
+        z=z.view(z.shape[0], units),
         rectified=pending is not None,
         columns=weight.T.contiguous(),
         bias=None if bias is None else bias.contiguous(),
         magnitude=bounds[name].magnitude.contiguous(),
         error=bounds[name].error.contiguous(),
+        history=history,
+        methods=methods,
     )
     return product, step.name
 

@@ -12,7 +12,7 @@ passes through ``run`` unchanged, and nothing is left behind.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import Any
 
@@ -140,7 +140,7 @@ def finish(work: Computation, start: Waiting, share: float = 1.0) -> State:
     def see(at: Waiting) -> bool:
         nonlocal open_
         if at.index not in sizes:
-            sizes[at.index] = at.faces, work.size(at.state)
+            sizes[at.index] = at.faces, 0 if work.is_tiny(at.state) else work.size(at.state)
             if at.index > start.index:
                 open_ = _open_faces(work, at)
         return open_ is not None
@@ -263,7 +263,7 @@ def _joined(work: Computation, at: Waiting, share: float, face: DividedFace | No
         first += tile.mesh.num_faces
         tiles.append(tile)
         ends.append(end)
-        work.kept += _bytes_of(end)
+        work.kept += end.mesh.nbytes + sum(rows.nbytes for rows in end.rows.values())
         work.finished += end.mesh.num_faces
         if face is not None:
             work.finished = max(done, work.finished - face.artificial_pieces(end.mesh))
@@ -284,7 +284,7 @@ def _tile(work: Computation, tile: Waiting, share: float) -> State | None:
 
     share: of each face.
     """
-    faces, work.worst = tile.faces, 0
+    faces, work.worst, work.measured = tile.faces, 0, True
     if faces == 1:
         return finish(work, tile, share)
     at, reason = work.carry(tile, faces * share)
@@ -317,9 +317,3 @@ def _in_parts(work: Computation, at: Waiting, share: float) -> State:
     if work.max_regions is not None and work.finished + found.mesh.num_faces > work.max_regions:
         raise work.too_many(layer, 1)
     return found
-
-
-def _bytes_of(end: State) -> int:
-    """The bytes of a state at the end of the network."""
-    arrays = [getattr(end.mesh, each.name) for each in fields(Mesh)]
-    return sum(array.nbytes for array in (*arrays, *end.rows.values()))

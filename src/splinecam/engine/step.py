@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import inf, prod
 
 import torch
 from torch import Tensor
@@ -63,7 +63,7 @@ class Waiting:
 
     def copy(self) -> Waiting:
         """The same to be carried on, while this one stays as it is."""
-        return replace(self, state=self.state.copy())
+        return Waiting(self.state.copy(), self.index, self.layer_input)
 
     def select(self, tile: MeshTile, numbers: int) -> Waiting:
         """The same for a tile; numbers: computed at a time, about."""
@@ -97,9 +97,10 @@ class Computation:
     batch: the mesh has many domains, which are better computed in portions than with all memory.
     at_second: whether it has moved to the plan's second place; finished: regions of tiles that are
     done. held, kept: bytes of meshes that are being divided, and of finished tiles. worst: the
-    bytes of what is carried on, at the worst moment. need: those per face of a tile that began at a
-    stage. told: which share of a stage was reported. choose_lines: says where a single face is
-    divided. open_part: where a question is open; other faces need not be divided.
+    bytes of what is carried on, at the worst moment. measured: tiny states count for it, too. need:
+    those per face of a tile that began at a stage. told: which share of a stage was reported.
+    choose_lines: says where a single face is divided. open_part: where a question is open; other
+    faces need not be divided.
     """
 
     plan: Plan
@@ -112,6 +113,7 @@ class Computation:
     held: int = 0
     kept: int = 0
     worst: int = 0
+    measured: bool = False
     need: dict[int, float] = field(default_factory=dict)
     told: dict[int, float] = field(default_factory=dict)
     choose_lines: Callable[[RegionSample, int], CutLines] = choose_lines
@@ -140,8 +142,9 @@ class Computation:
     def room(self) -> int:
         """Bytes that are left for what is carried on."""
         # One layer can be divided by artificial lines only, and to remove them takes more memory.
-        memory = int(_ONE_LAYER * self.memory) if len(self.program.stages) == 2 else self.memory
-        return max(memory - self.held - self.kept, int(_LEFT * self.memory))
+        memory = self.memory
+        whole = int(_ONE_LAYER * memory) if len(self.program.stages) == 2 else memory
+        return max(whole - self.held - self.kept, int(_LEFT * memory))
 
     @property
     def block(self) -> int:
@@ -165,7 +168,7 @@ class Computation:
         """
         end = len(self.program.stages) if stop is None else stop
         while at.index < end:
-            at = self._placed(at)
+            at = self._placed(at) if self.may_move else at
             if wait(at):
                 break
             found = self.step(at)
@@ -189,12 +192,13 @@ class Computation:
         """
         if at.layer_input is not None:
             return self._refined(at, at.layer_input)
-        state, index = at.state, at.index
-        used = self._bytes(state, index)
-        if at.faces > 1 and max(used, at.faces * self.need.get(index, 0.0)) > self.room:
-            return self.too_large(self.program.stages[index].layer, at.faces)
-        self.worst = max(self.worst, used)
-        given = evaluate(self.program, index, state, self.place, self.block)
+        state, index, place = at.state, at.index, self.place
+        if not self.is_tiny(state):
+            used = self._bytes(state, index)
+            if at.faces > 1 and max(used, at.faces * self.need.get(index, 0.0)) > self.room:
+                return self.too_large(place.program.stages[index].layer, at.faces)
+            self.worst = max(self.worst, used)
+        given = evaluate(place.program, index, state, place, self.block)
         return Waiting(state, index + (given is None), given)
 
     def _tell(self, index: int, faces: int, share: float) -> None:
@@ -206,8 +210,6 @@ class Computation:
 
     def _placed(self, at: Waiting) -> Waiting:
         """The same at the plan's second place if the work that is next is worth it."""
-        if not self.may_move:
-            return at
         mesh, given, widths = at.state.mesh, at.layer_input, self.program.widths
         vertices, width = float(mesh.num_vertices), widths[at.index]
         if given is not None:
@@ -279,6 +281,14 @@ class Computation:
 
     # -- memory -------------------------------------------------------------------------------
 
+    def is_tiny(self, state: State) -> bool:
+        """Whether a state clearly fits before a stage, and its size is not asked for."""
+        if self.measured:
+            return False
+        width = max(prod(self.program.input_shape), *self.program.widths)
+        each = 8 * (2 * width + 3) + width + 2 * _KNOWN_BYTES  # of a vertex, with two faces at most
+        return state.mesh.num_vertices * each <= COARSE * self.memory
+
     def size(self, state: State, *, dense: bool = False) -> int:
         """The bytes of a state, with the values on edges of which others at new vertices are made.
 
@@ -302,11 +312,9 @@ class Computation:
 
     def per_region(self, index: int, layer_input: LayerInput) -> int:
         """Bytes for each region that the layer of a stage makes, in the next stage."""
-        kernel, width = (
-            cutting_kernel(self.place, layer_input.signs),
-            self.program.widths[index + 1],
-        )
-        compiled = kernel is not None and isinstance(self.program.layers[index], PiecewiseScalar)
+        place, program = self.place, self.program
+        kernel, width = cutting_kernel(place, layer_input.signs), program.widths[index + 1]
+        compiled = kernel is not None and isinstance(program.layers[index], PiecewiseScalar)
         return (_KERNEL_BYTES if compiled else _MESH_BYTES) + 8 * width + width // 4
 
     def _fits(self, used: int, index: int, layer_input: LayerInput) -> int:
@@ -319,8 +327,10 @@ class Computation:
         self, state: State, layer: Nonlinearity, layer_input: LayerInput, fits: int
     ) -> bool:
         """Whether the regions of a single face that can be divided will clearly be too many."""
-        lines = crossing_units(layer, layer_input.low, layer_input.high)
-        if state.mesh.num_faces > 1 or lines * lines < 2 * fits or not self.divides_face(state):
+        low, high = layer_input.low, layer_input.high
+        if state.mesh.num_faces > 1 or low.numel() ** 2 < 2 * fits:  # however many units cross it
+            return False
+        if crossing_units(layer, low, high) ** 2 < 2 * fits or not self.divides_face(state):
             return False
         return fits < _CLEARLY * sample_face(state, layer, layer_input).regions < inf
 

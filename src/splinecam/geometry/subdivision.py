@@ -102,6 +102,10 @@ class Mesh:
     def num_faces(self) -> int:
         return int(self.offsets.shape[0]) - 1
 
+    @property
+    def nbytes(self) -> int:
+        return sum(getattr(self, field.name).nbytes for field in fields(self))
+
     def counts(self) -> Tensor:
         """The number of corners of each face, (F,)."""
         return self.offsets[1:] - self.offsets[:-1]
@@ -236,7 +240,9 @@ class Mesh:
         return Mesh(*(kept(getattr(self, field.name)) for field in fields(self)))
 
     def to(self, device: torch.device) -> Mesh:
-        """The same mesh on another device."""
+        """The same mesh on a device."""
+        if self.uv.device == device:
+            return self
         return Mesh(*(getattr(self, field.name).to(device) for field in fields(self)))
 
 
@@ -312,10 +318,11 @@ def polygon_mesh(uv: Tensor, counts: Tensor | None = None) -> Mesh:
     k = uv.shape[0]
     index = torch.arange(k, device=uv.device)
     offsets = torch.tensor([0, k], device=uv.device) if counts is None else offsets_of(counts)
+    after = index.roll(-1) if counts is None else following(offsets, k)
     border = torch.full((k,), BORDER, device=uv.device)
     return Mesh(
         uv=uv,
-        edges=torch.stack([index, following(offsets, k)], 1),
+        edges=torch.stack([index, after], 1),
         offsets=offsets,
         corners=2 * index,
         edge_layer=border,

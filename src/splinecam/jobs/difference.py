@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Unpack
 
 import torch
@@ -123,10 +124,7 @@ def difference(
         names, most = request.names_for(pair.a), request.max_regions
         layers = len(pair.a.layers) + len(pair.b.layers) - pair.shared
         with progress_bar(layers, "layer", request.progress) as bar, torch.no_grad():
-
-            def report(name: str, regions: int, share: float) -> None:
-                tell(bar, name, regions)
-                bar.update(share)
+            report = partial(tell, bar)
 
             def plan(program: Program) -> Plan:
                 return Plan.of(program, last, request.memory)

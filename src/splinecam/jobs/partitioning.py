@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from math import prod
 from typing import Any, Literal, Unpack, overload
 
@@ -163,10 +164,6 @@ def reporting(
         program = request.captured(input_shape, device)
         bar.reset(len(program.layers))
 
-        def report(name: str, regions: int, share: float) -> None:
-            tell(bar, name, regions)
-            bar.update(share)
-
         def note(what: str, share: float) -> None:
             if not share:  # this begins now, and the bar begins anew
                 log.info("%s", what)
@@ -174,7 +171,7 @@ def reporting(
                 bar.set_description_str(what)
             bar.update(len(program.layers) * share)
 
-        yield program, report, note
+        yield program, partial(tell, bar), note
 
 
 @overload

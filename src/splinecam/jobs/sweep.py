@@ -75,14 +75,11 @@ class Sweep:
         finish = self.finish(program)
         coming, size, done = chain([first], coming), min(_FIRST, most), 0
         with progress_bar(total, "domain", request.progress) as bar:
-
-            def report(name: str, regions: int, share: float) -> None:
-                tell(bar, name, regions)
-
             while window := list(islice(coming, size)):
                 used: list[int] = []
-                limits: Any = {"max_regions": request.max_regions, "first": done}
-                outcomes = run(plan, window, report=report, **limits)
+                how: Any = {"max_regions": request.max_regions, "first": done}
+                how["report"] = lambda name, regions, share: tell(bar, name, regions)
+                outcomes = run(plan, window, **how)
                 for made in finish(window, _measured(outcomes, used), plan):
                     bar.update()
                     yield made
@@ -236,8 +233,7 @@ def checked(domains: Iterable[Any]) -> Iterator[Domain]:
 def _measured(outcomes: Iterable[Outcome], used: list[int]) -> Iterator[Outcome]:
     """Yield outcomes, and note the memory that each of their partitions takes."""
     for outcome in outcomes:
-        arrays = (outcome.output, *vars(outcome.mesh).values())
-        used.append(sum(array.nbytes for array in arrays))
+        used.append(outcome.output.nbytes + outcome.mesh.nbytes)
         yield outcome
 
 
@@ -345,7 +341,7 @@ def _encode(parts: Sequence[Partition]) -> dict[str, NDArray[Any]]:
 
 
 def _bytes(part: Partition) -> int:
-    return sum(array.nbytes for array in (part._outputs, *vars(part.mesh).values()))
+    return part._outputs.nbytes + part.mesh.nbytes
 
 
 def _narrowed(column: NDArray[Any]) -> NDArray[Any]:

@@ -8,6 +8,7 @@ from ctypes import addressof, byref
 from dataclasses import dataclass, fields
 from itertools import accumulate
 from math import prod
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,9 @@ from splinecam._util.tolerances import EPS, SAFETY, UV_ERROR
 from splinecam.geometry.subdivision import Breakpoints, InterpolatedVertices, LazyMesh, Mesh
 from splinecam.kernels.library import STATUS, library, structs
 
+# The sizes and the arrays of ``sc_mesh``, as ``sc_refined`` and ``sc_overlaid`` name them.
 _FIELDS = [name for name, _ in structs.sc_mesh._fields_]
+_SIZES, _ARRAYS = attrgetter(*_FIELDS[:4]), attrgetter(*_FIELDS[5:])  # between: the width of uv
 
 
 class _Block:
@@ -49,25 +52,27 @@ class _Block:
 def kernel_mesh(lib: Any, made: Any, width: int) -> LazyMesh:
     """The refined mesh; its source is the mesh as the library takes it."""
     block = _Block(lib, made.block)
+    vertices, edges, faces, corners = _SIZES(made)
 
     def load(mesh: Mesh, name: str) -> dict[str, Tensor]:
-        sizes = [made.vertices * width, 2 * made.edges, made.faces + 1, made.corners]
-        sizes += [made.edges, made.edges, made.vertices]
-        uv, edges, *rest = block.tensors(sizes, frozenset({0}))
-        tensors = (uv.view(-1, width), edges.view(-1, 2), *rest)
+        sizes = [vertices * width, 2 * edges, faces + 1, corners, edges, edges, vertices]
+        uv, ends, *rest = block.tensors(sizes, frozenset({0}))
+        tensors = (uv.view(-1, width), ends.view(-1, 2), *rest)
         return dict(zip(Mesh.__dataclass_fields__, tensors, strict=True))
 
-    source = structs.sc_mesh(*(width if n == "width" else getattr(made, n) for n in _FIELDS))
-    return LazyMesh.of((made.vertices, made.edges, made.faces), load, source)
+    source = structs.sc_mesh(vertices, edges, faces, corners, width, *_ARRAYS(made))
+    return LazyMesh.of((vertices, edges, faces), load, source)
 
 
-# The arrays of ``sc_lines`` on edges and inside faces, as ``sc_refined`` names them.
-_ON_EDGES = {"p": "point_start", "q": "point_end", "t": "point_t", "line": "point_edge"}
-_ON_EDGES |= {"breakpoint": "point_index", "offset": "point_first", "breakpoint_t": "point_t"}
-_ON_EDGES |= {"unit": "point_unit", "slope_change": "point_slope_change"}
-_INSIDE = {"p": "cross_start", "q": "cross_end", "t": "cross_t", "line": "cross_chord"}
-_INSIDE |= {"breakpoint": "cross_slot", "offset": "slot_first", "breakpoint_t": "slot_t"}
-_INSIDE |= {"unit": "slot_unit", "slope_change": "slot_slope_change"}
+# The fields of ``sc_refined`` that ``sc_lines`` calls ``p`` to ``slope_change``.
+_ON_EDGES = attrgetter(
+    *("point_start", "point_end", "point_t", "point_edge", "point_index"),
+    *("point_first", "point_t", "point_unit", "point_slope_change"),
+)
+_INSIDE = attrgetter(
+    *("cross_start", "cross_end", "cross_t", "cross_chord", "cross_slot"),
+    *("slot_first", "slot_t", "slot_unit", "slot_slope_change"),
+)
 
 
 class History:
@@ -93,15 +98,11 @@ class History:
     def structs(self, column: int, units: int) -> tuple[Any, Any]:
         """The new vertices on edges and inside faces; column: an address of (units, m) numbers."""
         made, known = self._refined, self.has_breakpoints
-
-        def lines(names: dict[str, str], *sizes: int) -> Any:
-            arrays = {name: getattr(made, field) for name, field in names.items()}
-            return structs.sc_lines(*sizes, column=column, units=units, **arrays)
-
         edges, chords = (self._old_edges, made.chords) if known else (0, 0)
+        on_edges = self.first, self.points, edges, self.points, *_ON_EDGES(made)
         first, slots = self.first + self.points, 2 * self.crossings
-        on_edges = lines(_ON_EDGES, self.first, self.points, edges, self.points)
-        return on_edges, lines(_INSIDE, first, self.crossings, chords, slots)
+        inside = first, self.crossings, chords, slots, *_INSIDE(made)
+        return structs.sc_lines(*on_edges, column, units), structs.sc_lines(*inside, column, units)
 
     def tensors(
         self,

@@ -269,7 +269,7 @@ class Program:
                 del env[name]
         return {name: env[name] for name in stage.live_out}
 
-    @property
+    @cached_property
     def widths(self) -> list[int]:
         """How many numbers per vertex are live after each stage."""
         return [width for width, _, _ in self._sizes]

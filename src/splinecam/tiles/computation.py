@@ -236,7 +236,7 @@ class AtlasComputation:
         def report(name: str, regions: int, share: float) -> None:
             self.report(name, done + regions, share * len(members) / coarse.mesh.num_faces)
 
-        work = Computation(self.plan, min(fits, left), report)
+        work = Computation(self.plan, min(fits, left), report, measured=True)
         try:
             end = coarse.finish(work, tile)
         except LimitError:

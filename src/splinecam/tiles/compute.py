@@ -370,12 +370,7 @@ def _complete(
         jobs = [Job(program, None, *rest), Job(None, request.model, *rest)]
         compute = partial(_compute_by_workers, engine, jobs, work)
     with progress_bar(len(program.layers), "layer", request.progress) as bar:
-
-        def report(name: str, regions: int, share: float) -> None:
-            tell(bar, name, regions)
-            bar.update(share)
-
-        work.report = report
+        work.report = partial(tell, bar)
         _finish(work, compute)
     return plan.last.program
 
