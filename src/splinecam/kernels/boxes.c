@@ -5,6 +5,8 @@
 
 #include "loops.h"
 
+#define UPWARDS (1 + 0x1p-12f) /* sums of moduli are rounded by less */
+
 enum { BOXES = 64 }; /* that are carried through a product together, while its panel is cached */
 
 typedef struct {
@@ -37,7 +39,7 @@ static void rectify(box_t *box, int64_t width, int64_t first, const float *round
     int64_t count = 0;
     for (int64_t u = 0; u < width; u++) {
         float *x = box->next + 4 * u, rounding = rounded[u] + box->off * norm[u];
-        float reach = fabsf(x[1]) + fabsf(x[2]) + x[3] + rounding;
+        float radius = UPWARDS * x[3], reach = fabsf(x[1]) + fabsf(x[2]) + radius + rounding;
         float above = x[0] + reach, below = x[0] - reach, slope = 1, noise = 0;
         if (!(above > 0)) {
             slope = 0;
@@ -53,7 +55,7 @@ static void rectify(box_t *box, int64_t width, int64_t first, const float *round
         to[0] = x[0] * slope + noise;
         to[1] = x[1] * slope;
         to[2] = x[2] * slope;
-        to[3] = x[3] * slope + noise;
+        to[3] = radius * slope + noise;
         off = MAX(off, rounding);
         box->live[count++] = (int32_t)u;
     }
