@@ -83,6 +83,8 @@ def clocked(model: nn.Module, refine: str | None) -> tuple[sc.Partition, float]:
 def wrong_sides(model: nn.Module, part: sc.Partition, points: int) -> int:
     """How many points beside the boundary are not on the side that it says."""
     found = part.decision_boundary()
+    if not len(found):
+        return 0
     start, end = found.ends.unbind(1)
     along = end - start
     which = torch.multinomial(found.lengths, points, replacement=True)

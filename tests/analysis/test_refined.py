@@ -261,6 +261,13 @@ def test_files_keep_the_question(model: nn.Module, whole: sc.Partition) -> None:
         assert disagreement(pickle.loads(pickle.dumps(part)), whole, refine) == ""
     with pytest.raises(sc.SplineCamError, match="not the one that was partitioned"):
         again.attach(network(seed=5))
+    none = refined(model, sc.OutputCondition.of([([[1.0, 0.0, 0.0]], [-9.0])]))
+    assert not bool(none.complete.any())
+    again = pickle.loads(pickle.dumps(none))
+    other = network()
+    other[4].bias.data[0] = -99.0
+    with pytest.raises(sc.SplineCamError, match="another answer about one condition"):
+        again.attach(other)
 
 
 def test_a_file_with_a_damaged_question_is_refused(model: nn.Module) -> None:
@@ -331,6 +338,16 @@ def test_single_outputs(whole: sc.Partition) -> None:
     assert names.decision_boundary(classes=("no", "yes")).length == pytest.approx(
         everything.decision_boundary().length
     )
+
+
+def test_many_outputs_have_too_many_pairs() -> None:
+    assert Wanted("pairwise").question(65) is None
+    assert Wanted("argmin").question(65) is None
+    assert Wanted("argmax").question(1000) is not None
+    pair = Wanted("argmax", (0, 1)).question(65)
+    assert pair is not None
+    assert pair.rows is None
+    assert Wanted("argmin", (0, 1)).question(65) is not None
 
 
 def test_constant_networks_are_settled_at_once() -> None:

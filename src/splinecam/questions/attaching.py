@@ -17,6 +17,7 @@ from splinecam.network.model_files import instead_of
 from splinecam.network.nonlinearities import SmoothScalar
 from splinecam.network.program import Program
 from splinecam.questions.partition_data import PartitionData
+from splinecam.questions.wanted import Wanted
 from splinecam.smooth.tables import replaced
 
 _OTHER = "The model is not the one that was partitioned"
@@ -53,10 +54,22 @@ def attach(
     limit = VALUE_PRECISION * spread.max() + SAFETY * part._value_error
     if refined:
         limit = limit + part._bound
+    if part._wanted is not None:
+        _require_answers(part, part._wanted, program)
     if bool((off > limit).any()):
         off_by = f"its outputs at the vertices differ by up to {float(off.max()):.3g}"
         raise SplineCamError(f"{_OTHER}: {off_by}. Were its weights changed since?")
     part._model, part._program, part.output = network, program, output
+
+
+def _require_answers(part: PartitionData, wanted: Wanted, program: Program) -> None:
+    """Raise an error unless a network has the answer of a partition at some vertices."""
+    some = slice(None, None, max(1, part.mesh.num_vertices // _COMPARED))
+    with torch.no_grad():
+        found = program(part.domain.embed(part.vertices[some])).flatten(1)
+    settled = ~part._known[some]  # elsewhere two outputs may be equal
+    if bool((wanted.labels(found) != wanted.labels(part._outputs[some]))[settled].any()):
+        raise SplineCamError(f"{_OTHER}: it gives another answer about {wanted.words}.")
 
 
 def _captured(part: PartitionData, network: nn.Module, output: Output) -> tuple[Program, Program]:

@@ -604,6 +604,8 @@ class Region:
         u, v = self.centroid.tolist()
         k = int(self.partition.mesh.counts()[self.index])
         place = f"around ({u:.4g}, {v:.4g})"
+        if not bool(self.partition.complete[self.index]):
+            place += ", not divided"
         return f"Region({self.index}: {k} vertices, area {self.area:.4g}, {place})"
 
 

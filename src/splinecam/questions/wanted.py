@@ -18,6 +18,7 @@ from splinecam.files.properties import OutputCondition
 
 Aspect = Literal["argmax", "argmin", "pairwise", "level", "condition"]
 
+_MANY = 64  # outputs whose pairs are too many to be bounded each
 _FIELDS = ("A", "b", "strict", "C", "start")  # of a condition
 
 
@@ -55,10 +56,15 @@ class Wanted:
         order = ("argmax", "argmin", "pairwise") if self.aspect == "pairwise" else (self.aspect,)
         return other.aspect in order and self.pair in (None, other.pair)
 
-    def question(self, outputs: int) -> Question:
-        """The same for the engine, which divides regions as long as the question is open there."""
-        if self.aspect == "argmax" and self.pair is None:
+    def question(self, outputs: int) -> Question | None:
+        """The same for the engine, which divides regions as long as the question is open there.
+
+        None if it is about too many pairs of outputs, so that all regions are needed.
+        """
+        if self.aspect == "argmax" and (self.pair is None or outputs > _MANY):
             return Question()
+        if self.aspect in ("argmin", "pairwise") and self.pair is None and outputs > _MANY:
+            return None
         return Question(*self._rows(outputs))
 
     def labels(self, values: Tensor) -> Tensor:
