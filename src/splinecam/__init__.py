@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from splinecam.files.vnnlib import read_vnnlib
     from splinecam.geometry.domain import Domain
     from splinecam.jobs.difference import difference
-    from splinecam.jobs.partitioning import along, partition
+    from splinecam.jobs.partitioning import along, boundary, partition
     from splinecam.jobs.sweep import sweep
     from splinecam.network.ops.register import register_op, unregister_op
     from splinecam.network.ops.registry import op_table
@@ -63,6 +63,7 @@ __all__ = [
     "ValidationError",
     "along",
     "atlas",
+    "boundary",
     "capture",
     "compare",
     "difference",
@@ -97,7 +98,7 @@ _MODULES = {
     "files.vnnlib": ("read_vnnlib",),
     "geometry.domain": ("Domain",),
     "jobs.difference": ("difference",),
-    "jobs.partitioning": ("along", "partition"),
+    "jobs.partitioning": ("along", "boundary", "partition"),
     "tiles.compute": ("atlas",),
     "partitions.request": ("Smooth",),
     "jobs.sweep": ("sweep",),

@@ -142,7 +142,7 @@ def _about(part: Partition, stats: Stats) -> dict[str, Any]:
 
 def _class_areas(part: Partition) -> dict[str, dict[str, float]]:
     """Return the area and the share of each class that occurs; one unnamed output has none."""
-    if part.values.shape[1] == 1 and part.names is None:
+    if part._n_out == 1 and part.names is None:
         return {}
     areas = part.class_regions().areas.tolist()
     names = part.names or [str(k) for k in range(len(areas))]
@@ -173,7 +173,7 @@ def _plot(options: Namespace) -> int:
     if options.points is not None:
         samples = models.read_samples(options.points, options.key, part.domain.input_shape)
         anchors = models.picked(samples, options.pick, options.points)
-    require_outputs(options, int(part.values.shape[1]))
+    require_outputs(options, part._n_out)
     with console.timed("picture"):
         draw(part, [out], options, anchors)
     console.out(f"{len(part):,} regions drawn to {out} in {console.took('picture')}")
@@ -185,7 +185,7 @@ def _note_boundary(part: Partition, options: Namespace, console: Console) -> Non
     """Say that the requested boundary does not meet the domain, where that is so."""
     asked, level = options.boundary or options.level is not None, options.level or 0.0
     low, high = float(part.values.min()), float(part.values.max())
-    if asked and part.values.shape[1] == 1 and not low <= level <= high:
+    if asked and part._n_out == 1 and not low <= level <= high:
         console.note("Boundary", f"none: the output is {low:.4g} to {high:.4g}, never {level:g}")
 
 
