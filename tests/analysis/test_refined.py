@@ -340,6 +340,29 @@ def test_single_outputs(whole: sc.Partition) -> None:
     )
 
 
+def test_planes_of_many_inputs(model: nn.Module) -> None:
+    torch.manual_seed(3)
+    wide = nn.Sequential(nn.Linear(7, 2).double(), model)
+    plane = sc.Domain.around(torch.zeros(7), side=20.0, seed=0)
+    asked = Asked(wide, plane, 3)
+    for refine in ("boundary", {"level": 0.2, "output": 1}):
+        part = asked.refined(refine)
+        assert 0 < int(part.complete.sum()) < len(part)
+        assert part.validate(progress=False).ok
+        assert disagreement(part, asked.whole, refine) == ""
+
+
+def test_limits_hold_as_for_all_regions(model: nn.Module, whole: sc.Partition) -> None:
+    part = refined(model, "boundary")
+    small = sc.partition(model, WIDE, refine="boundary", memory=3e5, progress=False)
+    assert disagreement(small, whole, "boundary") == ""
+    assert len(small) == len(part)
+    with pytest.raises(sc.LimitError, match="max_regions"):
+        sc.partition(model, WIDE, refine="boundary", max_regions=100, progress=False)
+    fits = sc.partition(model, WIDE, refine="boundary", max_regions=len(part), progress=False)
+    assert len(fits) == len(part)
+
+
 def test_many_outputs_have_too_many_pairs() -> None:
     assert Wanted("pairwise").question(65) is None
     assert Wanted("argmin").question(65) is None
