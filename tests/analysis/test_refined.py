@@ -29,6 +29,9 @@ from splinecam.questions.wanted import Wanted
 CONDITION = sc.OutputCondition.of([([[1.0, -1.0, 0.0], [1.0, 0.0, -1.0]], [0.0, 0.0])])
 
 
+ROWS = (CONDITION.A, CONDITION.b, CONDITION.strict, CONDITION.C, CONDITION.start)
+
+
 @pytest.fixture(autouse=True)
 def _eagerly() -> Iterator[None]:
     with eagerly():
@@ -190,6 +193,10 @@ def test_what_covers_what() -> None:
     on_inputs = sc.OutputCondition.of([([[0.0, 0.0, 0.0]], [1.0])])
     assert boundary.covers(Wanted("condition", condition=on_inputs))
     assert not boundary.covers(Wanted("condition", condition=CONDITION))
+    own = Wanted("condition", condition=CONDITION)
+    assert own.covers(Wanted("condition", condition=on_inputs))
+    assert own.is_about(sc.OutputCondition(*(x if x is None else x.clone() for x in ROWS)))
+    assert not own.is_about(on_inputs)
 
 
 def test_a_property_on_a_box_that_cuts_the_domain(model: nn.Module, whole: sc.Partition) -> None:
