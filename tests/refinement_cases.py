@@ -192,6 +192,8 @@ def disagreement(part: sc.Partition, whole: sc.Partition, refine: Any) -> str:
         return f"{len(a)} segments, not {len(b)}"
     if not len(a):
         return ""
-    apart = torch.cdist(a, b, p=torch.inf, compute_mode="donot_use_mm_for_euclid_dist")
+    apart = torch.cdist(a, b, p=torch.inf)
+    if "verdict" in mine:  # the outline of a condition has no direction
+        apart = torch.minimum(apart, torch.cdist(a, b.roll(2, 1), p=torch.inf))
     worst = float(torch.maximum(apart.amin(0).max(), apart.amin(1).max()))
     return f"segments are {worst:.2g} apart" if worst > ATOL * size else ""

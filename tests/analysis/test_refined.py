@@ -29,6 +29,9 @@ from splinecam.questions.wanted import Wanted
 CONDITION = sc.OutputCondition.of([([[1.0, -1.0, 0.0], [1.0, 0.0, -1.0]], [0.0, 0.0])])
 
 
+ROWS = (CONDITION.A, CONDITION.b, CONDITION.strict, CONDITION.C, CONDITION.start)
+
+
 @pytest.fixture(autouse=True)
 def _eagerly() -> Iterator[None]:
     with eagerly():
@@ -190,6 +193,10 @@ def test_what_covers_what() -> None:
     on_inputs = sc.OutputCondition.of([([[0.0, 0.0, 0.0]], [1.0])])
     assert boundary.covers(Wanted("condition", condition=on_inputs))
     assert not boundary.covers(Wanted("condition", condition=CONDITION))
+    own = Wanted("condition", condition=CONDITION)
+    assert own.covers(Wanted("condition", condition=on_inputs))
+    assert own.is_about(sc.OutputCondition(*(x if x is None else x.clone() for x in ROWS)))
+    assert not own.is_about(on_inputs)
 
 
 def test_a_property_on_a_box_that_cuts_the_domain(model: nn.Module, whole: sc.Partition) -> None:
@@ -338,6 +345,29 @@ def test_single_outputs(whole: sc.Partition) -> None:
     assert names.decision_boundary(classes=("no", "yes")).length == pytest.approx(
         everything.decision_boundary().length
     )
+
+
+def test_planes_of_many_inputs(model: nn.Module) -> None:
+    torch.manual_seed(3)
+    wide = nn.Sequential(nn.Linear(7, 2).double(), model)
+    plane = sc.Domain.around(torch.zeros(7), side=20.0, seed=0)
+    asked = Asked(wide, plane, 3)
+    for refine in ("boundary", {"level": 0.2, "output": 1}):
+        part = asked.refined(refine)
+        assert 0 < int(part.complete.sum()) < len(part)
+        assert part.validate(progress=False).ok
+        assert disagreement(part, asked.whole, refine) == ""
+
+
+def test_limits_hold_as_for_all_regions(model: nn.Module, whole: sc.Partition) -> None:
+    part = refined(model, "boundary")
+    small = sc.partition(model, WIDE, refine="boundary", memory=3e5, progress=False)
+    assert disagreement(small, whole, "boundary") == ""
+    assert len(small) == len(part)
+    with pytest.raises(sc.LimitError, match="max_regions"):
+        sc.partition(model, WIDE, refine="boundary", max_regions=100, progress=False)
+    fits = sc.partition(model, WIDE, refine="boundary", max_regions=len(part), progress=False)
+    assert len(fits) == len(part)
 
 
 def test_many_outputs_have_too_many_pairs() -> None:

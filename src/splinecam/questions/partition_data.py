@@ -296,8 +296,7 @@ class PartitionData(Attached):
 
     def _claims(self, condition: OutputCondition) -> Tensor | None:
         """1 or -1 for settled regions on which a condition holds or not, (F,); None without any."""
-        own = Wanted("condition", condition=condition)
-        if self._wanted is None or self._wanted.condition is None or not own.covers(self._wanted):
+        if self._wanted is None or not self._wanted.is_about(condition):
             return None
         first = self._face_vertices[self.mesh.offsets[:-1]]
         return self._wanted.labels(self._outputs[first])[:, 0].to(torch.int8)

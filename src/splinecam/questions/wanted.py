@@ -49,12 +49,20 @@ class Wanted:
         if other.condition is not None:
             if not bool(other.condition.A.ne(0).any()):  # it is about inputs alone
                 return True
-            return self.condition is not None and _same(self.condition, other.condition)
+            return self.is_about(other.condition)
         if self.aspect == "level":
             known = other.aspect == "level" and other.output == self.output
             return known and {*other.levels} <= {*self.levels}
         order = ("argmax", "argmin", "pairwise") if self.aspect == "pairwise" else (self.aspect,)
         return other.aspect in order and self.pair in (None, other.pair)
+
+    def is_about(self, condition: OutputCondition) -> bool:
+        """Whether a condition with the same rows is asked for."""
+        own = self.condition
+        if own is None or (own.C is None) != (condition.C is None):
+            return False
+        pairs = [(getattr(own, name), getattr(condition, name)) for name in _FIELDS]
+        return all(x is y or torch.equal(x, y) for x, y in pairs)
 
     def question(self, outputs: int) -> Question | None:
         """The same for the engine, which divides regions as long as the question is open there.
@@ -142,11 +150,3 @@ def _rows_of(condition: OutputCondition) -> tuple[Tensor, Tensor, Tensor]:
         nothing = rows.new_zeros((1, rows.shape[1]))
         return nothing, nothing[:, 0] - 1, torch.tensor([0, 1])
     return rows, offset, condition.start
-
-
-def _same(a: OutputCondition, b: OutputCondition) -> bool:
-    """Whether two conditions have the same rows."""
-    if (a.C is None) != (b.C is None):
-        return False
-    pairs = [(getattr(a, name), getattr(b, name)) for name in _FIELDS]
-    return all(x is y or torch.equal(x, y) for x, y in pairs)
