@@ -41,10 +41,7 @@ def require_file(path: Path) -> None:
 
 
 def load_numpy(path: Path, key: str | None = None) -> dict[str, Tensor]:
-    """Return the numbers in an .npy or .npz file by name, in float64; an .npy file has no name.
-
-    key: the name of the only array to read, if the file has this array.
-    """
+    """Return the numbers, or only those of a key, in an .npy or .npz file by name, in float64."""
     require_file(path)
     try:
         with path.open("rb") as file:
@@ -241,10 +238,7 @@ def load_weights(model: nn.Module, path: Path) -> None:
 
 
 def copy_weights(model: nn.Module, state: Mapping[str, Tensor], source: str) -> None:
-    """Copy a state dict into a model, in the types of the model's own weights.
-
-    source: where the weights are, for an error if they do not fit.
-    """
+    """Copy a state dict into a model in the types of its own weights; source: for an error."""
     for prefix in _PREFIXES:
         if state and all(name.startswith(prefix) for name in state):
             state = {name.removeprefix(prefix): tensor for name, tensor in state.items()}

@@ -64,10 +64,7 @@ def window_of(artist: Any) -> Any:
 def line_width(  # in this order for ``functools.partial``, as figures are pickled
     spacing: float, share: float, most: float, least: float, rim: float, points_per_unit: float
 ) -> float:
-    """The width of lines in points: a share of their spacing in the plane, between two widths.
-
-    rim: is added to it.
-    """
+    """The width in points: a share of the spacing in the plane, between two widths, and a rim."""
     return max(least, min(most, share * spacing * points_per_unit)) + rim
 
 
@@ -316,11 +313,7 @@ Tiles = Callable[[tuple[float, float, float, float]], Iterator[tuple[Mesh, CellC
 
 
 class TiledImage(PlaneImage):
-    """The cells of many meshes that cover the domain together, drawn one mesh after the other.
-
-    box: (4,) the smallest and the largest local coordinates; tiles: gives the meshes in a
-    rectangle; count: the number of all cells.
-    """
+    """The cells of many meshes that cover the domain together, drawn one mesh after the other."""
 
     def __init__(
         self,

@@ -288,15 +288,11 @@ def decode(arrays: Arrays) -> list[Any]:
 
 @dataclass(frozen=True)
 class Codec:
-    """How results are kept in files.
+    """How results are kept in files."""
 
-    encode: the arrays of a file from a list of results; decode: the results from the arrays; size:
-    the bytes of a result, which tell when results are to be written.
-    """
-
-    encode: Callable[[Sequence[Any]], dict[str, NDArray[Any]]]
-    decode: Callable[[Arrays], list[Any]]
-    size: Callable[[Any], int]
+    encode: Callable[[Sequence[Any]], dict[str, NDArray[Any]]]  # from results to arrays
+    decode: Callable[[Arrays], list[Any]]  # from arrays to results
+    size: Callable[[Any], int]  # the bytes of a result, which tell when to write
 
 
 VALUES = Codec(encode, decode, lambda result: 0)

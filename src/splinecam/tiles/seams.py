@@ -267,10 +267,7 @@ def _grown(
     seam: Tensor,
     seams: Seams,
 ) -> PartBorder:
-    """The border of a part after edges (N,) of its tile, or of its strip, were divided.
-
-    meshes: the tile or the strip, before and after. seam: (N,) the vertices that divide the edges.
-    """
+    """The border of a part after edges (N,) of its tile or strip got vertices on seams (N,)."""
     (before, after), first = meshes, border.vertex.shape[0]
     place = torch.full((after.num_vertices,), -1)  # of a vertex of that mesh in the border
     mine = (border.in_strip == in_strip).nonzero()[:, 0]

@@ -32,17 +32,13 @@ _COLOR_OPTIONS = ("output", "cmap", "limits", "level", "seed", "names")
 
 @dataclass(frozen=True)
 class FrameRenderer:
-    """Draws frames that have colours, legend and axes in common.
+    """Draws frames that have colours, legend and axes in common."""
 
-    first: the partition of the first frame. plot: options of ``part.plot`` for all frames; size: of
-    a frame in inches; dpi: pixels per inch.
-    """
-
-    first: PartitionData
+    first: PartitionData  # the partition of the first frame
     color: Any
-    plot: Mapping[str, Any]
-    size: tuple[float, float]
-    dpi: float
+    plot: Mapping[str, Any]  # options of ``part.plot`` for all frames
+    size: tuple[float, float]  # of a frame in inches
+    dpi: float  # pixels per inch
 
     @classmethod
     def of(

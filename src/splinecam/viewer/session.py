@@ -90,12 +90,7 @@ def _never() -> bool:
 
 
 class Session:
-    """Panes, and the answers to requests about them.
-
-    ``answers`` has a function for each kind of request, and answers one at a time; ``told`` has the
-    kinds without a computation, which do not wait. sizes: how much a mesh may hold. outdated: tells
-    during a computation that nobody waits for it.
-    """
+    """Panes, and the answers to requests about them, one at a time."""
 
     def __init__(
         self,
@@ -106,7 +101,7 @@ class Session:
     ) -> None:
         self.panes = list(panes)
         self.options = options or SceneOptions()
-        self.sizes = sizes or meshes.MeshSizes()
+        self.sizes = sizes or meshes.MeshSizes()  # how much a mesh may hold
         if self.options.color is not None:
             scene.check_name(self.options.color, self.options)
         self.answers: dict[str, Callable[[Request], Message]] = {
@@ -118,8 +113,8 @@ class Session:
             "window": self._window,
             "plane": self._plane,
         }
-        self.told: dict[str, Callable[[Request], Message]] = {}
-        self.outdated = _never
+        self.told: dict[str, Callable[[Request], Message]] = {}  # kinds that do not wait
+        self.outdated = _never  # whether nobody waits for the answer
         self._limits: dict[tuple[str, str, int | None], Limits | None] = {}
         self._kept: OrderedDict[str, Partition] = OrderedDict()
         self._windows = count(1)
@@ -132,11 +127,7 @@ class Session:
     def answer(
         self, request: Any, outdated: Callable[[], bool] = _never, *, request_id: int | None = None
     ) -> bytes:
-        """Return the answer to a request as bytes; the kind "error" says what is wrong with it.
-
-        Requests of all threads are answered one after the other. outdated: tells that nobody waits
-        for the answer; then any exception may be raised.
-        """
+        """Return the answer to a request as bytes; an outdated one may raise any exception."""
         try:
             found = self.reply(request, outdated)
         except Exception as error:  # the browser shows it, and the session goes on
