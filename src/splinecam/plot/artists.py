@@ -284,20 +284,15 @@ class CellImage(PlaneImage):
             image[first:last] = light_bytes(light)
         return self._turned(image, view)
 
-    def cell_at(self, u: float, v: float) -> int:
-        """The cell at plane coordinates, -1 outside."""
-        x, y = (np.array([u, v]) - self._center) / self._scale
-        _, _, owner = next(self.cells.bands(PointGrid(x, y, 1.0, 1.0, 1, 1)))
-        return int(owner[0, 0])
-
     def get_cursor_data(self, event: Any) -> float | None:
         """The number that the cell under the cursor is coloured by, if any."""
-        cell = self.cell_at(event.xdata, event.ydata)
+        place = (np.array([event.xdata, event.ydata]) - self._center) / self._scale
+        _, _, owner = next(self.cells.bands(PointGrid(*place, 1.0, 1.0, 1, 1)))
+        cell = int(owner[0, 0])
         if cell < 0 or self.fill.numbers is None:
             return None
         number = float(self.fill.numbers[cell])
         if self.fill.slopes is not None:
-            place = (np.array([event.xdata, event.ydata]) - self._center) / self._scale
             number += float(self.fill.slopes[cell] @ place)
         return number
 

@@ -108,13 +108,13 @@ def damaged(path: Path, what: object, remedy: str) -> FileError:
 # -- manifests ------------------------------------------------------------------------------------
 
 
-def seal(entries: Mapping[str, Any], indent: int | None = None) -> bytes:
+def seal(entries: Mapping[str, Any]) -> bytes:
     """Entries as JSON, with a checksum as the last one.
 
     >>> seal({"step": 3})
     b'{"step": 3, "crc32": "d3a4e216"}'
     """
-    text = json.dumps(entries, indent=indent).removesuffix("}").rstrip()
+    text = json.dumps(entries).removesuffix("}")
     return f'{text}, "crc32": "{zlib.crc32(text.encode()):08x}"}}'.encode()
 
 
