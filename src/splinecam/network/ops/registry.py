@@ -161,18 +161,8 @@ class TerminalRule:
     notes: str = "stripped when it makes the output"
 
 
-Rule = (
-    AffineRule
-    | PiecewiseRule
-    | MaximumRule
-    | SortRule
-    | ScatterRule
-    | CompositeRule
-    | ComparisonRule
-    | SmoothRule
-    | RejectedRule
-    | TerminalRule
-)
+_OfUnits = PiecewiseRule | MaximumRule | SortRule | ScatterRule | ComparisonRule | SmoothRule
+Rule = AffineRule | CompositeRule | _OfUnits | TerminalRule | RejectedRule
 
 RULES: dict[str, Rule] = {}
 """Every registered operation and its rule, by name."""
