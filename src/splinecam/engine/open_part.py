@@ -199,7 +199,7 @@ def open_part(
     at = torch.cartesian_prod(side, side)
     parts: list[tuple[Tensor, ...]] = []
     finest: list[Tensor] = []
-    count, unsettled, expected = 0, 1.0, inf
+    count, unsettled, expected, futile = 0, 1.0, inf, True
     for level in range(_FIRST, _LAST + 1):
         finest.append(_finest(finest[-1] if finest else None, at, level, count))
         half = 0.5**level / 2
@@ -223,9 +223,11 @@ def open_part(
         report(f"{1 - unsettled:.0%} settled", 0, 0.0)
         fine = regions * share > WORTH
         at = _quarters(at[fine], open_[fine])
-        if not len(at) or (count + len(at)) * WORTH / 4 > _FUTILE * expected:
+        futile = unsettled > 1 - _LITTLE
+        most = (_FUTILE / 4 if futile else _FUTILE) * expected
+        if not len(at) or (count + len(at)) * WORTH / 4 > most:
             break
-    if unsettled > 1 - _LITTLE:
+    if futile:
         return None
     centre, halves, rows, radius, settled = (torch.cat(each) for each in zip(*parts, strict=True))
     squares = centre, halves, rows, radius, settled
