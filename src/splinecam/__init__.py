@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from splinecam.files.vnnlib import read_vnnlib
     from splinecam.geometry.domain import Domain
     from splinecam.jobs.difference import difference
+    from splinecam.jobs.estimating import estimate
     from splinecam.jobs.partitioning import along, boundary, partition
     from splinecam.jobs.sweep import sweep
     from splinecam.network.ops.register import register_op, unregister_op
@@ -67,6 +68,7 @@ __all__ = [
     "capture",
     "compare",
     "difference",
+    "estimate",
     "freeze",
     "from_sklearn",
     "grid",
@@ -98,6 +100,7 @@ _MODULES = {
     "files.vnnlib": ("read_vnnlib",),
     "geometry.domain": ("Domain",),
     "jobs.difference": ("difference",),
+    "jobs.estimating": ("estimate",),
     "jobs.partitioning": ("along", "boundary", "partition"),
     "tiles.compute": ("atlas",),
     "partitions.request": ("Smooth",),

@@ -41,6 +41,7 @@ from splinecam.cli.viewing import view_command
 from splinecam.errors import CaptureError, DataError, SplineCamError, UnsupportedOpError, option
 from splinecam.geometry.domain import Domain
 from splinecam.jobs.difference import difference
+from splinecam.jobs.estimating import estimate
 from splinecam.jobs.partitioning import partition
 from splinecam.network.capture import capture
 from splinecam.network.ops.registry import TITLES, OpRow, op_table, op_table_markdown
@@ -301,7 +302,8 @@ def _check(options: Namespace) -> int:
         model, known = models.model_of(options)
         shape = options.input_shape or known
         if domain is not None:
-            shape = models.fitted(options.model, known, domain, options).input_shape
+            domain = models.fitted(options.model, known, domain, options)
+            shape = domain.input_shape
         if shape is None:
             raise CaptureError(
                 f"Say which shape one input of {options.model} has: --input-shape 2, or 1,28,28."
@@ -311,6 +313,8 @@ def _check(options: Namespace) -> int:
         console.out(_obstacles(options.model, error))
         return 1
     console.out(f"{options.model} is supported.\n\n{_description(program)}")
+    if domain is not None and program.layers:
+        console.out(f"\nOn this domain: {estimate(model, domain, output=options.result)}")
     return 0
 
 

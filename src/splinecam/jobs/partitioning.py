@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -17,6 +18,7 @@ from splinecam.engine.plan import Plan, first_device, is_light, to_device
 from splinecam.engine.step import Report
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.paths import Path, SegmentBatch
+from splinecam.jobs.estimating import Show, advising, announcing
 from splinecam.network.capture import naming_option
 from splinecam.network.capture.models import Output, dtype_of
 from splinecam.network.program import Program
@@ -108,14 +110,17 @@ def partition(
             first = last
         else:
             first = first_device(request.device, request.model, shape)
-        with reporting(request, shape, first) as (program, report, note), torch.no_grad():
+        with reporting(request, shape, first) as (program, report, note, show), torch.no_grad():
             names, wanted = request.names_for(program), request.wanted_for(program, domain)
             if engine is None:
                 plan = Plan.of(program, last, request.memory)
                 limits: Any = {"max_regions": request.max_regions, "report": report, "note": note}
-                if wanted is not None:
+                if wanted is None:
+                    limits["report"] = announcing(report, show, plan, domain)
+                else:
                     limits["question"] = wanted.question(prod(program.output_shape))
-                outcome = compute(plan, domain, request.smooth, **limits)
+                with advising(plan, domain, request.max_regions):
+                    outcome = compute(plan, domain, request.smooth, **limits)
                 program = plan.last.program
             else:
                 rest = request.output, shape, request.device, is_light(request.model, shape)
@@ -157,8 +162,11 @@ def boundary(
 @contextmanager
 def reporting(
     request: Request, input_shape: tuple[int, ...], device: torch.device
-) -> Iterator[tuple[Program, Report, Note]]:
-    """Capture the model and show a progress bar; yield the program, and what reports progress."""
+) -> Iterator[tuple[Program, Report, Note, Show | None]]:
+    """Capture the model and show a progress bar; yield the program, and what reports progress.
+
+    The last result shows what is expected; it is None if nobody listens.
+    """
     with progress_bar(None, "layer", request.progress) as bar:
         bar.set_description_str("reading the model")
         program = request.captured(input_shape, device)
@@ -171,7 +179,12 @@ def reporting(
                 bar.set_description_str(what)
             bar.update(len(program.layers) * share)
 
-        yield program, partial(tell, bar), note
+        def show(text: str) -> None:
+            log.info("expected: %s", text, extra={"once": True})
+            bar.set_postfix_str(text)
+
+        listens = not bar.disable or log.isEnabledFor(logging.INFO)
+        yield program, partial(tell, bar), note, show if listens else None
 
 
 @overload
