@@ -21,7 +21,7 @@ from splinecam.errors import FileError, LimitError, SplineCamError
 from splinecam.geometry.checks import check_mesh, check_tile
 from splinecam.geometry.subdivision import Mesh
 from splinecam.tiles import compute as storing
-from splinecam.tiles import part_files as writing
+from splinecam.tiles import tile_files as writing
 from splinecam.tiles.computation import Sizes
 from splinecam.tiles.manifest import Manifest
 from splinecam.tiles.part_files import BORDER_FILE as BORDER

@@ -14,7 +14,7 @@ import splinecam as sc
 from atlas_cases import DOMAIN, SMALL, network
 from small_atlases import compute_atlas
 from splinecam.tiles import compute as spreading
-from splinecam.tiles import part_files as writing
+from splinecam.tiles import tile_files as writing
 from splinecam.tiles.computation import Sizes
 from splinecam.tiles.manifest import Manifest
 

@@ -10,15 +10,9 @@ import numpy as np
 
 from splinecam._util.files import replaced, writing
 from splinecam._util.options import device_of
+from splinecam.cli import pictures
 from splinecam.cli.console import Console, claim, json_text
 from splinecam.cli.models import Found, chosen_cases, fitted, model_of, shared_options, slice_of_box
-from splinecam.cli.pictures import (
-    axis_words,
-    name_axes,
-    name_classes,
-    prepare_pictures,
-    write_figure,
-)
 from splinecam.files.properties import Property
 from splinecam.files.vnnlib import read_vnnlib
 from splinecam.jobs.partitioning import partition
@@ -33,7 +27,7 @@ def check_property_command(options: Namespace) -> int:
     """Check a property on a slice of each of its boxes, or of one of them."""
     console = Console(options.quiet)
     if options.out is not None:
-        prepare_pictures(otherwise="Or leave out --out: the verdict needs no picture.")
+        pictures.prepare_pictures(otherwise="Or leave out --out: the verdict needs no picture.")
     device_of(options.device)
     files = [path for path in (options.out, options.witness) if path is not None]
     for path in files:  # which may be in different folders
@@ -66,10 +60,10 @@ def _checked(
     (model, shape), case = found, prop.cases[number]
     domain, _ = slice_of_box(options, *case.box, name=str(options.property))
     domain = fitted(options.model, shape, domain, options)
-    axis_words(domain, options.features)  # an error before anything is computed
+    pictures.axis_words(domain, options.features)  # an error before anything is computed
     with console.timed("check"), console.progress():
         part = partition(model, domain, **shared_options(options))
-        name_classes(part, model, options)
+        pictures.name_classes(part, model, options)
         check = part.check(case)
         text = _report(check)
     console.note("Regions", f"{len(part):,} on the slice, {console.took('check')}")
@@ -127,8 +121,8 @@ def _write(check: PropertyCheck, options: Namespace, console: Console) -> None:
     """Write the picture and the unsafe input, if they are wanted."""
     if options.out is not None:
         ax = check.plot(axes="ticks")
-        name_axes(ax, check.preimage.partition.domain, options)
-        write_figure(ax.figure, [options.out])
+        pictures.name_axes(ax, check.preimage.partition.domain, options)
+        pictures.write_figure(ax.figure, [options.out])
         console.note("Picture", str(options.out))
     if options.witness is None:
         return

@@ -19,16 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from splinecam._util import unpacking
 from splinecam._util.text import optional
-from splinecam._util.unpacking import (
-    PackedArrays,
-    check_pickle,
-    check_size,
-    most_bytes,
-    npy_header,
-    open_archive,
-    read_text,
-)
 from splinecam.errors import CaptureError, FileError, SplineCamError
 from splinecam.files.onnx_module import read_onnx
 from splinecam.network.capture.tracing.diagnosis import first_line
@@ -49,10 +41,7 @@ def require_file(path: Path) -> None:
 
 
 def load_numpy(path: Path, key: str | None = None) -> dict[str, Tensor]:
-    """Return the numbers in an .npy or .npz file by name, in float64; an .npy file has no name.
-
-    key: the name of the only array to read, if the file has this array.
-    """
+    """Return the numbers, or only those of a key, in an .npy or .npz file by name, in float64."""
     require_file(path)
     try:
         with path.open("rb") as file:
@@ -73,14 +62,14 @@ def load_numpy(path: Path, key: str | None = None) -> dict[str, Tensor]:
 def _numbers(file: BinaryIO, path: Path, key: str | None) -> dict[str, Tensor]:
     """The arrays of numbers in an open file of NumPy."""
     if file.read(2) == b"PK":
-        arrays = PackedArrays(file, path)
+        arrays = unpacking.PackedArrays(file, path)
         names = [key] if key is not None and key in arrays else list(arrays)
         return {
             name: _wide(arrays[name]) for name in names if arrays.header(name)[1].kind in _KINDS
         }
     file.seek(0)
-    shape, dtype = npy_header(file)
-    check_size("the array", shape, dtype, path.stat().st_size - file.tell())
+    shape, dtype = unpacking.npy_header(file)
+    unpacking.check_size("the array", shape, dtype, path.stat().st_size - file.tell())
     file.seek(0)
     array = np.lib.format.read_array(file, allow_pickle=False)
     return {"": _wide(array)} if array.dtype.kind in _KINDS else {}
@@ -114,17 +103,19 @@ def _check_torch(path: Path) -> None:
     given: list[Any] = torch.serialization.get_safe_globals()  # that the caller lets torch trust
     globals_ = [each[0] if isinstance(each, tuple) else each for each in given]
     trusted = [f"{each.__module__} {each.__qualname__}" for each in globals_]
-    most = most_bytes(path.stat().st_size)
+    most = unpacking.most_bytes(path.stat().st_size)
     try:
         if zipfile.is_zipfile(path):
-            with open_archive(path) as archive:
+            with unpacking.open_archive(path) as archive:
                 for info in archive.infolist():
                     if info.filename.lower().endswith("data.pkl"):
-                        check_pickle(BytesIO(read_text(archive, info)), most, trusted)
+                        unpacking.check_pickle(
+                            BytesIO(unpacking.read_text(archive, info)), most, trusted
+                        )
             return
         with path.open("rb") as file:
             for _ in range(_PICKLES):
-                check_pickle(file, most, trusted)
+                unpacking.check_pickle(file, most, trusted)
     except OverflowError as error:
         raise FileError(
             f"{path} is not opened: {error}, which its {path.stat().st_size:,} bytes do not "
@@ -174,14 +165,14 @@ def read_program(path: Path) -> tuple[nn.Module, tuple[int, ...] | None]:
 
 def _refuse_objects(path: Path) -> None:
     """Raise an error if a program holds objects or compiled code, which would run when opened."""
-    with open_archive(path) as archive:
+    with unpacking.open_archive(path) as archive:
         for info in archive.infolist():
             name = info.filename
             if "/aotinductor/" in name:
                 raise CaptureError(f"{path} is a compiled package. Export the model:\n{EXPORT}")
             if not name.endswith("_config.json"):
                 continue
-            entries = json.loads(read_text(archive, info)).get("config", {})
+            entries = json.loads(unpacking.read_text(archive, info)).get("config", {})
             for key, entry in entries.items():
                 if not str(entry.get("path_name")).startswith(("weight_", "tensor_")):
                     raise CaptureError(
@@ -247,10 +238,7 @@ def load_weights(model: nn.Module, path: Path) -> None:
 
 
 def copy_weights(model: nn.Module, state: Mapping[str, Tensor], source: str) -> None:
-    """Copy a state dict into a model, in the types of the model's own weights.
-
-    source: where the weights are, for an error if they do not fit.
-    """
+    """Copy a state dict into a model in the types of its own weights; source: for an error."""
     for prefix in _PREFIXES:
         if state and all(name.startswith(prefix) for name in state):
             state = {name.removeprefix(prefix): tensor for name, tensor in state.items()}

@@ -37,14 +37,11 @@ _UNKNOWN = object()  # stands for results of nodes that cannot be imported
 
 @dataclass(frozen=True)
 class Imported:
-    """The layers of a graph, and the values that are its outputs, by name.
-
-    left_out: the names of outputs that cannot be imported, such as the label of a classifier.
-    """
+    """The layers of a graph, and the values that are its outputs, by name."""
 
     writer: Writer
     outputs: dict[str, Value]
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()  # outputs that cannot be imported, such as labels
 
 
 def input_of(graph: Any, path: Path) -> Any:

@@ -30,15 +30,11 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Value:
-    """A value that depends on the input.
+    """A value that depends on the input."""
 
-    tensor: its name among the tensors of the writer; shape: in the file, for one point; mask:
-    whether it is a comparison or a sign, which may only choose between other values.
-    """
-
-    tensor: str
-    shape: tuple[int, ...]
-    mask: bool = False
+    tensor: str  # its name among the tensors of the writer
+    shape: tuple[int, ...]  # in the file, for one point
+    mask: bool = False  # whether it may only choose between other values, as a comparison or a sign
 
 
 def layout(shape: Sequence[int]) -> tuple[int, ...]:
@@ -123,22 +119,17 @@ class Eager(Writer):
 
 @dataclass
 class Node:
-    """One node of the graph.
+    """One node of the graph."""
 
-    kind: the type of the operation; label: its name. inputs: values, constant tensors, or None
-    where one is left out. uses: how often each of its outputs is used. batch: the fixed size of the
-    batch in the file, if it has one. final: whether only followers of a final function come after.
-    """
-
-    kind: str
-    label: str
+    kind: str  # the type of the operation
+    label: str  # its name
     attributes: dict[str, Any]
-    inputs: list[Value | Tensor | None]
-    uses: list[int]
+    inputs: list[Value | Tensor | None]  # None where one is left out
+    uses: list[int]  # how often each of its outputs is used
     opset: int
     writer: Writer
-    batch: int | None = None
-    final: bool = False
+    batch: int | None = None  # the fixed size of the batch in the file, if it has one
+    final: bool = False  # whether only followers of a final function come after
 
     # -- what is given
 
@@ -235,10 +226,7 @@ class Node:
         return self.call("reshape", tensor, [-1, *shape])
 
     def extended(self, value: Value, rank: int | None = None) -> str:
-        """The tensor (N, *shape) of a value, also where its shape begins with 1.
-
-        rank: how many axes the shape gets at least, by ones in front.
-        """
+        """The tensor (N, *shape) of a value, with ones in front up to a rank."""
         shape = (*[1] * ((rank or 0) - len(value.shape)), *value.shape)
         return self.reshaped(value.tensor, shape)
 

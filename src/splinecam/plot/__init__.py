@@ -14,25 +14,7 @@ from splinecam.plot.palette import CLASSES, INK, class_colors
 from splinecam.plot.regions import plot, plot_band, plot_layers
 from splinecam.plot.surface import plot_slices, plot_surface
 
-__all__ = [
-    "CLASSES",
-    "INK",
-    "class_colors",
-    "image_grid",
-    "new_axes",
-    "plot",
-    "plot_band",
-    "plot_bands",
-    "plot_curves",
-    "plot_difference",
-    "plot_distributions",
-    "plot_histograms",
-    "plot_layers",
-    "plot_partition",
-    "plot_path",
-    "plot_preimage",
-    "plot_samples",
-    "plot_slices",
-    "plot_surface",
-    "require_matplotlib",
-]
+__all__ = ["CLASSES", "INK", "class_colors", "image_grid", "new_axes", "plot", "plot_band"]
+__all__ += ["plot_bands", "plot_curves", "plot_difference", "plot_distributions"]
+__all__ += ["plot_histograms", "plot_layers", "plot_partition", "plot_path", "plot_preimage"]
+__all__ += ["plot_samples", "plot_slices", "plot_surface", "require_matplotlib"]

@@ -64,10 +64,7 @@ def window_of(artist: Any) -> Any:
 def line_width(  # in this order for ``functools.partial``, as figures are pickled
     spacing: float, share: float, most: float, least: float, rim: float, points_per_unit: float
 ) -> float:
-    """The width of lines in points: a share of their spacing in the plane, between two widths.
-
-    rim: is added to it.
-    """
+    """The width in points: a share of the spacing in the plane, between two widths, and a rim."""
     return max(least, min(most, share * spacing * points_per_unit)) + rim
 
 
@@ -287,20 +284,15 @@ class CellImage(PlaneImage):
             image[first:last] = light_bytes(light)
         return self._turned(image, view)
 
-    def cell_at(self, u: float, v: float) -> int:
-        """The cell at plane coordinates, -1 outside."""
-        x, y = (np.array([u, v]) - self._center) / self._scale
-        _, _, owner = next(self.cells.bands(PointGrid(x, y, 1.0, 1.0, 1, 1)))
-        return int(owner[0, 0])
-
     def get_cursor_data(self, event: Any) -> float | None:
         """The number that the cell under the cursor is coloured by, if any."""
-        cell = self.cell_at(event.xdata, event.ydata)
+        place = (np.array([event.xdata, event.ydata]) - self._center) / self._scale
+        _, _, owner = next(self.cells.bands(PointGrid(place[0], place[1], 1.0, 1.0, 1, 1)))
+        cell = int(owner[0, 0])
         if cell < 0 or self.fill.numbers is None:
             return None
         number = float(self.fill.numbers[cell])
         if self.fill.slopes is not None:
-            place = (np.array([event.xdata, event.ydata]) - self._center) / self._scale
             number += float(self.fill.slopes[cell] @ place)
         return number
 
@@ -316,11 +308,7 @@ Tiles = Callable[[tuple[float, float, float, float]], Iterator[tuple[Mesh, CellC
 
 
 class TiledImage(PlaneImage):
-    """The cells of many meshes that cover the domain together, drawn one mesh after the other.
-
-    box: (4,) the smallest and the largest local coordinates; tiles: gives the meshes in a
-    rectangle; count: the number of all cells.
-    """
+    """The cells of many meshes that cover the domain together, drawn one mesh after the other."""
 
     def __init__(
         self,

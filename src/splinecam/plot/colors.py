@@ -80,22 +80,17 @@ _SOFT = (0.30, 0.52)  # of the palette's colours in random colours
 
 @dataclass(frozen=True)
 class Coloring:
-    """Cells with their colours, and the content of their legend or colour bar.
-
-    legend: names and colours. Numbers have a label, a norm, a colour map and their extremes
-    instead. edges: (N,) the edges between different colours, if only these are drawn. scale: the
-    limits of colours that follow numbers without a norm.
-    """
+    """Cells with their colours, and the content of their legend or colour bar."""
 
     mesh: Mesh
     fill: CellColors
     label: str = ""
-    norm: Normalize | None = None
+    norm: Normalize | None = None  # of numbers
     cmap: Colormap | None = None
     extremes: Limits = (0.0, 0.0)
-    legend: tuple[tuple[str, Any], ...] = ()
-    edges: Tensor | None = None
-    scale: Limits | None = None
+    legend: tuple[tuple[str, Any], ...] = ()  # names and colours, if there are no numbers
+    edges: Tensor | None = None  # (N,) between different colours, if only these are drawn
+    scale: Limits | None = None  # the limits of colours that follow numbers without a norm
 
     @property
     def limits(self) -> Limits | None:
@@ -128,10 +123,7 @@ def beyond(extremes: Limits, limits: Limits) -> str:
 
 @dataclass(frozen=True)
 class ColorOptions:
-    """The options that colours depend on.
-
-    shown: the classes in the legend, or ``"all"`` classes or layers; by default those that occur.
-    """
+    """The options that colours depend on."""
 
     output: int | None = None
     cmap: Any = None
@@ -139,7 +131,7 @@ class ColorOptions:
     level: float = 0.0
     seed: int = 0
     names: Sequence[str] | None = None
-    shown: Literal["all"] | tuple[int, ...] | None = None
+    shown: Literal["all"] | tuple[int, ...] | None = None  # in the legend; None: that occur
 
     def colormap(self, default: str) -> Colormap:
         """The given colour map, or the light part of the default one, on which edges are seen."""
@@ -199,10 +191,7 @@ def _by_class(part: PartitionData, options: ColorOptions) -> Coloring:
 def class_legend(
     part: PartitionData, winner: Ints, area: Floats, options: ColorOptions
 ) -> tuple[str, tuple[tuple[str, Any], ...]]:
-    """The heading and the entries of a legend: the chosen classes, or those that occur.
-
-    winner, area: (C,) the classes of cells, and their areas.
-    """
+    """The heading and the entries of a legend; winner, area: (C,) of the cells."""
     names = class_names(part, options.names, options.level)
     areas = np.bincount(winner, area, minlength=len(names))
     if options.shown == "all":
@@ -279,10 +268,7 @@ def _by_output(part: PartitionData, options: ColorOptions) -> Coloring:
 def output_scale(
     part: PartitionData, middle: Floats, options: ColorOptions
 ) -> tuple[Normalize, Colormap]:
-    """The scale of an output with the values ``middle`` (F,): two colours around the level.
-
-    It has one colour if most of the domain is on one side of the level.
-    """
+    """The scale of an output with values (F,), with two colours unless most are on one side."""
     level = options.level
     low, high = options.scale_limits(middle, to_numpy(part.areas))
     below, above = level - low, high - level

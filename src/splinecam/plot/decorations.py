@@ -42,15 +42,12 @@ _KEPT = 0.4  # the share of their slot that axes keep in any case
 
 @dataclass(eq=False)
 class SidePlace:
-    """A place beside or below axes, after the places with a lower rank.
-
-    gap: points of free space before it; thickness: points across a colour bar.
-    """
+    """A place beside or below axes, after the places with a lower rank."""
 
     parent: Axes
     below: bool
-    gap: float
-    thickness: float = 0.0
+    gap: float  # points of free space before it
+    thickness: float = 0.0  # points across a colour bar
     rank: int = 0
 
     def __post_init__(self) -> None:
@@ -127,10 +124,7 @@ def _moved(ax: Axes, slot: Any, whole: Any) -> Any:
 
 
 def _missing(ax: Axes, slot: Bbox) -> tuple[float, float, float]:
-    """The pixels missing around the axes: left, right and below.
-
-    If the figure has no other axes, the margins around the slot are used first.
-    """
+    """The pixels missing around the axes: left, right and below."""
     page, pad = ax.figure.bbox, _FREE * _point(ax)
     others = [_slot(other) for other in figure_of(ax).axes]
     edge = max((other.x1 for other in others if other.x1 <= slot.x0), default=page.x0)
@@ -269,10 +263,7 @@ class ScaleBar(AnchoredOffsetbox):
             super().draw(renderer)
 
     def place(self, renderer: Any) -> Bbox:
-        """Fit the bar to the view and move it to a free corner; return its box in pixels.
-
-        A halo separates the line and the letters from what is below them.
-        """
+        """Fit the bar to the view and move it to a free corner; return its box in pixels."""
         box, points = self.axes.bbox, 72 / figure_of(self).dpi
         span = points * float(max(box.size))
         scale, ink = scale_of(span), ink_over(self.axes)
@@ -473,10 +464,7 @@ def add_colorbar(
 
 
 def _log_ticks(axis: Any, norm: LogNorm, most: float) -> None:
-    """Set ticks at powers of ten, and at 2 and 5 times these if at most ``most`` ticks result.
-
-    Numbers are written without powers of ten where that is short.
-    """
+    """Set ticks at powers of ten, and at 2 and 5 times these if at most ``most`` ticks result."""
     low, high = float(norm.vmin or 1), float(norm.vmax or 1)
     decades = math.log10(high / low)
     if decades > 0.8:
@@ -497,11 +485,7 @@ def add_legend(
     below: bool = False,
     curves: bool = False,
 ) -> SideLegend:
-    """Add names with their colours beside or below the axes; ``ax.legend()`` remains free.
-
-    entries: names with their colours, or with artists. below: place the legend below unless it is
-    long. curves: the colours are those of lines.
-    """
+    """Add names with their colours, or artists, beside the axes, or below if they are few."""
     ink = text_color(ax.figure)
 
     def handle(color: Any) -> Artist:

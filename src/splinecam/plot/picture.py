@@ -38,16 +38,12 @@ _GREY, _OTHER = "#a9aeb5", "other"  # of points whose labels are no classes
 
 @dataclass(frozen=True)
 class Classes:
-    """The classes that labels may name.
+    """The classes that labels may name."""
 
-    count: their number, if it is known; known: whether the names were given; first: the place of
-    their first colour in the palette.
-    """
-
-    count: int | None
+    count: int | None  # if it is known
     names: Sequence[str] | None
-    known: bool = False
-    first: int = 0
+    known: bool = False  # whether the names were given
+    first: int = 0  # the place of their first colour in the palette
 
     @classmethod
     def of(
@@ -61,10 +57,7 @@ class Classes:
         return cls(len(called), called, given is not None)
 
     def fitting(self, labels: Any, *, distinct: bool) -> Classes:
-        """These classes, or if they have no names, the labels' own.
-
-        distinct: the labels' own classes get other colours.
-        """
+        """These classes, or if they have no names, the labels' own, perhaps in distinct colours."""
         array = _array(labels)
         if self.known or not _are_names(array) or set(array.tolist()) <= set(self.names or ()):
             return self
@@ -114,16 +107,13 @@ def _are_names(labels: Any) -> bool:
 
 @dataclass(frozen=True)
 class Samples:
-    """Samples in the domain: uv (N, 2), whether they are off the plane (N,), labels (N,).
+    """Samples in the domain."""
 
-    kept: (N,) their indices among all ``given`` samples.
-    """
-
-    uv: Floats
-    off: Bools
-    labels: Ints | None
-    kept: Ints
-    given: int
+    uv: Floats  # (N, 2)
+    off: Bools  # (N,) whether they are off the plane
+    labels: Ints | None  # (N,)
+    kept: Ints  # (N,) their indices among all given samples
+    given: int  # the number of all
     classes: Classes
 
     def legend(self) -> tuple[tuple[str, Any], ...]:
@@ -151,10 +141,7 @@ class Samples:
 def samples_of(
     domain: Domain, points: Any, labels: Any, classes: Classes, *, distinct: bool = False
 ) -> Samples:
-    """Inputs (N, ...) projected to the plane, without inputs outside the domain.
-
-    distinct: labels that name no known class get other colours than the classes.
-    """
+    """Inputs (N, ...) projected to the plane; distinct: unknown labels get other colours."""
     try:
         place, distance = domain.project(points)
     except DomainError as error:
@@ -275,17 +262,14 @@ _BOUNDARY_SHARE, _APART = 0.25, 0.02
 
 @dataclass(frozen=True)
 class Content:
-    """The content of a picture: a partition, its colours, and the classes of labels.
-
-    by_class: whether colours are classes; shown: the classes in the legend, if they are chosen.
-    """
+    """The content of a picture: a partition, its colours, and the classes of labels."""
 
     part: PartitionData
     coloring: Coloring
     classes: Classes
-    by_class: bool
+    by_class: bool  # whether colours are classes
     level: float
-    shown: Any
+    shown: Any  # the classes in the legend, if they are chosen
 
     @classmethod
     def of(cls, part: PartitionData, color: Any, options: ColorOptions, legend: Any) -> Content:
@@ -377,10 +361,7 @@ def draw_layers(
     ink: str,
     width: float | None,
 ) -> None:
-    """Draw segments (N, 2, 2) of the given layers (N,), -1 on the border.
-
-    shown: the number of layers, and the area on which the segments lie.
-    """
+    """Draw segments (N, 2, 2) of layers (N,); shown: the number of layers, and the area."""
     layers, area = shown
     length = lengths(segments[:, 1] - segments[:, 0])
     inner = layer >= 0

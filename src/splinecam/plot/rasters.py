@@ -54,22 +54,16 @@ class PointGrid:
 
 @dataclass(frozen=True)
 class Cells:
-    """The E edges of a subdivision that rows of a grid may cross.
-
-    x, y: (E,) the lower end; top: (E,) the ordinate of the upper end; run, climb: (E,) the vector
-    from the lower to the upper end. key: (F + 1,) the numbers 0, 1, 2, ... of the outside and of
-    the F cells, with a random mark in the upper half of the bits; change: (E,) the key on the right
-    minus the key on the left.
-    """
+    """The E edges of a subdivision that rows of a grid may cross."""
 
     mesh: Mesh
-    x: Floats
-    y: Floats
-    top: Floats
-    run: Floats
-    climb: Floats
-    key: Ints
-    change: Ints
+    x: Floats  # (E,) of the lower end
+    y: Floats  # (E,) of the lower end
+    top: Floats  # (E,) the ordinate of the upper end
+    run: Floats  # (E,) from the lower to the upper end
+    climb: Floats  # (E,) from the lower to the upper end
+    key: Ints  # (F + 1,) numbers of the outside and the cells, with random marks in the upper half
+    change: Ints  # (E,) the key on the right minus the key on the left
 
     @classmethod
     def of(cls, mesh: Mesh, grid: PointGrid | None = None) -> Cells:
@@ -97,10 +91,7 @@ class Cells:
         return Locator(self.mesh)
 
     def bands(self, grid: PointGrid, together: int = 1) -> Iterator[tuple[int, int, Ints]]:
-        """The cells of a grid's points in bands of rows: first row, last row, (last - first, n).
-
-        The outside is -1. A band has a multiple of ``together`` rows.
-        """
+        """Yield first row, last row and cells (last - first, n), -1 outside, of bands of rows."""
         bottom = first_at(self.y, grid.low, grid.rise, grid.rows)
         top = first_at(self.top, grid.low, grid.rise, grid.rows)
         met = np.flatnonzero(top > bottom)
@@ -186,14 +177,11 @@ _TABLE = 1024  # entries of the table that a colour map is sampled into
 
 @dataclass(frozen=True)
 class CellColors:
-    """The colours (F, 4) of cells, or numbers (F,) for a colour map.
+    """The colours of cells, or numbers for a colour map."""
 
-    With slopes (F, 2), in the mesh's coordinates, numbers are those at the origin.
-    """
-
-    numbers: Floats | None = None
-    slopes: Floats | None = None
-    colors: Floats | None = None
+    numbers: Floats | None = None  # (F,), with slopes those at the origin of the mesh's coordinates
+    slopes: Floats | None = None  # (F, 2)
+    colors: Floats | None = None  # (F, 4)
 
     @property
     def ink(self) -> str | None:

@@ -12,15 +12,8 @@ import torch
 from torch import Tensor
 
 from splinecam._util.arrays import lengths
+from splinecam.plot import figures
 from splinecam.plot.arrays import to_numpy
-from splinecam.plot.figures import (
-    flat_axes,
-    new_axes,
-    new_figure,
-    panel_columns,
-    require_matplotlib,
-    written,
-)
 from splinecam.plot.palette import HIGHLIGHT, background, ink_on, text_color
 from splinecam.questions.certainty import Band, class_band
 from splinecam.questions.measures import layer_index, regions_by_layer
@@ -72,14 +65,14 @@ def plot_band(
     >>> part.decision_boundary().band.plot(ax) is ax  # an exact partition has no band
     True
     """
-    require_matplotlib()
+    figures.require_matplotlib()
     from matplotlib.colors import to_rgba
 
     from splinecam.plot.artists import ink_over
     from splinecam.plot.decorations import draw_border, fit_figure, set_frame
 
     domain = band.partition.domain
-    canvas = new_axes(domain) if ax is None else flat_axes(ax)
+    canvas = figures.new_axes(domain) if ax is None else figures.flat_axes(ax)
     if ax is None:
         set_frame(canvas, domain)
     ink = ink_over(canvas) if color is None else color
@@ -150,7 +143,7 @@ def plot(  # noqa: PLR0913 - the options of a picture, each given by its name
     >>> ax.get_xlabel()
     '$x_{1}$'
     """
-    require_matplotlib()
+    figures.require_matplotlib()
     from splinecam.plot import picture
     from splinecam.plot.colors import ColorOptions
     from splinecam.plot.decorations import fit_figure
@@ -159,7 +152,7 @@ def plot(  # noqa: PLR0913 - the options of a picture, each given by its name
     color = default_color(part) if color is None else color
     with torch.no_grad():
         content = picture.Content.of(part, color, options, legend)
-        canvas = new_axes(part.domain) if ax is None else flat_axes(ax)
+        canvas = figures.new_axes(part.domain) if ax is None else figures.flat_axes(ax)
         image = picture.draw_cells(canvas, content, axes)
         picture.draw_edges(canvas, content, edges, linewidth)
         if band and part.smoothing is not None and picture.boundary_shown(content, boundary):
@@ -223,7 +216,7 @@ def plot_layers(
     >>> part = sc.partition(model, sc.Domain.box(-1, 1), progress=False)
     >>> figure = part.plot.layers(unit={"1": 3}, color="slope")
     """
-    require_matplotlib()
+    figures.require_matplotlib()
     from splinecam.plot.decorations import overhang
 
     if layers is None:
@@ -238,10 +231,10 @@ def plot_layers(
     curves = [_curve(part, *each) for each in zip(shown, units, strict=True)]
     counts = regions_by_layer(part)
     three = zip(shown, units, curves, strict=True)
-    titles = [written(_title(part, *each, counts)) for each in three]
+    titles = [figures.written(_title(part, *each, counts)) for each in three]
     titles += [f"all layers\n{_regions(len(part))}"] * whole
     default = len(titles) if len(titles) <= 4 else math.ceil(math.sqrt(len(titles)))
-    figure = _new_panels(part, titles, panel_columns(columns, len(titles), default), size)
+    figure = _new_panels(part, titles, figures.panel_columns(columns, len(titles), default), size)
     for ax, layer, curve in zip(figure.axes, shown, curves, strict=False):
         _draw_panel(part, ax, layer, curve, highlight)
     if whole:
@@ -317,12 +310,12 @@ def _new_panels(part: PartitionData, titles: list[str], columns: int, size: floa
     wide = size - 2 * _PAD
     lines = [line for title in titles for line in title.split("\n")]
     font = font_that_fits(lines, wide, _FONT, _SMALLEST)
-    figure = new_figure()
+    figure = figures.new_figure()
     rows = math.ceil(len(titles) / columns)
     for k, title in enumerate(titles):
         ax = figure.add_subplot(rows, columns, k + 1)
         set_frame(ax, part.domain, "off")
-        ax.set_title(written(title), fontsize=font, color=text_color(figure), pad=72 * _GAP)
+        ax.set_title(figures.written(title), fontsize=font, color=text_color(figure), pad=72 * _GAP)
     view = figure.axes[0].viewLim
     high = wide * view.height / view.width + 2 * _LINE * font / 72 + _GAP + 2 * _PAD
     figure.set_size_inches(columns * size, rows * high)

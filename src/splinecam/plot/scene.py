@@ -37,18 +37,13 @@ _FLAT = 1e-12  # share of a plane's normal below which the plane is seen from it
 
 @dataclass(frozen=True)
 class FlatPolygons:
-    """Convex polygons of I times k corners on the page, in pixels.
+    """Convex polygons of I times k corners on the page, in pixels."""
 
-    xy: (I, k, 2) the corners, the last one repeated; planes: (I, p, 3) the depths a x + b y + c of
-    p planes, of which the nearest counts; low, high: (I, 3) planes that bound the depth. color:
-    (I, 4).
-    """
-
-    xy: Floats
-    planes: Floats
-    low: Floats
-    high: Floats
-    color: Floats
+    xy: Floats  # (I, k, 2) the corners, the last one repeated
+    planes: Floats  # (I, p, 3) the depths a x + b y + c of p planes, of which the nearest counts
+    low: Floats  # (I, 3) a plane that bounds the depth
+    high: Floats  # (I, 3)
+    color: Floats  # (I, 4)
 
     @classmethod
     def in_space(cls, corners: Floats, color: Floats) -> FlatPolygons:
@@ -177,17 +172,13 @@ _WIDE, _FINEST = 380.0, 0.4  # narrower scenes (in points) have thinner lines, d
 
 @dataclass(frozen=True)
 class Strokes:
-    """Straight lines on facets.
+    """Straight lines on facets."""
 
-    ends: (L, 2, 3) in space; facets: (L, 2) on which each line lies; color: (L, 4); width: (L,) in
-    points; rank: (L,) lines of a higher rank are above others.
-    """
-
-    ends: Floats
-    facets: Ints
-    color: Floats
-    width: Floats
-    rank: Ints
+    ends: Floats  # (L, 2, 3) in space
+    facets: Ints  # (L, 2) on which each line lies
+    color: Floats  # (L, 4)
+    width: Floats  # (L,) in points
+    rank: Ints  # (L,) lines of a higher rank are above others
 
     @classmethod
     def of(cls, ends: Floats, facets: Ints, color: Any, width: Any, rank: int) -> Strokes:
@@ -238,10 +229,7 @@ class Scene(PolyCollection):
             draw_image(self, renderer, corner / scale, image, (wide / scale, high / scale))
 
     def _image(self, scale: float, point: float) -> tuple[Floats, Pixels]:
-        """The lower left corner of the image, and its pixels from below, means of samples.
-
-        scale: pixels per unit of the renderer; point: pixels per point.
-        """
+        """The lower left corner of the image, and its pixels from below, means of samples."""
         page = self.get_transform() + Affine2D().scale(scale)
         figure: Any = self.get_figure(root=True)
         most = np.ceil(scale * np.asarray(figure.bbox.size))

@@ -52,16 +52,12 @@ def place_axes(ax: Axes3D | None, beside: bool) -> tuple[Axes3D, AxesFit]:
 
 @dataclass(frozen=True, eq=False)
 class AxesFit:
-    """Places axes whenever they are drawn, such that their box and labels fill a cell.
-
-    own: whether the figure has no other axes, so that titles need room; before: the earlier locator
-    of the axes; beside: inches that stay free at the right of the cell.
-    """
+    """Places axes whenever they are drawn, such that their box and labels fill a cell."""
 
     ax: Axes3D
-    own: bool = False
-    before: Any = None
-    beside: float = 0.0
+    own: bool = False  # whether the figure has no other axes, so that titles need room
+    before: Any = None  # the earlier locator of the axes
+    beside: float = 0.0  # inches that stay free at the right of the cell
 
     def __call__(self, _: Any, renderer: Any) -> Bbox:
         """Fit the view to the cell; the square of the axes, in shares of the figure."""
@@ -152,10 +148,7 @@ class AxesFit:
 def label_axes(
     fit: AxesFit, names: Sequence[str], limits: Floats, height: float | None = None
 ) -> None:
-    """Set the limits (3, 2), names and ticks of axes, and fit a new figure to them.
-
-    height: of the box over a plane of width 1; by default all axes have the same scale.
-    """
+    """Set limits (3, 2), names and ticks; height: of the box over a plane of width 1."""
     ax, extent = fit.ax, np.diff(limits)
     if height is None:
         flat = extent < _FLAT * (extent.max() or 1.0)
@@ -250,42 +243,29 @@ _SEEN = 160  # pixels of the pictures from which the best view is chosen
 
 @dataclass(frozen=True)
 class Look:
-    """How sheets are drawn.
-
-    boundary_colors: of the decision boundary of each sheet, if it is drawn; None for dark or light,
-    whichever is seen. alpha: the opacity of facets. darkest: the share of its colour on a facet
-    that faces away from the light. height: of a graph over a plane of width 1; None if all axes
-    have the same scale. plane: the level of a translucent plane in a graph. colorbar: explain the
-    colours of the first sheet.
-    """
+    """How sheets are drawn."""
 
     edges: bool
-    boundary_colors: Sequence[Any] | None
-    alpha: float = 1.0
-    darkest: float = 0.5
-    height: float | None = None
-    plane: float | None = None
-    colorbar: bool = False
+    boundary_colors: Sequence[Any] | None  # of each sheet's boundary, if it is drawn
+    alpha: float = 1.0  # the opacity of facets
+    darkest: float = 0.5  # the share of its colour on a facet that faces away from the light
+    height: float | None = None  # of a graph over a plane of width 1; None for equal scales
+    plane: float | None = None  # the level of a translucent plane in a graph
+    colorbar: bool = False  # explain the colours of the first sheet
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """The cells of a partition as facets in space.
-
-    place: gives points (N, 3) for plane coordinates (N, 2) and outputs (N, n_out); points: (V, 3)
-    of the mesh's vertices; region: (F,) of each cell; layer: (E,) of each edge, -1 for the border,
-    -2 for the decision boundary. level: where a single output changes its class. height: as in
-    ``Look``.
-    """
+    """The cells of a partition as facets in space."""
 
     part: PartitionData
-    place: Callable[[Tensor, Tensor], Tensor]
+    place: Callable[[Tensor, Tensor], Tensor]  # from uv (N, 2) and outputs to points (N, 3)
     coloring: Coloring
-    points: Floats
-    region: Ints
-    layer: Ints
-    level: float
-    height: float | None
+    points: Floats  # (V, 3) of the mesh's vertices
+    region: Ints  # (F,) of each cell
+    layer: Ints  # (E,) of each edge, -1 for the border, -2 for the decision boundary
+    level: float  # where a single output changes its class
+    height: float | None  # as in ``Look``
 
     @classmethod
     def of(

@@ -29,15 +29,8 @@ from numpy.typing import NDArray
 from splinecam._util.files import made_folder, reason_of, remove_drafts, replaced
 from splinecam._util.unpacking import PackedArrays
 from splinecam.errors import FileError
+from splinecam.stores import manifest
 from splinecam.stores.claims import Claims
-from splinecam.stores.manifest import (
-    DIGEST,
-    RESULTS,
-    check_identity,
-    library_version,
-    read_manifest,
-    write_manifest,
-)
 from splinecam.stores.untrusted import VALUES, Codec, damaged, inside, open_plain, read_arrays
 
 _NAME = re.compile(r"(\d{8,15})-(\d{8,15})\.npz")
@@ -69,12 +62,14 @@ class ResultStore:
         self.claims = Claims(made_folder(folder))
         with self.claims.whole():
             remove_drafts(folder)
-            there = read_manifest(folder / MANIFEST, RESULTS)
-            identity = {"splinecam": library_version(), **about}
+            there = manifest.read_manifest(folder / MANIFEST, manifest.RESULTS)
+            identity = {"splinecam": manifest.library_version(), **about}
             if there is None:
-                write_manifest(folder / MANIFEST, RESULTS, {"identity": identity, **(notes or {})})
+                manifest.write_manifest(
+                    folder / MANIFEST, manifest.RESULTS, {"identity": identity, **(notes or {})}
+                )
             else:
-                check_identity(folder, RESULTS, there["identity"], identity)
+                manifest.check_identity(folder, manifest.RESULTS, there["identity"], identity)
         self.refresh()
 
     def __enter__(self) -> Self:
@@ -90,7 +85,7 @@ class ResultStore:
             if _NAME.fullmatch(path.name):
                 inside(self.folder, path.name)
                 numbers, size = _range_of(path), path.stat().st_size if path.exists() else 0
-                if len(numbers) * DIGEST <= size:
+                if len(numbers) * manifest.DIGEST <= size:
                     self.done |= dict.fromkeys(numbers, path)
                 else:  # a name alone must not make entries for billions of results
                     self._discard(path, f"{size:,} bytes cannot hold {len(numbers):,} results")
@@ -109,7 +104,7 @@ class ResultStore:
     def write(self, first: int, digests: Sequence[bytes], results: Sequence[Any]) -> None:
         """Write results with consecutive numbers to a file of their own."""
         path = self.folder / f"{first:08d}-{first + len(results):08d}.npz"
-        domains: Any = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGEST)
+        domains: Any = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, manifest.DIGEST)
         arrays = {_DOMAINS: domains, **self.codec.encode(results)}
         try:
             with replaced(path) as file:

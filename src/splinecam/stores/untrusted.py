@@ -108,13 +108,13 @@ def damaged(path: Path, what: object, remedy: str) -> FileError:
 # -- manifests ------------------------------------------------------------------------------------
 
 
-def seal(entries: Mapping[str, Any], indent: int | None = None) -> bytes:
+def seal(entries: Mapping[str, Any]) -> bytes:
     """Entries as JSON, with a checksum as the last one.
 
     >>> seal({"step": 3})
     b'{"step": 3, "crc32": "d3a4e216"}'
     """
-    text = json.dumps(entries, indent=indent).removesuffix("}").rstrip()
+    text = json.dumps(entries).removesuffix("}")
     return f'{text}, "crc32": "{zlib.crc32(text.encode()):08x}"}}'.encode()
 
 
@@ -288,15 +288,11 @@ def decode(arrays: Arrays) -> list[Any]:
 
 @dataclass(frozen=True)
 class Codec:
-    """How results are kept in files.
+    """How results are kept in files."""
 
-    encode: the arrays of a file from a list of results; decode: the results from the arrays; size:
-    the bytes of a result, which tell when results are to be written.
-    """
-
-    encode: Callable[[Sequence[Any]], dict[str, NDArray[Any]]]
-    decode: Callable[[Arrays], list[Any]]
-    size: Callable[[Any], int]
+    encode: Callable[[Sequence[Any]], dict[str, NDArray[Any]]]  # from results to arrays
+    decode: Callable[[Arrays], list[Any]]  # from arrays to results
+    size: Callable[[Any], int]  # the bytes of a result, which tell when to write
 
 
 VALUES = Codec(encode, decode, lambda result: 0)

@@ -125,10 +125,7 @@ class Atlas(AtlasData, Views[Region]):
 def open_atlas(
     folder: str | os.PathLike[str], device: torch.device, *, verify: bool = True
 ) -> Atlas:
-    """The atlas in a folder; a ``FileError`` if there is none, or it is not complete.
-
-    verify: compare the checksum of every array when it is first read.
-    """
+    """The atlas in a folder; a ``FileError`` if there is none, or it is not complete."""
     path = Path(folder)
     manifest = Manifest.read(path)
     if not manifest.complete:

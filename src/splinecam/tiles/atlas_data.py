@@ -37,16 +37,9 @@ from splinecam.questions.partition_data import (
 )
 from splinecam.questions.sampling import NO_AREA, choose, points_inside, sample_count, uniform
 from splinecam.stores.untrusted import damaged, inside, read_arrays, write_arrays
+from splinecam.tiles import tile_files
 from splinecam.tiles.manifest import FILE, Manifest
 from splinecam.tiles.seams import SEAM_EDGES, SEAM_VERTICES
-from splinecam.tiles.tile_files import (
-    AGAIN,
-    ERRORS,
-    read_array,
-    read_errors,
-    read_field,
-    read_values,
-)
 
 
 def tables(atlas: AtlasData, *, full: bool = False) -> Iterator[Any]:
@@ -334,8 +327,8 @@ class AtlasData(Attached):
         units = tuple(int(self.layer_errors[name].shape[0]) for name in self.layers)
         sizes = entry.vertices, entry.edges, entry.regions
         outputs = int(self.value_error.shape[0])
-        mesh = LazyMesh.of(sizes, partial(read_field, folder, units, self._verify))
-        values = read_values(folder, entry.vertices, outputs, verify=self._verify)
+        mesh = LazyMesh.of(sizes, partial(tile_files.read_field, folder, units, self._verify))
+        values = tile_files.read_values(folder, entry.vertices, outputs, verify=self._verify)
         return Tile(
             domain=self.domain,
             mesh=mesh if self.device.type == "cpu" else mesh.to(self.device),
@@ -378,12 +371,12 @@ class AtlasData(Attached):
             none = torch.zeros(0, dtype=torch.int64)
             return Shared(none, none)
         folder = self._tile_folder(number % self.num_tiles)
-        both = read_array(folder, name, "i", verify=self._verify)
+        both = tile_files.read_array(folder, name, "i", verify=self._verify)
         limit = torch.tensor([end, shared_end])
         if both.ndim != 2 or both.shape[1] != 2 or bool(((both < 0) | (both >= limit)).any()):
-            raise damaged(folder / f"{name}.npy", "it has an index out of range", AGAIN)
+            raise damaged(folder / f"{name}.npy", "it has an index out of range", tile_files.AGAIN)
         if bool((both[:, 0].diff() <= 0).any()):
-            raise damaged(folder / f"{name}.npy", "its numbers do not ascend", AGAIN)
+            raise damaged(folder / f"{name}.npy", "its numbers do not ascend", tile_files.AGAIN)
         return Shared(*both.to(self.device).unbind(1))
 
     def _tile_folder(self, number: int) -> Path:
@@ -403,13 +396,15 @@ class AtlasData(Attached):
 
     @cached_property
     def _errors(self) -> tuple[Tensor, dict[str, Tensor]]:
-        values, layers = read_errors(self.folder / ERRORS)
+        values, layers = tile_files.read_errors(self.folder / tile_files.ERRORS)
         if layers.keys() != set(self.layers):
-            raise damaged(self.folder / ERRORS, "it is about other layers", AGAIN)
+            raise damaged(
+                self.folder / tile_files.ERRORS, "it is about other layers", tile_files.AGAIN
+            )
         try:
             names_of(self._names, values.shape[0])
         except ValueError as error:
-            raise damaged(self.folder / FILE, error, AGAIN) from None
+            raise damaged(self.folder / FILE, error, tile_files.AGAIN) from None
         return values.to(self.device), {k: error.to(self.device) for k, error in layers.items()}
 
     @property
@@ -485,9 +480,9 @@ def write_domain(folder: Path, domain: Domain) -> None:
 def read_domain(folder: Path, input_shape: tuple[int, ...]) -> Domain:
     """The domain in a folder."""
     path = folder / DOMAIN
-    found = read_arrays(path, _DOMAIN_ARRAYS, AGAIN)
+    found = read_arrays(path, _DOMAIN_ARRAYS, tile_files.AGAIN)
     try:
         arrays = {name: torch.from_numpy(found[name]) for name in _DOMAIN_ARRAYS}
         return Domain(**arrays, input_shape=input_shape)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise damaged(path, error, AGAIN) from None
+        raise damaged(path, error, tile_files.AGAIN) from None

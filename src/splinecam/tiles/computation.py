@@ -180,7 +180,10 @@ class AtlasComputation:
             while waiting:
                 members = range(*waiting[-1])
                 done = total - sum(stop - start for start, stop in self.manifest.pending or [])
-                large = self._expected(members, total, done) > self.planned
+                if done:  # the faces that are done tell how many regions a part will have
+                    large = len(members) * self.regions / done > self.planned
+                else:
+                    large = len(members) > max(1, total // _PROBES)
                 large |= len(members) * self.need > _ROOM * self.plan.last.memory
                 if len(members) > 1 and large:
                     _halve(waiting)
@@ -216,12 +219,6 @@ class AtlasComputation:
     def planned(self) -> float:
         """The number of regions for which tiles are planned."""
         return _ROOM * self.sizes.regions
-
-    def _expected(self, members: range, total: int, done: int) -> float:
-        """About how many regions a part will have, judged by the faces that are done."""
-        if not done:
-            return 0.0 if len(members) <= max(1, total // _PROBES) else np.inf
-        return len(members) * self.regions / done
 
     @property
     def regions(self) -> int:

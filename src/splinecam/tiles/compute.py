@@ -185,14 +185,11 @@ def _run_tile(worker: Worker, task: _Task) -> TileEntry | Outcome | None:
 
 
 class _Tasks(Iterator[_Task]):
-    """The tiles that are still to be computed; it may go on after it has been empty.
-
-    given: all tasks so far, by their numbers.
-    """
+    """The tiles that are still to be computed; it may go on after it has been empty."""
 
     def __init__(self, work: AtlasComputation, total: int, tiles: int) -> None:
         self._work, self._total, self._tiles = work, total, tiles
-        self.given: list[_Task] = []
+        self.given: list[_Task] = []  # all tasks so far, by their numbers
         self._out = 0  # tasks without a result
         self._next: list[range] = []
         self._rest = [range(*each) for each in work.manifest.pending or []]  # not divided yet

@@ -21,25 +21,15 @@ from splinecam.plot.colors import ColorOptions, color_regions
 from splinecam.plot.decorations import AxesStyle, draw_border
 from splinecam.plot.rasters import CellColors
 from splinecam.plot.regions import default_color
-from splinecam.tiles import curves
+from splinecam.tiles import curves, extracting
 from splinecam.tiles.curves import class_regions
-from splinecam.tiles.extracting import (
-    Box,
-    Shown,
-    colors_of,
-    local_box,
-    meeting,
-    selected,
-    tiles_in,
-    touching,
-)
 
 _TYPICAL = 100_000  # regions that colour scales follow
 _LINES = 200_000  # edges that are drawn
 
 
 def draw_tiles(  # noqa: PLR0913 - the options of a picture, each given by its name
-    shown: Shown,
+    shown: extracting.Shown,
     ax: Axes,
     color: Any = None,
     *,
@@ -75,7 +65,7 @@ def draw_tiles(  # noqa: PLR0913 - the options of a picture, each given by its n
             there = class_regions(atlas, level=level).areas > 0
             legend = there.nonzero()[:, 0].tolist()
         part, numbers = shown.some(_TYPICAL)
-        own = colors_of(atlas, color, numbers)
+        own = extracting.colors_of(atlas, color, numbers)
         content = picture.Content.of(part, own, options, legend)
         picture.prepare(ax, atlas.domain, axes)
         image = _image(shown, ax, color, replace(options, limits=content.coloring.limits), content)
@@ -96,20 +86,22 @@ def draw_tiles(  # noqa: PLR0913 - the options of a picture, each given by its n
 
 
 def _image(
-    shown: Shown, ax: Axes, color: Any, options: ColorOptions, content: picture.Content
+    shown: extracting.Shown, ax: Axes, color: Any, options: ColorOptions, content: picture.Content
 ) -> TiledImage:
     """The image of all regions, with the colour scale of the content."""
     atlas, coloring = shown.atlas, content.coloring
 
-    def tiles(box: Box) -> Iterator[tuple[Mesh, CellColors]]:
-        for number in tiles_in(atlas, box):
+    def tiles(box: extracting.Box) -> Iterator[tuple[Mesh, CellColors]]:
+        for number in extracting.tiles_in(atlas, box):
             with torch.no_grad():
                 tile = atlas.tile(number)
-                faces = meeting(tile.mesh, box)
+                faces = extracting.meeting(tile.mesh, box)
                 if faces.shape[0]:
-                    part = tile if faces.shape[0] == len(tile) else selected(tile, faces)
+                    part = tile if faces.shape[0] == len(tile) else extracting.selected(tile, faces)
                     numbers = faces + int(atlas.first_region[number])
-                    found = color_regions(part, colors_of(atlas, color, numbers), options)
+                    found = color_regions(
+                        part, extracting.colors_of(atlas, color, numbers), options
+                    )
                     yield found.mesh, found.fill
 
     boxes = to_numpy(atlas.boxes)
@@ -119,12 +111,12 @@ def _image(
     return TiledImage(ax, atlas.frame, around, tiles, count=len(atlas), ink=ink, **scale)
 
 
-def few_edges(shown: Shown, most: int = _LINES) -> tuple[Tensor, Tensor]:
+def few_edges(shown: extracting.Shown, most: int = _LINES) -> tuple[Tensor, Tensor]:
     """Layers (N,) and ends (N, 2, 2) of the edges of as many layers as have few edges."""
     atlas, layers = shown.atlas, len(shown.atlas.layers)
     found: list[tuple[Tensor, Tensor]] = []
     count = torch.zeros(layers, dtype=torch.int64)
-    box = None if shown.box is None else local_box(atlas.frame, shown.box)
+    box = None if shown.box is None else extracting.local_box(atlas.frame, shown.box)
     seen = torch.zeros(atlas.num_shared_edges, dtype=torch.bool, device=atlas.device)
     last = layers
     for number in shown.tiles:
@@ -135,7 +127,7 @@ def few_edges(shown: Shown, most: int = _LINES) -> tuple[Tensor, Tensor]:
         seen[shared] = True
         if box is not None:
             ends = tile.mesh.uv[tile.edges]
-            wanted &= touching(torch.cat([ends.amin(1), ends.amax(1)], 1), box)
+            wanted &= extracting.touching(torch.cat([ends.amin(1), ends.amax(1)], 1), box)
         chosen = wanted.nonzero()[:, 0]
         layer = tile.mesh.edge_layer[chosen]
         found.append((layer, tile.vertices[tile.edges[chosen]]))

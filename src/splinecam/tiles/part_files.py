@@ -33,21 +33,8 @@ from splinecam.geometry.domain import Frame
 from splinecam.geometry.subdivision import BORDER, Mesh
 from splinecam.questions.partition_data import Unresolved
 from splinecam.stores.untrusted import damaged, inside
+from splinecam.tiles import tile_files
 from splinecam.tiles.manifest import TileEntry
-from splinecam.tiles.tile_files import (
-    AGAIN,
-    ERRORS,
-    FINITE,
-    Column,
-    read_array,
-    read_columns,
-    read_mesh,
-    read_values,
-    write_array,
-    write_columns,
-    write_errors,
-    write_tile,
-)
 
 # What a part's folder has beside the tile, until the atlas is complete.
 BORDER_FILE, STRIP, RIM = "border.npz", "strip", "rim.npz"
@@ -70,18 +57,18 @@ class PartBorder:
     @classmethod
     def read(cls, path: Path, coarse: Mesh) -> PartBorder:
         """The border in a file."""
-        columns: dict[str, Column] = {
+        columns: dict[str, tile_files.Column] = {
             "vertex": (("S",), 0, inf),
             "vertex_layer": (("S",), -1, inf),
             "coarse_vertex": (("S",), -1, coarse.num_vertices),
-            "uv": (("S", 2), *FINITE),
-            "values": (("S", "n"), *FINITE),
+            "uv": (("S", 2), *tile_files.FINITE),
+            "values": (("S", "n"), *tile_files.FINITE),
             "edge": (("P",), 0, inf),
             "in_strip": (("P",), 0, 2),
             "root": (("P",), 0, coarse.num_edges),
             "ends": (("P", 2), 0, "S"),
         }
-        return cls(**read_columns(path, columns))
+        return cls(**tile_files.read_columns(path, columns))
 
 
 def _border_of(coarse: Coarse, tile: MeshTile, mesh: Mesh, values: Tensor) -> PartBorder:
@@ -121,13 +108,13 @@ class Rim:
     @classmethod
     def read(cls, path: Path, vertices: int, edges: int) -> Rim:
         """The rim in a file; vertices, edges: how many the tile has."""
-        columns: dict[str, Column] = {
+        columns: dict[str, tile_files.Column] = {
             "vertex": (("S",), 0, vertices),
             "part_vertex": (("S",), 0, inf),
             "edge": (("P",), 0, edges),
             "ends": (("P", 2), 0, "S"),
         }
-        return cls(**read_columns(path, columns))
+        return cls(**tile_files.read_columns(path, columns))
 
 
 def rim_of(mesh: Mesh, part_vertex: Tensor) -> Rim:
@@ -164,17 +151,17 @@ class Strip:
     def write(self, folder: Path) -> None:
         """Write the strip to a folder, which is made."""
         folder.mkdir(exist_ok=True)
-        write_tile(folder, self.mesh, self.values)
-        write_array(folder, "part_vertex", self.part_vertex)
+        tile_files.write_tile(folder, self.mesh, self.values)
+        tile_files.write_array(folder, "part_vertex", self.part_vertex)
 
     @classmethod
     def read(cls, folder: Path, units: Sequence[int], outputs: int) -> Strip:
         """The strip in a folder; units: how many each layer has; outputs: how many there are."""
-        mesh = read_mesh(folder, units, ARTIFICIAL)
-        values = read_values(folder, mesh.num_vertices, outputs)
-        part_vertex = read_array(folder, "part_vertex", "i")
+        mesh = tile_files.read_mesh(folder, units, ARTIFICIAL)
+        values = tile_files.read_values(folder, mesh.num_vertices, outputs)
+        part_vertex = tile_files.read_array(folder, "part_vertex", "i")
         if part_vertex.shape != (mesh.num_vertices,):
-            raise damaged(folder / "part_vertex.npy", "it has another shape", AGAIN)
+            raise damaged(folder / "part_vertex.npy", "it has another shape", tile_files.AGAIN)
         return cls(mesh, values, part_vertex)
 
 
@@ -197,7 +184,7 @@ class TileWriter:
             mesh, vertex, _ = own
             values = outcome.output if mesh is whole else outcome.output[vertex]
             entry = self.tile(name, replace(outcome, mesh=mesh, output=values))
-            write_columns(self.folder / name / RIM, vars(rim_of(mesh, vertex)))
+            tile_files.write_columns(self.folder / name / RIM, vars(rim_of(mesh, vertex)))
         if strip is not None:
             mesh, vertex, beside = strip
             Strip(mesh, outcome.output[vertex], vertex).write(self.folder / name / STRIP)
@@ -208,8 +195,10 @@ class TileWriter:
             strip_edge, tile_edge = (torch.searchsorted(x, border.edge) for x in (beside, in_tile))
             edge = torch.where(in_strip, strip_edge, tile_edge)
             border = replace(border, in_strip=in_strip, edge=edge)
-        write_errors(self.folder / name / ERRORS, outcome.error, outcome.layer_errors)
-        write_columns(self.folder / name / BORDER_FILE, vars(border))
+        tile_files.write_errors(
+            self.folder / name / tile_files.ERRORS, outcome.error, outcome.layer_errors
+        )
+        tile_files.write_columns(self.folder / name / BORDER_FILE, vars(border))
         return entry
 
     def make(self, name: str) -> None:
@@ -230,8 +219,10 @@ class TileWriter:
     def tile(self, name: str, outcome: Outcome) -> TileEntry:
         """Write the arrays of a tile to its folder."""
         mesh = outcome.mesh
-        write_tile(self.folder / name, mesh, outcome.output)
-        write_errors(self.folder / name / ERRORS, outcome.error, outcome.layer_errors)
+        tile_files.write_tile(self.folder / name, mesh, outcome.output)
+        tile_files.write_errors(
+            self.folder / name / tile_files.ERRORS, outcome.error, outcome.layer_errors
+        )
         low, high = mesh.uv.amin(0).tolist(), mesh.uv.amax(0).tolist()
         return TileEntry(
             folder=name,

@@ -20,21 +20,9 @@ from splinecam.engine.artificial_cuts import ARTIFICIAL
 from splinecam.engine.tiling import OnEdges, unite
 from splinecam.geometry.subdivision import Mesh
 from splinecam.stores.untrusted import damaged, refuse_links
+from splinecam.tiles import tile_files
 from splinecam.tiles.manifest import Manifest, TileEntry
 from splinecam.tiles.part_files import BORDER_FILE, RIM, STRIP, PartBorder, Rim, Strip, rim_of
-from splinecam.tiles.tile_files import (
-    AGAIN,
-    ERRORS,
-    largest_errors,
-    read_array,
-    read_errors,
-    read_mesh,
-    read_values,
-    write_array,
-    write_columns,
-    write_errors,
-    write_tile,
-)
 
 
 @dataclass(frozen=True)
@@ -225,7 +213,7 @@ def insert_missing(
     old, new = tiles / entry.folder, tiles / f"{entry.folder}a"
     shutil.rmtree(new, ignore_errors=True)
     shutil.copytree(old, new)
-    values, layers = read_errors(old / ERRORS)
+    values, layers = tile_files.read_errors(old / tile_files.ERRORS)
     units, outputs = [len(layers[name]) for name in manifest.about["layers"]], len(values)
     for in_strip in (False, True):
         rows = (missing.in_strip == in_strip).nonzero()[:, 0]
@@ -240,18 +228,18 @@ def insert_missing(
             values = torch.cat([strip.values, seams.values[seam]])
             Strip(after, values, torch.cat([strip.part_vertex, _NEW + seam])).write(new / STRIP)
         else:
-            before = read_mesh(old, units, ARTIFICIAL)
+            before = tile_files.read_mesh(old, units, ARTIFICIAL)
             after = insert_vertices(before, edge, *point)
-            values = read_values(old, before.num_vertices, outputs)
-            write_tile(new, after, torch.cat([values, seams.values[seam]]))
+            values = tile_files.read_values(old, before.num_vertices, outputs)
+            tile_files.write_tile(new, after, torch.cat([values, seams.values[seam]]))
             rim = Rim.read(old / RIM, before.num_vertices, before.num_edges)
             part_vertex = torch.full((after.num_vertices,), -1)
             part_vertex[rim.vertex] = rim.part_vertex
             part_vertex[before.num_vertices :] = _NEW + seam
-            write_columns(new / RIM, vars(rim_of(after, part_vertex)))
+            tile_files.write_columns(new / RIM, vars(rim_of(after, part_vertex)))
             entry = replace(entry, vertices=after.num_vertices, edges=after.num_edges)
         border = _grown(border, (before, after), in_strip, edge, seam, seams)
-    write_columns(new / BORDER_FILE, vars(border))
+    tile_files.write_columns(new / BORDER_FILE, vars(border))
     manifest.tiles[missing.part] = replace(entry, folder=new.name)
     return border
 
@@ -279,10 +267,7 @@ def _grown(
     seam: Tensor,
     seams: Seams,
 ) -> PartBorder:
-    """The border of a part after edges (N,) of its tile, or of its strip, were divided.
-
-    meshes: the tile or the strip, before and after. seam: (N,) the vertices that divide the edges.
-    """
+    """The border of a part after edges (N,) of its tile or strip got vertices on seams (N,)."""
     (before, after), first = meshes, border.vertex.shape[0]
     place = torch.full((after.num_vertices,), -1)  # of a vertex of that mesh in the border
     mine = (border.in_strip == in_strip).nonzero()[:, 0]
@@ -321,10 +306,12 @@ The ``part_vertex`` of these rims are vertices of the joined strips.
 def complete(folder: Path, manifest: Manifest, coarse: Mesh | None, dissolve: Dissolve) -> None:
     """Find the seams of an atlas whose parts are all done; coarse: None if there is one tile."""
     tiles = folder / "tiles"
-    values, layers = largest_errors(tiles / tile.folder / ERRORS for tile in manifest.tiles)
+    values, layers = tile_files.largest_errors(
+        tiles / tile.folder / tile_files.ERRORS for tile in manifest.tiles
+    )
     if layers.keys() != set(manifest.about["layers"]):
-        raise damaged(tiles, "its rounding errors belong to other layers", AGAIN)
-    write_errors(folder / ERRORS, values, layers)
+        raise damaged(tiles, "its rounding errors belong to other layers", tile_files.AGAIN)
+    tile_files.write_errors(folder / tile_files.ERRORS, values, layers)
     if coarse is not None:
         parts = manifest.tiles
         borders = [PartBorder.read(tiles / part.folder / BORDER_FILE, coarse) for part in parts]
@@ -362,13 +349,15 @@ def clean(folder: Path, manifest: Manifest) -> None:
             shutil.rmtree(path, ignore_errors=True)
             continue
         shutil.rmtree(path / STRIP, ignore_errors=True)
-        for name in (BORDER_FILE, RIM, ERRORS):
+        for name in (BORDER_FILE, RIM, tile_files.ERRORS):
             (path / name).unlink(missing_ok=True)
 
 
 def is_clean(folder: Path, manifest: Manifest) -> bool:
     """Whether nothing is left of the computation of an atlas that is complete."""
-    return not any((folder / "tiles" / tile.folder / ERRORS).exists() for tile in manifest.tiles)
+    return not any(
+        (folder / "tiles" / tile.folder / tile_files.ERRORS).exists() for tile in manifest.tiles
+    )
 
 
 _Numbered = tuple[TileEntry, Rim, Tensor]
@@ -412,13 +401,15 @@ def _numbered(
 
 def _patch(folder: Path, tile: TileEntry, vertex: Tensor, seams: Seams, number: Tensor) -> None:
     """Move vertices (N,) of a tile to vertices (N,) of seams, and give them the values there."""
-    uv = read_array(folder, "mesh_uv", "f")
-    values = read_values(folder, tile.vertices, seams.values.shape[1])
+    uv = tile_files.read_array(folder, "mesh_uv", "f")
+    values = tile_files.read_values(folder, tile.vertices, seams.values.shape[1])
     if uv.shape != (tile.vertices, 2):
-        raise damaged(folder / "mesh_uv.npy", f"it has the shape {tuple(uv.shape)}", AGAIN)
+        raise damaged(
+            folder / "mesh_uv.npy", f"it has the shape {tuple(uv.shape)}", tile_files.AGAIN
+        )
     uv[vertex], values[vertex] = seams.uv[number], seams.values[number]
-    write_array(folder, "mesh_uv", uv)
-    write_array(folder, "values", values)
+    tile_files.write_array(folder, "mesh_uv", uv)
+    tile_files.write_array(folder, "values", values)
 
 
 def _write_seams(tiles: Path, made: list[_Numbered]) -> dict[str, int]:
@@ -433,6 +424,6 @@ def _write_seams(tiles: Path, made: list[_Numbered]) -> dict[str, int]:
     edges = torch.split(edge, [rim.edge.shape[0] for _, rim, _ in made])
     for (tile, rim, _), mine, beside in zip(made, vertices, edges, strict=True):
         folder = tiles / tile.folder
-        write_array(folder, SEAM_VERTICES, torch.stack([rim.vertex, mine], 1))
-        write_array(folder, SEAM_EDGES, torch.stack([rim.edge, beside], 1))
+        tile_files.write_array(folder, SEAM_VERTICES, torch.stack([rim.vertex, mine], 1))
+        tile_files.write_array(folder, SEAM_EDGES, torch.stack([rim.edge, beside], 1))
     return {"vertices": len(known), "edges": len(different), "ends": len(vertex)}

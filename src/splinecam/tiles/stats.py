@@ -20,16 +20,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from splinecam._util.arrays import lengths
+from splinecam.questions import stats as _stats
 from splinecam.questions.measures import centroid_values, measures
 from splinecam.questions.partition_data import PartitionData
-from splinecam.questions.stats import (
-    QUANTILES,
-    Stats,
-    composed,
-    edge_numbers,
-    output_numbers,
-    summary_of,
-)
 from splinecam.tiles.atlas_data import AtlasData
 from splinecam.tiles.curves import decision_boundary
 
@@ -158,7 +151,7 @@ def quantiles(count: int, shares: Sequence[float]) -> tuple[list[int], Floats]:
     return pairs.ravel().tolist(), place - low
 
 
-def stats(atlas: AtlasData, *, full: bool = False) -> Stats:
+def stats(atlas: AtlasData, *, full: bool = False) -> _stats.Stats:
     """Statistics of an atlas, by the keys of ``Partition.stats``: a dict that prints as a table.
 
     They are computed tile by tile, in two passes; the quantiles are exact.
@@ -193,14 +186,14 @@ def stats(atlas: AtlasData, *, full: bool = False) -> Stats:
             "total_area": area,
             "total_edge_length": fsum(edge_lengths),
             "unresolved": len(atlas.unresolved),
-            **edge_numbers(atlas.layers, (edges // 2).tolist()),
+            **_stats.edge_numbers(atlas.layers, (edges // 2).tolist()),
         }
         mean, low = torch.stack(integrals).sum(0) / area, torch.stack(lows).amin(0)
-        return composed(
+        return _stats.composed(
             {name: column.summary(area) for name, column in columns.items()},
             len(atlas),
             numbers,
-            output_numbers(atlas.names, mean, low, torch.stack(highs).amax(0)),
+            _stats.output_numbers(atlas.names, mean, low, torch.stack(highs).amax(0)),
             decision_boundary(atlas).length,
         )
 
@@ -230,7 +223,7 @@ class _Column:
     @classmethod
     def among(cls, regions: int) -> _Column:
         """A column for so many numbers, before any is known."""
-        ranks, weight = quantiles(regions, list(QUANTILES.values()))
+        ranks, weight = quantiles(regions, list(_stats.QUANTILES.values()))
         return cls(OrderStatistics(ranks), weight)
 
     def add(self, values: Tensor, areas: Tensor) -> None:
@@ -252,14 +245,14 @@ class _Column:
             step, t = above - below, self.weight
             # This is how numpy interpolates, to the last bit.
             between = np.where(t >= 0.5, above - step * (1 - t), below + step * t)
-        return summary_of(
+        return _stats.summary_of(
             {
                 "mean": mean,
                 "mean_by_area": _sum(self.weighted) / area,
                 "std": sqrt(square / count),
                 "min": self.low,
                 "max": self.high,
-                **dict(zip(QUANTILES, between.tolist(), strict=True)),
+                **dict(zip(_stats.QUANTILES, between.tolist(), strict=True)),
             }
         )
 

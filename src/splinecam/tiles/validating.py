@@ -10,16 +10,7 @@ from torch import Tensor
 
 from splinecam._util.progress import progress_bar
 from splinecam.geometry.checks import Check, check_area, check_border, check_tile
-from splinecam.questions.validate import (
-    Report,
-    Sites,
-    accepted,
-    check_model,
-    chosen_regions,
-    interior_points,
-    near_unresolved,
-    switches,
-)
+from splinecam.questions import validate as _validate
 from splinecam.tiles.atlas_data import AtlasData
 from splinecam.tiles.extracting import selected
 
@@ -34,7 +25,7 @@ def validate(
     thorough: bool = False,
     seed: int = 0,
     progress: bool = True,
-) -> Report:
+) -> _validate.Report:
     """Check the structure of all regions, and the maps of some of them against the real model.
 
     One tile after the other is in memory. All tiles are checked like a partition, and then that
@@ -64,7 +55,7 @@ def validate(
         if checking.ok:
             checking.whole()
     checks, counts = tuple(checking.checks.values()), (checking.sampled, checking.excused)
-    return accepted(Report(checks, len(atlas), *counts, checking.points), atlas)
+    return _validate.accepted(_validate.Report(checks, len(atlas), *counts, checking.points), atlas)
 
 
 @dataclass
@@ -92,7 +83,7 @@ class _Checking:
         edges, mesh = self.atlas.shared_edges(number), tile.mesh
         seam = torch.zeros(mesh.num_edges, dtype=torch.bool, device=mesh.uv.device)
         seam[edges.local] = True
-        trusted = ~near_unresolved(tile)
+        trusted = ~_validate.near_unresolved(tile)
         checks, area, border = check_tile(mesh, seam, trusted)
         self._add(checks)
         if border is None:
@@ -113,16 +104,16 @@ class _Checking:
     def compare(self, number: int, wanted: int, thorough: bool, generator: torch.Generator) -> None:
         """Compare regions of a tile with the real model."""
         tile = self.atlas.tile(number)
-        trusted = ~near_unresolved(tile)
+        trusted = ~_validate.near_unresolved(tile)
         if not bool(trusted.any()):
             return
         most = max(_LEAST, round(wanted * len(tile) / len(self.atlas)))
-        tile = selected(tile, chosen_regions(tile, trusted, most, generator))
+        tile = selected(tile, _validate.chosen_regions(tile, trusted, most, generator))
         faces = torch.arange(len(tile), device=tile.mesh.uv.device)
         _, centroids = tile.mesh.areas_and_centroids()
-        interior = interior_points(tile.mesh, faces, generator)
-        sites = Sites(faces, centroids, interior, centroids[:0], faces[:0])
-        switched, decided = switches(tile, sites, lambda count: None)
+        interior = _validate.interior_points(tile.mesh, faces, generator)
+        sites = _validate.Sites(faces, centroids, interior, centroids[:0], faces[:0])
+        switched, decided = _validate.switches(tile, sites, lambda count: None)
         self._add([Check("regions inside which a unit switches", switched, 0)])
         if tile.unresolved:
             self.excused += int((~decided).sum())
@@ -130,7 +121,7 @@ class _Checking:
         self.sampled += int(sites.faces.shape[0])
         self.points += sum(faces.shape[0] for faces, _ in sites.groups().values())
         if sites.faces.shape[0]:
-            self._add(check_model(tile, sites, thorough, generator, lambda count: None))
+            self._add(_validate.check_model(tile, sites, thorough, generator, lambda count: None))
 
     def whole(self) -> None:
         """Check that the tiles fit together."""

@@ -25,10 +25,7 @@ _SUFFIXES = tuple(suffix for suffix in WEIGHTS if suffix != ".npz")
 
 
 def networks_of(model: Any, checkpoints: Any) -> Iterator[tuple[Label, nn.Module]]:
-    """Yield the networks of a grid with their labels; each must be used before the next is taken.
-
-    model, checkpoints: as for ``grid``.
-    """
+    """Yield the networks of a grid with their labels; each must be used before the next."""
     if checkpoints is None:
         if isinstance(model, nn.Module | Captured) or _is_path(model):
             model = {"model": model}

@@ -9,13 +9,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 
-from splinecam.geometry.domain import Domain
 from splinecam.plot.arrays import Pixels
 from splinecam.plot.colors import Coloring, ColorOptions, beyond, color_regions
 from splinecam.plot.decorations import SideLegend, fit_figure
@@ -32,17 +30,13 @@ _COLOR_OPTIONS = ("output", "cmap", "limits", "level", "seed", "names")
 
 @dataclass(frozen=True)
 class FrameRenderer:
-    """Draws frames that have colours, legend and axes in common.
+    """Draws frames that have colours, legend and axes in common."""
 
-    first: the partition of the first frame. plot: options of ``part.plot`` for all frames; size: of
-    a frame in inches; dpi: pixels per inch.
-    """
-
-    first: PartitionData
+    first: PartitionData  # the partition of the first frame
     color: Any
-    plot: Mapping[str, Any]
-    size: tuple[float, float]
-    dpi: float
+    plot: Mapping[str, Any]  # options of ``part.plot`` for all frames
+    size: tuple[float, float]  # of a frame in inches
+    dpi: float  # pixels per inch
 
     @classmethod
     def of(
@@ -53,7 +47,7 @@ class FrameRenderer:
         options = ColorOptions(**{name: plot[name] for name in _COLOR_OPTIONS if name in plot})
         for k, part in enumerate(parts):
             first = part if first is None else first
-            if not _same_domain(first.domain, part.domain):
+            if first.domain != part.domain:
                 raise ValueError(
                     f"parts[{k}] has another domain than parts[0]; make a movie of one domain"
                 )
@@ -179,9 +173,3 @@ def _shared_limits(color: Any, scales: list[_Scale]) -> tuple[float, float] | No
         reach = max(abs(low - level), abs(high - level))
         return level - reach, level + reach
     return low, high
-
-
-def _same_domain(a: Domain, b: Domain) -> bool:
-    """Return whether two domains are the same polygon in the same plane."""
-    pairs = ((getattr(a, k), getattr(b, k)) for k in ("origin", "basis", "corners"))
-    return a.input_shape == b.input_shape and all(torch.equal(x, y) for x, y in pairs)

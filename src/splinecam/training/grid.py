@@ -45,13 +45,10 @@ Report = Callable[[int], Any]
 
 @dataclass(frozen=True)
 class Measures:
-    """Measures a partition; ``many`` measures several at once, which is much faster.
+    """Measures a partition; ``many`` measures several at once, which is much faster."""
 
-    names: of statistics, as for ``grid``. reduce: returns more numbers.
-    """
-
-    names: tuple[str, ...]
-    reduce: Callable[[Partition], Any] | None = None
+    names: tuple[str, ...]  # of statistics, as for ``grid``
+    reduce: Callable[[Partition], Any] | None = None  # returns more numbers
 
     def __call__(self, part: Partition) -> Row:
         return self.many([part])[0]

@@ -17,10 +17,7 @@ except ImportError:
 
 
 class LightningWatch(Callback):  # type: ignore[misc]
-    """Counts the steps of ``Trainer.fit`` for a watch, with the scalars loss and epoch.
-
-    step, finish: of the watch; they count a step and record the last one.
-    """
+    """Counts the steps of ``Trainer.fit`` for a watch, with the scalars loss and epoch."""
 
     def __init__(self, step: Callable[..., Any], finish: Callable[..., Any]) -> None:
         self.step, self.finish = step, finish

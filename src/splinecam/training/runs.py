@@ -34,10 +34,7 @@ _SHARE = 1 / 20  # the default radius by the domain's diameter
 def squares_around(
     domain: Domain, points: Mapping[str, Any] | None, radius: float | None
 ) -> tuple[dict[str, list[Domain]], float | None]:
-    """Return squares around the points of each group, by name, and their side; None without points.
-
-    points: as for ``sc.watch``.
-    """
+    """Return squares around the points of each group, by name, and their side, or None."""
     if points is None:
         if radius is not None:
             raise ValueError("radius belongs to points: give points= as well")

@@ -75,10 +75,7 @@ class MemoryStore:
 
 
 class FolderStore:
-    """Keeps snapshots in a folder, which is created, or continued if it has a run.
-
-    side: the side of squares around points; smooth: the accuracy of the partitions.
-    """
+    """Keeps snapshots in a folder, which is created, or continued if it has a run."""
 
     def __init__(
         self, folder: Path, domain: Domain, side: float | None, *, weights: bool, smooth: Any

@@ -182,10 +182,7 @@ class _Lane:
 
 
 class Answering:
-    """Answers requests of several clients, one at a time.
-
-    What the browser only tells has a thread of its own: a selection does not wait for a partition.
-    """
+    """Answers requests of several clients, one at a time; what is only told has another thread."""
 
     def __init__(self, answer: Answerer):
         self._computed, self._told = _Lane("answers", answer), _Lane("selections", answer)

@@ -47,17 +47,14 @@ class Limits:
 
 @dataclass(frozen=True)
 class Network:
-    """A captured network, which keeps its weights when the model changes.
-
-    device: of the partitions; names: of the classes, or None; smooth: the accuracy, or None.
-    """
+    """A captured network, which keeps its weights when the model changes."""
 
     model: nn.Module
     program: Program
-    device: torch.device
+    device: torch.device  # of the partitions
     output: Output = None
-    names: tuple[str, ...] | None = None
-    smooth: Smooth | None = None
+    names: tuple[str, ...] | None = None  # of the classes
+    smooth: Smooth | None = None  # the accuracy
 
     @classmethod
     def of_model(cls, model: nn.Module | Captured, domain: Domain, **options: Any) -> Network:
@@ -107,13 +104,9 @@ class Network:
 
 
 class Frames:
-    """A series of partitions of one domain with labels for a slider, or one that is computed.
+    """A series of partitions of one domain with labels for a slider, or one that is computed."""
 
-    given: the network and the domain of a frame without a partition. grows: whether frames may be
-    added later.
-    """
-
-    grows = False
+    grows = False  # whether frames may be added later
 
     def __init__(
         self,

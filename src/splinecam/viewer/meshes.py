@@ -105,10 +105,7 @@ def gradient_answer(part: PartitionData, mesh: str, region: int, output: int | N
 
 
 def quantized_gradients(part: PartitionData) -> dict[str, Any]:
-    """Return the derivatives of the outputs that win in the middle of each region, as bytes.
-
-    A derivative is the byte of gradients (F, D) times gradientScale (F,), up to half of the scale.
-    """
+    """Return bytes (F, D) that are, times their scales (F,), derivatives of the winning outputs."""
     regions = torch.arange(len(part), device=part.values.device)
     outputs = winning_outputs(part, regions)
     slope = to_numpy(gradients_at(part, regions, outputs))
@@ -122,10 +119,7 @@ def quantized_gradients(part: PartitionData) -> dict[str, Any]:
 
 
 def band_answer(part: PartitionData, about: dict[str, Any], level: Any) -> Message:
-    """Return the polygons on which no class is certain, in the partition's local coordinates.
-
-    level: decides the class of a single output.
-    """
+    """Return the polygons on which no class is certain, in the partition's local coordinates."""
     band = class_band(part, smallest=False, level=number(level, "level"))
     frame = {"center": part._frame.center.tolist(), "scale": part._frame.scale}
     points = to_numpy(part._frame.to_local(band.vertices))
@@ -139,18 +133,13 @@ _BLOCK = 1 << 22  # numbers in a block
 
 @dataclass(frozen=True)
 class MeshSizes:
-    """How much a mesh may hold.
+    """How much a mesh may hold."""
 
-    outputs: how many are sent; values: of all outputs together; points, precise: how many
-    coordinates and values are sent in double precision; cut: with up to so many vertices, regions
-    are cut to find all winners.
-    """
-
-    outputs: int = 1000
-    values: int = 16_000_000
-    points: int = 8_000_000
-    precise: int = 8_000_000
-    cut: int = 100_000
+    outputs: int = 1000  # how many are sent
+    values: int = 16_000_000  # of all outputs together
+    points: int = 8_000_000  # coordinates that are sent in double precision
+    precise: int = 8_000_000  # values that are sent in double precision
+    cut: int = 100_000  # with up to so many vertices, regions are cut to find all winners
 
 
 def has_classes(part: PartitionData, level: float | None = None) -> bool:

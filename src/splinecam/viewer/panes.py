@@ -33,12 +33,7 @@ _SEARCH = 2.0  # seconds of each attempt to find the first window
 
 @dataclass(frozen=True)
 class SceneOptions:
-    """Options for all panes; most are options of ``part.plot`` by the same names.
-
-    colors: by name, arrays of numbers or colours of regions, or functions from a partition to such
-    an array. anchors: three inputs that span the plane. shape: (h, w) or (channels, h, w) of flat
-    images. state: the first view. python: the arguments of ``view``. live: whether Python answers.
-    """
+    """Options for all panes; most are options of ``part.plot`` by the same names."""
 
     title: str = ""
     color: str | None = None
@@ -48,15 +43,15 @@ class SceneOptions:
     level: float | None = None
     seed: int = 0
     names: Sequence[str] | None = None
-    colors: Mapping[str, Any] = field(default_factory=dict)
+    colors: Mapping[str, Any] = field(default_factory=dict)  # arrays for the regions, or functions
     points: Any = None
     labels: Any = None
     images: Any = None
-    anchors: Any = None
-    shape: Sequence[int] | None = None
-    state: Mapping[str, Any] = field(default_factory=dict)
-    python: str = ""
-    live: bool = True
+    anchors: Any = None  # three inputs that span the plane
+    shape: Sequence[int] | None = None  # (h, w) or (channels, h, w) of flat images
+    state: Mapping[str, Any] = field(default_factory=dict)  # the first view
+    python: str = ""  # the arguments of ``view``
+    live: bool = True  # whether Python answers
 
     def __post_init__(self) -> None:
         if self.color == "class" and self.level is None:  # a single output has classes, too
@@ -64,11 +59,7 @@ class SceneOptions:
 
 
 class Pane:
-    """Partitions of one domain, shown one at a time: epochs, checkpoints, or a single one.
-
-    limits: of what is computed while one looks. domain: in the plane as it is now; plane: None if
-    it cannot be moved; home: the plane at first; generation: how often the plane was moved.
-    """
+    """Partitions of one domain, shown one at a time: epochs, checkpoints, or a single one."""
 
     def __init__(
         self,
@@ -81,10 +72,10 @@ class Pane:
         self.title = title
         self.frames = Frames(frames, labels) if isinstance(frames, Sequence) else frames
         self.limits = limits or Limits()
-        self.domain = self.frames.domain
-        self.plane: Plane | None = None
-        self.home: Plane | None = None
-        self.generation = 0
+        self.domain = self.frames.domain  # in the plane as it is now
+        self.plane: Plane | None = None  # None if it cannot be moved
+        self.home: Plane | None = None  # the plane at first
+        self.generation = 0  # how often the plane was moved
         self._computed: dict[int, Partition | TooMuch] = {}
         self._start: tuple[Box, Partition] | None = None
         self._leads: dict[int, float] = {}

@@ -38,28 +38,19 @@ class Direction:
 
 @dataclass(frozen=True)
 class Plane:
-    """A domain with three anchors, and the directions that lead out of its plane.
+    """A domain with three anchors, and the directions that lead out of its plane."""
 
-    base: the domain before it is turned and shifted; anchors: (3, 2) coordinates in the base;
-    weights: (k, 3) of the anchors at each corner; turn, shift: a number for each direction; points:
-    the data points (N, D), or None.
-    """
-
-    base: Domain
-    anchors: Tensor
-    weights: Tensor
+    base: Domain  # the domain before it is turned and shifted
+    anchors: Tensor  # (3, 2) coordinates in the base
+    weights: Tensor  # (k, 3) of the anchors at each corner
     directions: tuple[Direction, ...]
-    turn: tuple[float, ...]
-    shift: tuple[float, ...]
-    points: Tensor | None = None
+    turn: tuple[float, ...]  # a number for each direction
+    shift: tuple[float, ...]  # a number for each direction
+    points: Tensor | None = None  # the data points (N, D)
 
     @classmethod
     def of(cls, domain: Domain, *, anchors: Any = None, points: Any = None) -> Plane:
-        """Return the plane of a domain.
-
-        anchors: three inputs in it, by default a corner of a rectangle and its neighbours, or three
-        evenly spaced corners. points: inputs (N, ...), from which directions are found.
-        """
+        """Return the plane of a domain; anchors: three inputs in it, by default three corners."""
         flat = None if points is None else as_float64(points, "points").reshape(-1, domain.dim)
         if anchors is None:
             count = len(domain.corners)
@@ -104,10 +95,7 @@ class Plane:
         return replace(self, turn=tuple(turn) or still, shift=tuple(shift) or still)
 
     def through(self, anchors: Sequence[Sequence[float] | int]) -> Plane:
-        """Return the plane through three places of the present one, or numbered data points.
-
-        The anchors stay where they are seen, as far as the other plane allows that.
-        """
+        """Return the plane through three places of the present one, or numbered data points."""
         if len(anchors) != 3:
             raise DomainError(f"A plane has three anchors, not {len(anchors)}.")
         present, numbers = self.domain, [each for each in anchors if isinstance(each, int)]
@@ -180,10 +168,7 @@ def directions_of(domain: Domain, points: Tensor | None = None) -> tuple[Directi
 
 
 def _components(domain: Domain, points: Tensor) -> tuple[Tensor, list[float]]:
-    """Return the directions in which points (N, D) differ most from a plane, and how far.
-
-    Some evenly spaced points decide if there are many.
-    """
+    """Return the directions in which points (N, D) differ most from a plane, and how far."""
     count = min(_SAMPLES, max(_MOST, _NUMBERS // domain.dim))
     some = points[:: -(-len(points) // count)]
     offset = some - domain.origin

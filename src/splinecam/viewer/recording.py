@@ -153,10 +153,7 @@ _PIXELS = 480  # of a decision whose regions are not known
 
 
 def still_png(session: Session, state: Mapping[str, Any]) -> bytes:
-    """Return the PNG of the whole domains of a session; state: as ``viewer.state`` gives it.
-
-    Where no partition is known yet, it shows the decision of the network.
-    """
+    """Return the PNG of all domains; without a partition, it shows the decision of the network."""
     figure = Figure(figsize=(_SIDE * len(session.panes), _SIDE), layout="constrained")
     axes = figure.subplots(1, len(session.panes), squeeze=False)[0]
     for ax, pane in zip(axes, session.panes, strict=True):

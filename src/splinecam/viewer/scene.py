@@ -301,11 +301,7 @@ def coloring_of(
     like: Limits | None = None,
     given: Any = None,
 ) -> Coloring:
-    """Return the colours of a partition by one of the names that the scene lists.
-
-    output: of "slope" and "output". like: the limits of the whole picture, if the partition is a
-    window. given: numbers or colours of the regions.
-    """
+    """Return colours by one of the scene's names; like: the limits of the whole picture."""
     limits = like or (options.limits if name == (options.color or "") else None)
     level, by = options.level or 0.0, output if name in BY_OUTPUT else None
     chosen = ColorOptions(by, options.cmap, limits, level, options.seed, options.names)

@@ -109,11 +109,7 @@ _Outbox = asyncio.Queue[bytes | None]  # messages for a page
 
 
 class Server:
-    """Serves a viewer to browsers on this machine that know its secret address.
-
-    files: by name, the content and its media type; "" is the page. port: 0 for any free one.
-    patience: how many seconds to wait for a reloading page.
-    """
+    """Serves a viewer to browsers on this machine that know its secret address."""
 
     def __init__(self, answer: Answerer, files: Files, *, port: int = 0, patience: float = 3.0):
         self._answering, self._files = Answering(answer), files

@@ -20,28 +20,12 @@ from splinecam.partitions.partition import Partition
 from splinecam.plot.colors import Coloring, Limits
 from splinecam.questions.partition_data import PartitionData
 from splinecam.tiles.extracting import Box
+from splinecam.viewer import meshes, scene
 from splinecam.viewer.answers import Request, RequestError, failure, integer, number, text
 from splinecam.viewer.container import Message, pack
 from splinecam.viewer.frames import TooMuch
-from splinecam.viewer.meshes import (
-    MeshSizes,
-    band_answer,
-    gradient_answer,
-    has_classes,
-    mesh_answer,
-    outputs_of,
-)
 from splinecam.viewer.panes import Pane, SceneOptions
 from splinecam.viewer.planes import Plane
-from splinecam.viewer.scene import (
-    BY_OUTPUT,
-    check_name,
-    coloring_answer,
-    coloring_of,
-    given_colors,
-    pane_answer,
-    scene_answer,
-)
 from splinecam.viewer.windows import Window, raster_pixels
 
 
@@ -106,27 +90,22 @@ def _never() -> bool:
 
 
 class Session:
-    """Panes, and the answers to requests about them.
-
-    ``answers`` has a function for each kind of request, and answers one at a time; ``told`` has the
-    kinds without a computation, which do not wait. sizes: how much a mesh may hold. outdated: tells
-    during a computation that nobody waits for it.
-    """
+    """Panes, and the answers to requests about them, one at a time."""
 
     def __init__(
         self,
         panes: Sequence[Pane],
         options: SceneOptions | None = None,
         *,
-        sizes: MeshSizes | None = None,
+        sizes: meshes.MeshSizes | None = None,
     ) -> None:
         self.panes = list(panes)
         self.options = options or SceneOptions()
-        self.sizes = sizes or MeshSizes()
+        self.sizes = sizes or meshes.MeshSizes()  # how much a mesh may hold
         if self.options.color is not None:
-            check_name(self.options.color, self.options)
+            scene.check_name(self.options.color, self.options)
         self.answers: dict[str, Callable[[Request], Message]] = {
-            "scene": lambda _: scene_answer(self.panes, self.options),
+            "scene": lambda _: scene.scene_answer(self.panes, self.options),
             "mesh": self._mesh,
             "coloring": self._coloring,
             "band": self._band,
@@ -134,8 +113,8 @@ class Session:
             "window": self._window,
             "plane": self._plane,
         }
-        self.told: dict[str, Callable[[Request], Message]] = {}
-        self.outdated = _never
+        self.told: dict[str, Callable[[Request], Message]] = {}  # kinds that do not wait
+        self.outdated = _never  # whether nobody waits for the answer
         self._limits: dict[tuple[str, str, int | None], Limits | None] = {}
         self._kept: OrderedDict[str, Partition] = OrderedDict()
         self._windows = count(1)
@@ -148,11 +127,7 @@ class Session:
     def answer(
         self, request: Any, outdated: Callable[[], bool] = _never, *, request_id: int | None = None
     ) -> bytes:
-        """Return the answer to a request as bytes; the kind "error" says what is wrong with it.
-
-        Requests of all threads are answered one after the other. outdated: tells that nobody waits
-        for the answer; then any exception may be raised.
-        """
+        """Return the answer to a request as bytes; an outdated one may raise any exception."""
         try:
             found = self.reply(request, outdated)
         except Exception as error:  # the browser shows it, and the session goes on
@@ -266,7 +241,7 @@ class Session:
     def _plane(self, request: Request) -> Message:
         number, pane = self.pane_of(request)
         pane.move(_moved_plane(pane, request))
-        found = pane_answer(number, pane, self.options)
+        found = scene.pane_answer(number, pane, self.options)
         return Message({"kind": "plane", "pane": number, "header": found.message}, found.arrays)
 
     def _sent(
@@ -275,16 +250,16 @@ class Session:
         """Return the mesh of a partition under an id, to which later requests refer."""
         self.keep(mesh, part)
         about = {"id": mesh, "pane": pane, "frame": frame, "window": window and list(window)}
-        return mesh_answer(part, about, self.options.level, self.sizes)
+        return meshes.mesh_answer(part, about, self.options.level, self.sizes)
 
     def _coloring(self, request: Request) -> Message:
         mesh, name = text(request, "mesh"), text(request, "name")
         part = self.partition_of(mesh)
-        output = self._output_of(request, part) if name in BY_OUTPUT else None
+        output = self._output_of(request, part) if name in scene.BY_OUTPUT else None
         coloring = self.coloring_of(mesh, name, output)
         about = {"mesh": mesh, "name": name, "output": output}
-        outputs = outputs_of(part, self.options.level, self.sizes)
-        return coloring_answer(coloring, about, outputs)
+        outputs = meshes.outputs_of(part, self.options.level, self.sizes)
+        return scene.coloring_answer(coloring, about, outputs)
 
     def coloring_of(self, mesh: str, name: str, output: int | None) -> Coloring:
         """Return the colours of a mesh; a window has the limits of the whole picture."""
@@ -307,8 +282,8 @@ class Session:
             given = given[frame]
 
         def colored(shown: Partition, like: Limits | None = None) -> Coloring:
-            own = None if given is None else given_colors(given, shown, whole)
-            return coloring_of(shown, name, output, self.options, like=like, given=own)
+            own = None if given is None else scene.given_colors(given, shown, whole)
+            return scene.coloring_of(shown, name, output, self.options, like=like, given=own)
 
         if name == "class":  # leads are similar in other planes, and take long to find
             limits_id = limits_id.partition("/p")[0]
@@ -325,17 +300,17 @@ class Session:
     def _band(self, request: Request) -> Message:
         mesh, level = text(request, "mesh"), request.get("level")
         part = self.partition_of(mesh)
-        if part.smoothing is None or not has_classes(part, self.options.level):
+        if part.smoothing is None or not meshes.has_classes(part, self.options.level):
             raise RequestError("There is no band: the partition is exact, or has no classes.")
         if level is None:  # the level of the first view
             level = self.options.state.get("level", self.options.level or 0.0)
-        return band_answer(part, {"mesh": mesh}, level)
+        return meshes.band_answer(part, {"mesh": mesh}, level)
 
     def _gradient(self, request: Request) -> Message:
         mesh = text(request, "mesh")
         part = self.partition_of(mesh)
         region = integer(request, "region", len(part))
-        return gradient_answer(part, mesh, region, self._output_of(request, part))
+        return meshes.gradient_answer(part, mesh, region, self._output_of(request, part))
 
     def _output_of(self, request: Request, part: Partition) -> int | None:
         """Return the output of a request, or None."""

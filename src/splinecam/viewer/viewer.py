@@ -19,7 +19,7 @@ from splinecam.questions.partition_data import Region
 from splinecam.viewer.answers import Request, RequestError, integer, number, text
 from splinecam.viewer.container import Message, pack
 from splinecam.viewer.page import LIVE_PAGE, asset, write_page
-from splinecam.viewer.panes import MAX_REGIONS, Growing, SceneOptions
+from splinecam.viewer.panes import MAX_REGIONS, Growing
 from splinecam.viewer.subjects import missing_package, session_of
 from splinecam.viewer.surroundings import in_notebook, is_interactive, open_browser
 from splinecam.viewer.view_state import browser_state, checked_state, state_of_browser
@@ -155,7 +155,10 @@ class Viewer:
         self._growing: Growing | None = None
         self._selection = Selection()
         self._callbacks: dict[object, Callback] = {}
-        self._state = _opening(session.options)
+        options = session.options  # they give the first state, as far as it is known
+        given = {name: getattr(options, name) for name in ("color", "output", "level")}
+        known = {name: value for name, value in given.items() if value is not None}
+        self._state = checked_state(known) | state_of_browser(options.state)
         self._lock = RLock()
         self._closed = False
         session.told |= {"select": self._told_selection, "state": self._told_state}
@@ -328,13 +331,6 @@ class Viewer:
     def _display_(self) -> Any:
         """Return what marimo shows."""
         return repr(self) if self.widget is None else self.widget
-
-
-def _opening(options: SceneOptions) -> dict[str, Any]:
-    """Return the first state of a viewer, as far as it was given."""
-    given = {name: getattr(options, name) for name in ("color", "output", "level")}
-    state = {name: value for name, value in given.items() if value is not None}
-    return checked_state(state) | state_of_browser(options.state)
 
 
 def view(  # noqa: PLR0913 - the options of a picture, each given by its name

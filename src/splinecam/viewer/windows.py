@@ -157,10 +157,7 @@ class Window:
         return cls((u0, v0, u1, v1), center, shown)
 
     def placed(self, part: Partition, domain: Domain) -> Partition:
-        """Return the partition of the window in the coordinates of the pane's domain.
-
-        Its mesh keeps its own coordinates: only ``vertices`` and the like lose digits.
-        """
+        """Return a partition in the pane's coordinates; its mesh keeps its own, and all digits."""
         middle = torch.tensor(self.center, dtype=torch.float64)
         shown = replace(domain, corners=part.domain.corners + middle)
         # The scale is a power of two, which the rounding of corners may change.

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from splinecam.files.onnx_rules import (  # noqa: F401  (they register their rules)
-    constants,
-    elementwise,
-    linear,
-    shaping,
-    windows,
-)
+# These modules register their rules.
+from splinecam.files.onnx_rules import constants, elementwise, linear, shaping, windows  # noqa: F401
 from splinecam.files.onnx_rules.registry import (
     FOLDS,
     LEARNING,

@@ -9,18 +9,7 @@ from typing import Any, TypeVar
 from torch import Tensor, nn
 
 from splinecam.files.onnx_nodes import Node, Value
-from splinecam.network.ops.nonlinear import (
-    INDICES,
-    JUMP,
-    LENGTH,
-    MASK,
-    QUADRATIC,
-    RANDOM,
-    ROUNDED,
-    SMOOTH,
-    SOFT,
-    WINNER,
-)
+from splinecam.network.ops import nonlinear
 
 Result = Value | Tensor
 Function = Callable[[Node], Result | list[Result]]
@@ -105,11 +94,11 @@ _REASONS = {
     "control flow (a graph within the graph) is not supported: write the network without it": (
         "If Loop Scan SequenceMap"
     ),
-    SMOOTH: "Log Sqrt Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Reciprocal RNN LSTM GRU "
-    "CumProd ReduceProd Det",
-    QUADRATIC: "ReduceSumSquare",
-    SOFT: "ReduceLogSumExp ReduceLogSum",
-    LENGTH: "ReduceL2 LpPool GlobalLpPool LpNormalization",
+    nonlinear.SMOOTH: "Log Sqrt Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Reciprocal RNN LSTM "
+    "GRU CumProd ReduceProd Det",
+    nonlinear.QUADRATIC: "ReduceSumSquare",
+    nonlinear.SOFT: "ReduceLogSumExp ReduceLogSum",
+    nonlinear.LENGTH: "ReduceL2 LpPool GlobalLpPool LpNormalization",
     "it divides by a statistic of the activations: not piecewise linear": (
         "InstanceNormalization LayerNormalization GroupNormalization RMSNormalization LRN "
         "MeanVarianceNormalization"
@@ -117,13 +106,14 @@ _REASONS = {
     "attention multiplies activations with each other: not piecewise linear": (
         "Attention RotaryEmbedding"
     ),
-    JUMP: "Floor Ceil Round Mod BitShift",
-    ROUNDED: "QuantizeLinear DynamicQuantizeLinear DequantizeLinear QLinearConv QLinearMatMul "
-    "ConvInteger MatMulInteger",
-    MASK: "Equal And Or Xor IsNaN IsInf",
-    WINNER: "ArgMax ArgMin Hardmax",
-    INDICES: "TopK NonZero Unique NonMaxSuppression",
-    RANDOM: "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Bernoulli Multinomial",
+    nonlinear.JUMP: "Floor Ceil Round Mod BitShift",
+    nonlinear.ROUNDED: "QuantizeLinear DynamicQuantizeLinear DequantizeLinear QLinearConv "
+    "QLinearMatMul ConvInteger MatMulInteger",
+    nonlinear.MASK: "Equal And Or Xor IsNaN IsInf",
+    nonlinear.WINNER: "ArgMax ArgMin Hardmax",
+    nonlinear.INDICES: "TopK NonZero Unique NonMaxSuppression",
+    nonlinear.RANDOM: "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Bernoulli "
+    "Multinomial",
 }
 REJECTED = {name: reason for reason, names in _REASONS.items() for name in names.split()}
 """Operations that a piecewise-linear network cannot have, each with its reason."""

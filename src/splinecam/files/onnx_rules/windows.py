@@ -31,10 +31,7 @@ _PER_AXIS = ("kernel_shape", "strides", "dilations")
 def over_fewer_axes(
     node: Node, x: Value, kernel: Sequence[int], run: Callable[[Node], Any]
 ) -> Value | None:
-    """The result of a node whose idle axes become channels; None where torch has the layer.
-
-    kernel: the sizes of the windows; run: the rule for the node with fewer axes.
-    """
+    """The result of a node whose idle axes become channels; None where torch has the layer."""
     space, idle = len(x.shape) - 2, _idle_axes(node, kernel)
     kept = [i for i in range(space) if i not in idle]
     if space <= _MOST or len(kernel) != space or not 1 <= len(kept) <= _MOST or x.shape[0] != 1:

@@ -114,21 +114,15 @@ def fingerprint(model: nn.Module, *others: object) -> list[Any]:
 
 
 class _Fingerprint:
-    """Goes through objects and records what they consist of.
-
-    parts: a flat list of things that are compared by value, or by identity. They keep nothing alive
-    that could hold the model. seen: id -> the number of each object so far, and the object.
-    waiting: attributes as (number of the owner, name, value, whether it counts in any case). The
-    others count once some code names them. built: numbers of classes whose objects code may make.
-    """
+    """Goes through objects and records what they consist of, without keeping the model alive."""
 
     def __init__(self) -> None:
-        self.parts: list[Any] = []
-        self.seen: dict[int, tuple[int, Any]] = {}
+        self.parts: list[Any] = []  # things that are compared by value, or by identity
+        self.seen: dict[int, tuple[int, Any]] = {}  # id -> number, and the object
         self.names: set[str] = set()
-        self.waiting: list[tuple[int, str, Any, bool]] = []
+        self.waiting: list[tuple[int, str, Any, bool]] = []  # owner, name, value, counts anyway
         self.classes: set[type] = set()
-        self.built: set[int] = set()
+        self.built: set[int] = set()  # numbers of classes whose objects code may make
         self.any_attribute = False
 
     def finish(self) -> None:
@@ -364,14 +358,11 @@ _RULES = (
 
 @dataclass(frozen=True)
 class CachedCapture:
-    """A capture of a model: what its graph depends on, and the program or graph without weights.
+    """A capture of a model, without its weights."""
 
-    opaque: the numbers of registered modules in the graph.
-    """
-
-    fingerprint: list[Any]
+    fingerprint: list[Any]  # what the graph depends on
     content: Template | FlatGraph
-    opaque: tuple[int, ...]
+    opaque: tuple[int, ...]  # the numbers of registered modules in the graph
 
 
 _MODELS: Any = WeakIdKeyDictionary()  # model -> key -> CachedCapture, under the lock EXCLUSIVE

@@ -195,16 +195,12 @@ _SUBTRACT = AffineRule(absolute=torch.add)
 
 @dataclass(frozen=True)
 class Pair:
-    """Two programs of one input, in names that do not collide.
-
-    shared: how many leading layers, with the stages before them, are the same in both; ``b``
-    has the names of ``a`` for their values. equal: whether all stages are the same.
-    """
+    """Two programs of one input, in names that do not collide."""
 
     a: Program
     b: Program
-    shared: int
-    equal: bool
+    shared: int  # how many leading layers are the same in both, by the names of ``a``
+    equal: bool  # whether all stages are the same
 
     def joined(self, shown: Shown) -> Program:
         """One program of both networks: the layers of ``a``, then the other layers of ``b``."""

@@ -28,15 +28,11 @@ class Table:
 
 @dataclass(frozen=True)
 class CustomOp:
-    """The rule of a registered target, which is affine without any of the fields.
+    """The rule of a registered target, which is affine without any of the fields."""
 
-    cuts: affine functions whose zeros are the borders. table: from a module to its functions of
-    one variable. curvature: a bound on the second derivative of a smooth function.
-    """
-
-    cuts: Cuts = None
-    table: Callable[[Any], Table] | None = None
-    curvature: Curvature = None
+    cuts: Cuts = None  # affine functions whose zeros are the borders
+    table: Callable[[Any], Table] | None = None  # from a module to its functions of one variable
+    curvature: Curvature = None  # a bound on the second derivative of a smooth function
 
 
 _CLASSES: dict[type, CustomOp] = {}

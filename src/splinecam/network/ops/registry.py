@@ -23,18 +23,13 @@ Every entry is a number or a tensor that broadcasts against the operation's resu
 
 @dataclass(frozen=True)
 class AffineRule:
-    """An operation that is affine in its activations; the fields name arguments by their role.
+    """An operation that is affine in its activations; the fields name arguments by their role."""
 
-    ``data``: may be activations, added to each other. ``product``: multiplied with each other, so
-    at most one may be an activation. ``factor``: constants that multiply. ``offset``: constants
-    that are added. ``shape_only``: read for its shape alone. Any other argument is a constant.
-    """
-
-    data: tuple[str, ...] = ("self", "input", "tensors")
-    product: tuple[str, ...] = ()
-    factor: tuple[str, ...] = ()
-    offset: tuple[str, ...] = ()
-    shape_only: tuple[str, ...] = ()
+    data: tuple[str, ...] = ("self", "input", "tensors")  # may be activations, which are added
+    product: tuple[str, ...] = ()  # multiplied with each other: at most one may be an activation
+    factor: tuple[str, ...] = ()  # constants that multiply
+    offset: tuple[str, ...] = ()  # constants that are added
+    shape_only: tuple[str, ...] = ()  # read for its shape alone
     dims: tuple[str, ...] = ()  # names of dimension arguments that must not be the batch
     exact: bool = False  # moves values about without arithmetic: no rounding
     identity: bool = False  # the result is the first argument itself
@@ -49,19 +44,13 @@ class AffineRule:
 
 @dataclass(frozen=True)
 class PiecewiseRule:
-    """A continuous piecewise-linear function of one variable, applied to every unit.
+    """A continuous piecewise-linear function of one variable, applied to every unit."""
 
-    ``knots``: the knots, or a function from a call to its knots, or to the reason against it.
-    ``source``: the arguments that may be the variable. With several activations, ``self`` is
-    compared with each argument of ``pairs``: the larger is kept, or the smaller where the name
-    comes with True.
-    """
-
-    knots: Knots | Callable[[Call], Knots | str]
-    source: tuple[str, ...] = ("self",)
+    knots: Knots | Callable[[Call], Knots | str]  # or the reason against a call
+    source: tuple[str, ...] = ("self",)  # the arguments that may be the variable
     exact: bool = True  # passes values on or replaces them by constants: no rounding
     run: Callable[..., Tensor] | None = None  # called in place of the operation itself
-    pairs: tuple[tuple[str, bool], ...] = ()
+    pairs: tuple[tuple[str, bool], ...] = ()  # compared with ``self``; True: keep the smaller
     notes: str = ""
 
 
@@ -89,13 +78,10 @@ class SortRule:
 
 @dataclass(frozen=True)
 class ScatterRule:
-    """Values of ``source`` that are added, averaged or compared at constant places.
-
-    ``whole``: whether the index has one entry for each slice of the source, not for each value.
-    """
+    """Values of ``source`` that are added, averaged or compared at constant places."""
 
     source: str
-    whole: bool
+    whole: bool  # whether the index has one entry for each slice of the source, not for each value
     notes: str = "constant indices; sum, mean, amax, amin"
 
 
@@ -125,28 +111,19 @@ class Emitter:
 
 @dataclass(frozen=True)
 class CompositeRule:
-    """An operation that is written out as others.
+    """An operation that is written out as others."""
 
-    ``write(emit, call)`` adds their calls and returns the results, or the reason against the
-    call. ``constants`` names arguments that must not depend on the input.
-    """
-
-    write: Callable[[Emitter, Call], Any]
-    constants: tuple[str, ...] = ()
+    write: Callable[[Emitter, Call], Any]  # adds their calls; returns the results, or a reason
+    constants: tuple[str, ...] = ()  # arguments that must not depend on the input
     notes: str = ""
 
 
 @dataclass(frozen=True)
 class ComparisonRule:
-    """A mask, which may choose between two values that agree where it changes.
+    """A mask, which may choose between two values that agree where it changes."""
 
-    ``above``: the larger and the smaller argument where the mask is true; None for the
-    complement of a mask. ``signed``: the sign of an argument, times a value that is zero where
-    the sign changes.
-    """
-
-    above: tuple[str, str] | None
-    signed: bool = False
+    above: tuple[str, str] | None  # larger and smaller where it is true; None for the complement
+    signed: bool = False  # the sign of an argument, times a value that is zero where it changes
     notes: str = "to choose between values that agree where they are chosen"
 
 
@@ -164,14 +141,10 @@ OPTION = "smooth=1e-3 replaces it"
 
 @dataclass(frozen=True)
 class SmoothRule:
-    """A smooth function of one variable, applied to every unit, which is replaced by pieces.
+    """A smooth function of one variable, applied to every unit, which is replaced by pieces."""
 
-    ``curve``: the function, or what returns it for a call, or the reason why its derivatives
-    have no bounds. ``reason``: why it cannot be in a network without ``smooth=``.
-    """
-
-    curve: Curve | Callable[[Call], Curve | str]
-    reason: str = "it is not piecewise linear"
+    curve: Curve | Callable[[Call], Curve | str]  # or why its derivatives have no bounds
+    reason: str = "it is not piecewise linear"  # against it without ``smooth=``
     notes: str = ""
 
 
@@ -188,18 +161,8 @@ class TerminalRule:
     notes: str = "stripped when it makes the output"
 
 
-Rule = (
-    AffineRule
-    | PiecewiseRule
-    | MaximumRule
-    | SortRule
-    | ScatterRule
-    | CompositeRule
-    | ComparisonRule
-    | SmoothRule
-    | RejectedRule
-    | TerminalRule
-)
+_OfUnits = PiecewiseRule | MaximumRule | SortRule | ScatterRule | ComparisonRule | SmoothRule
+Rule = AffineRule | CompositeRule | _OfUnits | TerminalRule | RejectedRule
 
 RULES: dict[str, Rule] = {}
 """Every registered operation and its rule, by name."""

@@ -28,16 +28,12 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True)
 class ExactSegment:
-    """A piece of a curve. ``label``: the pair of classes, or the number of the level twice.
-
-    ``sides``: the classes on the left and on the right, -1 outside. Along a level set these are the
-    signs of the output minus the level, 0 outside.
-    """
+    """A piece of a curve."""
 
     start: Point
     end: Point
-    label: Pair
-    sides: Pair
+    label: Pair  # the pair of classes, or the number of the level twice
+    sides: Pair  # classes at the left and right, -1 outside; of level sets the signs, 0 outside
 
     @property
     def length(self) -> float:
@@ -290,24 +286,17 @@ def _combined(functions: Sequence[Function], weights: Sequence[float], limit: fl
 
 @dataclass(frozen=True)
 class ExactDifference:
-    """How two networks with n outputs and k classes differ on a domain.
+    """How two networks with n outputs and k classes differ on a domain."""
 
-    cells: the number of convex cells that both have in common. largest: the largest modulus of the
-    difference, for each output. norm_1, norm_inf: the largest norms of the difference of all
-    outputs; square_2: the square of the largest 2-norm. mean, bias, mean_square: for each output
-    the means of the difference's modulus, of the difference, and of its square. areas: k rows of k
-    numbers, the area of each pair of classes.
-    """
-
-    cells: int
-    largest: list[Fraction]
-    norm_1: Fraction
+    cells: int  # the number of convex cells that both have in common
+    largest: list[Fraction]  # the largest modulus of the difference, for each output
+    norm_1: Fraction  # the largest norm of the difference of all outputs
     norm_inf: Fraction
-    square_2: Fraction
-    mean: list[Fraction]
-    bias: list[Fraction]
-    mean_square: list[Fraction]
-    areas: list[list[Fraction]]
+    square_2: Fraction  # the square of the largest 2-norm
+    mean: list[Fraction]  # of the modulus, for each output
+    bias: list[Fraction]  # the mean difference, for each output
+    mean_square: list[Fraction]  # for each output
+    areas: list[list[Fraction]]  # k rows of k numbers, the area of each pair of classes
 
 
 def exact_difference(a: nn.Module, b: nn.Module, domain: Domain) -> ExactDifference:

@@ -117,9 +117,9 @@ class ExactPiece:
     begin, end: its positions on the segment, from 0 to 1; pattern: the piece of every unit.
     """
 
-    begin: Fraction
-    end: Fraction
-    pattern: tuple[int, ...]
+    begin: Fraction  # from 0 to 1
+    end: Fraction  # from 0 to 1
+    pattern: tuple[int, ...]  # the piece of every unit
     slope: tuple[Fraction, ...]
     intercept: tuple[Fraction, ...]
 

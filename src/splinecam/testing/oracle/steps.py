@@ -154,16 +154,14 @@ class Maximum(nn.Module):
     """The larger of the first and the second half of the features, one by one."""
 
     def forward(self, x: Tensor) -> Tensor:
-        first, second = x.chunk(2, 1)
-        return torch.maximum(first, second)
+        return torch.maximum(*x.chunk(2, 1))
 
 
 class Minimum(nn.Module):
     """The smaller of the first and the second half of the features, one by one."""
 
     def forward(self, x: Tensor) -> Tensor:
-        first, second = x.chunk(2, 1)
-        return torch.minimum(first, second)
+        return torch.minimum(*x.chunk(2, 1))
 
 
 def maxout(inputs: int, units: int, pieces: int) -> nn.Sequential:

@@ -249,15 +249,11 @@ Function = Callable[..., Tensor]
 
 @dataclass(frozen=True)
 class _Call:
-    """A call of something registered, by functions ``run(x, constants)``.
-
-    x: the activation. constants: all else that the functions need, in any nesting of tensors,
-    so that they can be moved to another device.
-    """
+    """A call of something registered, by functions ``run(x, constants)``."""
 
     kind: str
-    x: Ref
-    constants: Any
+    x: Ref  # the activation
+    constants: Any  # all else, in any nesting of tensors, which can be moved to another device
     value: Function
     borders: Function | None = None
     table: Table | None = None

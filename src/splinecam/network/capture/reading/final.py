@@ -47,17 +47,13 @@ Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Final:
-    """What was left out of a model, whose output is ``final(y)`` for the program's output y.
-
-    order: where each unit of the function's input, (B, *shape), stands in y. negated: whether y
-    has the opposite sign.
-    """
+    """What was left out of a model, whose output is ``final(y)`` for the program's output y."""
 
     calls: tuple[Call, ...]
-    order: Tensor
+    order: Tensor  # where each unit of the function's input, (B, *shape), stands in y
     shape: tuple[int, ...]
     rows: Rows
-    negated: bool
+    negated: bool  # whether y has the opposite sign
 
     def __call__(self, y: Tensor) -> Tensor:
         flat = y.reshape(y.shape[0], -1)[:, self.order.to(y.device)]

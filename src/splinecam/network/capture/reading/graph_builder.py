@@ -243,25 +243,20 @@ class Mask:
 
 
 class GraphBuilder:
-    """A program in the making.
-
-    values: what stands for each node in the arguments of a step: a Ref, a Size, or a constant.
-    rows: the layout of the values that depend on the input. choices: the two values that each
-    choice is made of. invalid: values that are no real numbers, made by rejected operations.
-    """
+    """A program in the making."""
 
     def __init__(self, x: fx.Node, batch: Batch, device: torch.device) -> None:
         self.device = device
         self.batch = batch
         self.smooth = False  # whether smooth functions become layers, which are replaced later
         self.constants = BatchConstants(batch, device)
-        self.values: dict[fx.Node, Any] = {x: Ref(x.name)}
-        self.rows: dict[str, Rows] = {}
+        self.values: dict[fx.Node, Any] = {x: Ref(x.name)}  # a Ref, a Size, or a constant
+        self.rows: dict[str, Rows] = {}  # the layout of values that depend on the input
         self.body: list[Step | Nonlinearity] = []
         self.offending: list[OffendingOp] = []
         self.masks: dict[str, Mask] = {}
-        self.choices: dict[str, tuple[Any, Any]] = {}
-        self.invalid: set[str] = set()
+        self.choices: dict[str, tuple[Any, Any]] = {}  # the two values of each choice
+        self.invalid: set[str] = set()  # values that are no real numbers, of rejected operations
         self._examples: dict[str, Any] = {}
         self._origin: dict[str, fx.Node] = {}
         self._names: dict[str, int] = {}

@@ -79,16 +79,12 @@ def slope_of(builder: GraphBuilder, node: fx.Node, choice: Choice, rows: Rows) -
 
 @dataclass(frozen=True)
 class _OnBorder:
-    """A value that is known where the compared values are equal, for each of n units.
-
-    value, error: (n,), there; steepness: (n,), by how much the value changes at most, per unit
-    of the difference of the compared values.
-    """
+    """A value that is known where the compared values are equal, for each of n units."""
 
     sample: _Sample
-    value: Tensor
-    error: Tensor
-    steepness: Tensor
+    value: Tensor  # (n,)
+    error: Tensor  # (n,)
+    steepness: Tensor  # (n,) how much it changes at most, per unit of the compared difference
 
 
 def steepness_of(builder: GraphBuilder, node: fx.Node, choice: Choice, rows: Rows) -> Tensor | None:

@@ -36,11 +36,7 @@ def probe(
     rows: Mapping[str, Rows] | None = None,
     describe: Describe = lambda name, reason: OffendingOp(name, "", "", reason),
 ) -> None:
-    """Run two random points, and their blend alone, through every stage; raise if they disagree.
-
-    rows: where each value has the batch. describe: what an error says of a value, by name and
-    reason.
-    """
+    """Run two random points, and their blend alone, through every stage; raise if they disagree."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(2, *program.input_shape, dtype=torch.float64, generator=generator)
     live = {program.input_name: x.to(program.device)}

@@ -124,16 +124,12 @@ def _part_of(run: Any, part: int, *args: Any, **kwargs: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Places:
-    """Entry k of the flattened source goes to unit ``place[k]`` of the result.
+    """Where each entry of a flattened source goes, and the shapes without the batch."""
 
-    shape, taken: of the result and of the used part of the source, without the batch. included:
-    for each unit of ``self`` whether it takes part.
-    """
-
-    place: Tensor
-    shape: list[int]
-    taken: list[int]
-    included: Tensor
+    place: Tensor  # (K,) the unit of the result for entry k
+    shape: list[int]  # of the result
+    taken: list[int]  # of the used part of the source
+    included: Tensor  # whether each unit of ``self`` takes part
 
     @property
     def counts(self) -> Tensor:

@@ -23,17 +23,13 @@ SYMBOLIC: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.Sy
 
 @dataclass(frozen=True)
 class FlatGraph:
-    """The calls of a model in order, from its input ``x`` to its output.
-
-    constants: parameters, buffers and others, with their names. batch: how shapes depend on the
-    batch.
-    """
+    """The calls of a model in order, from its input ``x`` to its output."""
 
     nodes: list[fx.Node]
     x: fx.Node
     output: fx.Node
-    constants: dict[fx.Node, tuple[str, Any]]
-    batch: Batch
+    constants: dict[fx.Node, tuple[str, Any]]  # parameters, buffers and others by name
+    batch: Batch  # how shapes depend on the batch
 
     def needed(self) -> set[fx.Node]:
         """The nodes that the output depends on."""

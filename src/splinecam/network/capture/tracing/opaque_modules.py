@@ -145,10 +145,7 @@ def opaque_module_of(node: fx.Node) -> OpaqueModule | None:
 
 @contextmanager
 def opaque_modules(model: nn.Module, keys: Iterable[int] = ()) -> Iterator[tuple[int, ...]]:
-    """Within this context, a registered module is one call of ``splinecam::opaque``.
-
-    keys: the numbers of these modules in a graph captured before. The result are the numbers.
-    """
+    """Make a registered module one call of ``splinecam::opaque`` here; yield their numbers."""
     found = {
         module: rule for module in model.modules() if (rule := rule_of_class(module)) is not None
     }
