@@ -287,7 +287,7 @@ class CellImage(PlaneImage):
     def get_cursor_data(self, event: Any) -> float | None:
         """The number that the cell under the cursor is coloured by, if any."""
         place = (np.array([event.xdata, event.ydata]) - self._center) / self._scale
-        _, _, owner = next(self.cells.bands(PointGrid(*place, 1.0, 1.0, 1, 1)))
+        _, _, owner = next(self.cells.bands(PointGrid(place[0], place[1], 1.0, 1.0, 1, 1)))
         cell = int(owner[0, 0])
         if cell < 0 or self.fill.numbers is None:
             return None
