@@ -175,7 +175,7 @@ def test_a_long_run_shows_an_estimate_once(
 ) -> None:
     model, domain = CASES["random 0"]
     before = sc.partition(model, domain, progress=False)
-    seconds = count(0.0, 0.7)
+    seconds = count(0.0, 0.7 * estimating._LONG)
     monkeypatch.setattr(estimating, "perf_counter", lambda: next(seconds))
     with caplog.at_level(logging.INFO, logger="splinecam"):
         part = sc.partition(model, domain, progress=False)
