@@ -21,7 +21,7 @@ from torch import Tensor
 
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS, SAFETY
-from splinecam.kernels.kernel import Chain, Kernel
+from splinecam.kernels.kernel import CompiledChain, Kernel
 from splinecam.network.nonlinearities import (
     ChoiceNonlinearity,
     MaxNonlinearity,
@@ -37,7 +37,7 @@ _UPWARDS = 1 + 2.0**-12  # sums of moduli are rounded by less
 _DETAILS = "offset", "norm", "rounding"
 
 
-class Affine(NamedTuple):
+class AffineRange(NamedTuple):
     """Functions on B boxes that are affine but for a radius.
 
     rows: (3, B, ...) the affine function at the centre of a box, and in the middle of its right
@@ -68,10 +68,10 @@ class _Line(NamedTuple):
     radius: Tensor
 
 
-class Bounded(NamedTuple):
+class BoundedOutputs(NamedTuple):
     """What is known of a network on B boxes.
 
-    rows: (3, B, n) affine functions near the outputs, at three points as in ``Affine``; radius:
+    rows: (3, B, n) affine functions near the outputs, at three points as in ``AffineRange``; radius:
     (B, m) how far functions of the outputs are from the same functions of these; passed: (B,) how
     many units pass a knot.
     """
@@ -99,22 +99,22 @@ class BoxBounds:
         kinds = PiecewiseScalar | MaxNonlinearity | SortNonlinearity | ChoiceNonlinearity
         return all(isinstance(layer, kinds) for layer in program.layers)
 
-    def __call__(self, x: Tensor) -> Bounded:
+    def __call__(self, x: Tensor) -> BoundedOutputs:
         """Bounds over boxes; x: (3, B, *input_shape) the inputs at the three points of each."""
         width = max(*self.program.widths, prod(self.program.input_shape))
         step = max(1, backend_of(self.program.device).numbers // (4 * width))
         bounds = self._bounds if self._chain is None else self._chain
         rows, radius, passed = zip(*(bounds(some) for some in torch.split(x, step, 1)), strict=True)
-        return Bounded(torch.cat(rows, 1), torch.cat(radius), torch.cat(passed))
+        return BoundedOutputs(torch.cat(rows, 1), torch.cat(radius), torch.cat(passed))
 
     @cached_property
     def _chain(self) -> _Chain | None:
         return _Chain.of(self.program, self.functions, self.kernel)
 
-    def _bounds(self, x: Tensor) -> Bounded:
+    def _bounds(self, x: Tensor) -> BoundedOutputs:
         program, lines = self.program, []
         passed = x.new_zeros(x.shape[1])
-        live = {program.input_name: Affine(x, torch.zeros_like(x[0]))}
+        live = {program.input_name: AffineRange(x, torch.zeros_like(x[0]))}
         size = x[0].abs() + live[program.input_name].reach()
         bounds = {program.input_name: Bound(size, EPS * size)}
         for i, stage in enumerate(program.stages):
@@ -126,7 +126,7 @@ class BoxBounds:
                 low, high = ((source.rows[0] + k * source.reach()).flatten(1) for k in (-1, 1))
                 bounds[layer.result] = layer.bound(bounds[layer.argument], low, high)
                 rows = line.apply(live[layer.argument].rows).add_(line.shift)
-                live[layer.result] = Affine(rows, line.radius)
+                live[layer.result] = AffineRange(rows, line.radius)
                 passed += (line.noise > 0).flatten(1).sum(1)
                 lines.append(line)
         output = live[program.output_name]
@@ -136,16 +136,16 @@ class BoxBounds:
         radius = _of_functions(radius, self.functions, best)
         if lines:
             radius = torch.minimum(radius, self._backward(x[0], lines, best))
-        return Bounded(rows, radius + _of_functions(rounding, self.functions, best), passed)
+        return BoundedOutputs(rows, radius + _of_functions(rounding, self.functions, best), passed)
 
-    def _advance(self, i: int, live: dict[str, Affine]) -> dict[str, Affine]:
+    def _advance(self, i: int, live: dict[str, AffineRange]) -> dict[str, AffineRange]:
         """The values after an affine stage."""
         program, names = self.program, self.program.stages[i].live_in
         count = live[names[0]].radius.shape[0]
         made = program.advance(i, {name: live[name].rows.flatten(0, 1) for name in names})
         spread = program.moduli(i, {name: live[name].radius for name in names})
         return {
-            name: Affine(
+            name: AffineRange(
                 rows.view(3, count, *rows.shape[1:]),
                 (spread[name] - self._offsets[i][name]).clamp_(min=0),
             )
@@ -242,11 +242,11 @@ class _Chain:
         return cls(products, functions, last, kernel)
 
     @cached_property
-    def _compiled(self) -> Chain:
+    def _compiled(self) -> CompiledChain:
         details = [torch.cat([getattr(x, name) for x in self.products]) for name in _DETAILS]
-        return Chain([x.weight for x in self.products], details, self.last, _SINGLE)
+        return CompiledChain([x.weight for x in self.products], details, self.last, _SINGLE)
 
-    def __call__(self, x: Tensor) -> Bounded:
+    def __call__(self, x: Tensor) -> BoundedOutputs:
         """The same as ``BoxBounds``."""
         ways = x.flatten(2)
         ways = torch.cat([ways[:1], ways[1:] - ways[:1]]).float()  # at the centre, and to the sides
@@ -260,7 +260,7 @@ class _Chain:
         rows[1:] += rows[:1]
         best = rows[0].argmax(1) if self.functions is None else None
         radius += _of_functions(rounding.to(x.dtype), self.functions, best)
-        return Bounded(rows, radius, passed.to(x.dtype))
+        return BoundedOutputs(rows, radius, passed.to(x.dtype))
 
     def _bounds(self, ways: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The outputs, their rounding, the radius of functions, and how many units pass a knot."""
@@ -305,7 +305,7 @@ class _Chain:
         return total
 
 
-def _line(layer: Nonlinearity, live: dict[str, Affine], rounding: Tensor) -> _Line:
+def _line(layer: Nonlinearity, live: dict[str, AffineRange], rounding: Tensor) -> _Line:
     """What replaces a layer; rounding: (1, *shape) of the units of its source."""
     given = live[layer.argument]
     if isinstance(layer, PiecewiseScalar):
@@ -317,7 +317,7 @@ def _line(layer: Nonlinearity, live: dict[str, Affine], rounding: Tensor) -> _Li
     return _choice_line(given, rounding)
 
 
-def _scalar_line(layer: PiecewiseScalar, given: Affine, rounding: Tensor) -> _Line:
+def _scalar_line(layer: PiecewiseScalar, given: AffineRange, rounding: Tensor) -> _Line:
     reach = given.reach().add_(rounding)
     low, high = given.rows[0] - reach, given.rows[0] + reach
     if layer.rectifies:
@@ -350,7 +350,7 @@ def _chord(layer: PiecewiseScalar, low: Tensor, high: Tensor) -> tuple[Tensor, T
     return slope.view(shape), ((most + least) / 2).view(shape), noise.view(shape)
 
 
-def _maximum_line(layer: MaxNonlinearity, given: Affine, rounding: Tensor) -> _Line:
+def _maximum_line(layer: MaxNonlinearity, given: AffineRange, rounding: Tensor) -> _Line:
     """The unit that wins at the centre, and by how much others may be ahead of it."""
     sign, count, shape = -1.0 if layer.smallest else 1.0, len(given.radius), layer.groups.shape
     members = layer.members
@@ -373,7 +373,7 @@ def _maximum_line(layer: MaxNonlinearity, given: Affine, rounding: Tensor) -> _L
     return _Line(pick, sign * noise, noise, mine[..., 0].view(count, *shape) + noise)
 
 
-def _sorted_line(layer: SortNonlinearity, given: Affine, rounding: Tensor) -> _Line:
+def _sorted_line(layer: SortNonlinearity, given: AffineRange, rounding: Tensor) -> _Line:
     """Groups in the order of their centres where that is certain, else places with their ranges."""
     own = (given.radius + rounding).flatten(1)
     first, second = layer.pairs
@@ -398,13 +398,13 @@ def _sorted_line(layer: SortNonlinearity, given: Affine, rounding: Tensor) -> _L
     return _Line(order, shift, noise, torch.where(open_, noise, largest.view(noise.shape)))
 
 
-def _choice_line(given: Affine, rounding: Tensor) -> _Line:
+def _choice_line(given: AffineRange, rounding: Tensor) -> _Line:
     """The chosen value where the choice is certain, else the middle of both."""
-    by, true, false = (Affine(given.rows[:, :, k], given.radius[:, k]) for k in range(3))
+    by, true, false = (AffineRange(given.rows[:, :, k], given.radius[:, k]) for k in range(3))
     reach = by.reach().add_(rounding.view(1, *by.radius.shape[1:]))
     above, below = by.rows[0] > reach, by.rows[0] <= -reach
     share = above.to(reach.dtype) + 0.5 * (~above & ~below)
-    gap = Affine(true.rows - false.rows, true.radius + false.radius)
+    gap = AffineRange(true.rows - false.rows, true.radius + false.radius)
     noise = torch.where(above | below, 0.0, (gap.rows[0].abs() + gap.reach()) / 2)
     radius = torch.where(above, true.radius, torch.where(below, false.radius, 0.0)) + noise
 

@@ -140,7 +140,7 @@ class Overlaid:
 _PANEL = 32  # columns of a panel, as in loops.h
 
 
-class Chain:
+class CompiledChain:
     """Products with matrices (m, n) in float32 and ReLUs between them, as the library takes them.
 
     offset, norm, rounded: of all units after each other, see ``sc_chain``; functions: (m, n) of the
@@ -520,7 +520,7 @@ class Kernel:
         tables = structs.sc_tables(units, count, *map(_address, pieces))
         self._call("sc_table_values", byref(tables), _address(z), z.shape[0], _address(out))
 
-    def bound_boxes(self, chain: Chain, inputs: Tensor) -> tuple[Tensor, ...]:
+    def bound_boxes(self, chain: CompiledChain, inputs: Tensor) -> tuple[Tensor, ...]:
         """Outputs (B, 3, n), their rounding (B, n), the radius of functions (B, m), knots (B,).
 
         inputs: (B, 3, d) at the centre of each box, and from there to the right and upwards; see
