@@ -39,6 +39,12 @@ class Boxes:
     def __getitem__(self, chosen: Tensor) -> Boxes:
         return Boxes(self.center[chosen], self.half[chosen])
 
+    @classmethod
+    def around(cls, corners: Tensor) -> Boxes:
+        """The least boxes around polygons with corners (C, k, 2)."""
+        low, high = box_of(corners)
+        return cls((low + high) / 2, (high - low) / 2)
+
     def extents(self, corners: Tensor | None = None, closely: bool = False) -> Extents:
         """How wide they are, or polygons in them with corners (C, k, 2).
 
@@ -48,6 +54,12 @@ class Boxes:
             return Extents(self.half, self.half.square().sum(1))
         off = corners - self.center[:, None] if closely else None
         return Extents(self.half, squared_radii(corners), off)
+
+
+def box_of(corners: Tensor) -> tuple[Tensor, Tensor]:
+    """The lowest and the highest coordinates of polygons with corners (C, k, 2), (C, 2) each."""
+    each = corners.unbind(1)  # much faster than along a short dimension
+    return reduce(torch.minimum, each), reduce(torch.maximum, each)
 
 
 @dataclass(frozen=True)
@@ -92,7 +104,14 @@ class Followed:
         found[::2] += ROUNDING * (found[0] + found[2])
         return found
 
-    @cached_property
+    @property
+    def variation(self) -> Tensor:
+        """A form (3, C, *shape) of at least how far second derivatives are off ``seconds``."""
+        found = self.bend.clone()
+        found[::2] += ROUNDING * (self.form[0] + self.form[2])
+        return found
+
+    @property
     def forms(self) -> Tensor:
         """Forms (2, 3, C, *shape) of at least the second derivative downwards, and upwards.
 
@@ -100,9 +119,8 @@ class Followed:
         of the second, it is concave.
         """
         size = modulus(self.seconds)
-        found = torch.stack([size - self.seconds, size + self.seconds]).div_(2).add_(self.bend)
-        found[:, ::2] += ROUNDING * (self.form[0] + self.form[2])
-        return found
+        found = torch.stack([size - self.seconds, size + self.seconds]).div_(2)
+        return found.add_(self.variation)
 
     @property
     def branch(self) -> Tensor:
@@ -154,10 +172,8 @@ class Followed:
         return extents.around(self.form) / 2 * UPWARDS
 
     def bulges(self, extents: Extents) -> Tensor:
-        """The same above the largest value at the corners, and below the least, (2, C, *shape)."""
-        if extents.corners is None:
-            return self.curvatures * (self.along(extents.square) / 2)
-        return torch.stack([extents.around(form) for form in self.forms]) / 2 * UPWARDS
+        """The same by circles, above the largest value and below the least, (2, C, *shape)."""
+        return self.curvatures * (self.along(extents.square) / 2)
 
     @property
     def curvatures(self) -> Tensor:
@@ -277,11 +293,12 @@ def _through_scalar(
     # Of arguments and results anywhere in the box.
     far, steepest = torch.maximum(low.abs(), high.abs()), near.largest_slope + slopes.jumps
     size = value.abs() + steepest * torch.maximum(high - z, z - low)
-    eps, relative = EPS, torch.full_like(z, layer.rounding)
+    off, eps, relative = 0.0, EPS, torch.full_like(z, layer.rounding)
     if isinstance(layer, SmoothScalar):
         eps, usual = layer.eps, relative.clamp(max=USUAL_ROUNDING)
         relative = torch.where(high < layer.curve.rough, usual, relative)
-    rounding = eps * (relative * size + (steepest + layer.noise) * far + _UNDERFLOW)
+        off = layer.curve.off
+    rounding = eps * (relative * size + (steepest + layer.noise) * far + _UNDERFLOW) + off
     # Differences of both signs have their largest width if slopes have both signs.
     rising, falling = (
         torch.minimum(near.slope_variation + slope, near.largest_slope).clamp(min=0)
@@ -289,8 +306,8 @@ def _through_scalar(
     )
     # The product of a and b is at most half of t a^2 + b^2 / t.
     part, rest = argument.turned(extents)
-    off = (part * argument.curvature + rest).sqrt()
-    along, across = _ratio(off, length), near.largest_curvature * (1 + _ratio(length, off))
+    turned = (part * argument.curvature + rest).sqrt()
+    along, across = _ratio(turned, length), near.largest_curvature * (1 + _ratio(length, turned))
     bend = (near.largest_slope - near.slope_variation) * argument.bend
     bend.addcmul_(torch.addcmul(near.slope_variation, across, part), argument.form)
     bend.addcmul_(torch.addcmul(near.curvature_variation, near.largest_curvature, along), square)

@@ -70,11 +70,14 @@ class Extents:
         return (form[0] + form[2]) * _along(_SLACK * self.half.square().sum(1), form)
 
 
-def _on(form: Tensor, along: Tensor) -> Tensor:
-    """A form on vectors (C, 2)."""
+def on_vectors(form: Tensor, along: Tensor) -> Tensor:
+    """A form, or any symmetric matrix, on vectors (C, 2)."""
     u, v = (_along(each, form) for each in along.unbind(1))
-    found = (form[0] * (u * u)).addcmul_(form[1], 2 * u * v).addcmul_(form[2], v * v)
-    return found.clamp_(min=0)
+    return (form[0] * (u * u)).addcmul_(form[1], 2 * u * v).addcmul_(form[2], v * v)
+
+
+def _on(form: Tensor, along: Tensor) -> Tensor:
+    return on_vectors(form, along).clamp_(min=0)
 
 
 def _along(each: Tensor, form: Tensor) -> Tensor:
