@@ -35,7 +35,8 @@ from splinecam.smooth.tables import (
     with_influence,
 )
 
-_FIRST, _COARSEST, _FINEST = 2, 32, 64  # cells along the domain's longer side
+# Cells along the domain's longer side; the last number where bounds are not finite otherwise.
+_FIRST, _COARSEST, _FINEST, _LAST = 2, 32, 64, 256
 _PRODUCTS = 1 << 28  # multiplications on cells beyond which fewer cells are looked at first
 _HELPS = 0.99  # of the bluntness, which smaller cells are to leave at most
 _BLUNT = 1.7  # bounds on second derivatives so many times larger than these call for finer cells
@@ -198,7 +199,8 @@ def _surveyed(program: Program, domain: Domain, note: Note) -> Survey:
         # Bounds that rounding makes large are as large on smaller cells.
         helps = not found.bluntness >= _HELPS * before or math.isinf(before)
         hopeless = not torch.isfinite(found.values).all()
-        if resolution == _FINEST or found.bluntness < enough or not helps or hopeless:
+        most = _FINEST if _finite(found) else _LAST
+        if resolution >= most or found.bluntness < enough or not helps or hopeless:
             return found
         resolution, before = resolution * 2, found.bluntness
 
