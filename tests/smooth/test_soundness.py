@@ -15,7 +15,7 @@ from high_precision import SMOOTH, Call, Residual, Snake, largest_share, maps_at
 from splinecam.geometry.domain import Frame
 from splinecam.network.capture import capture
 from splinecam.network.curves.formulas import EXP
-from splinecam.smooth import region_bounds
+from splinecam.smooth import region_bounds, smoothing
 from splinecam.smooth.following import follow
 from splinecam.smooth.grid import CellBounds, SmoothCells
 from splinecam.smooth.layer_bounds import Boxes, Followed, through_layer
@@ -361,6 +361,21 @@ def test_a_percentage_of_a_constant_output_has_a_true_message(act):
     model[2].weight.data = torch.tensor([[1.0, -1.0]], dtype=torch.float64)
     with pytest.raises(sc.SplineCamError, match="Output 0 of the network is constant"):
         sc.partition(model, sc.Domain.box(-1, 1), smooth="1%", progress=False)
+
+
+def test_cells_are_smallest_where_bounds_are_not_finite_otherwise(monkeypatch):
+    model, domain = narrow(nn.Tanh, 2, 3, 3, 1), sc.Domain.box(-3, 3)
+    for step in model[::2]:
+        step.weight.data *= 16
+    program = capture(model, (2,), smooth=True)
+    counts = []
+    monkeypatch.setattr(smoothing, "_BLUNT", 0.0)
+    monkeypatch.setattr(smoothing, "_HELPS", 2.0)
+    for finite in (True, False):
+        monkeypatch.setattr(smoothing, "_finite", lambda found, known=finite: known)
+        found = smoothing._surveyed(program, domain, lambda what, share: None)
+        counts.append(found.bounds.grid.resolution)
+    assert counts == [smoothing._FINEST, smoothing._LAST]
 
 
 @pytest.mark.parametrize("below", [1.0, 1e-3])
