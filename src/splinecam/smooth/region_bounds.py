@@ -22,6 +22,7 @@ from splinecam.smooth.layer_bounds import UPWARDS, Boxes, Followed, box_of
 from splinecam.smooth.refinement import on_vectors, squared_radii
 
 _UNITS = 8  # a network of so many costs at three points about as much as a look at bounds
+_FEW, _DIVIDED = 1 << 10, 8.0  # so few triangles are divided where bounds exceed goals by less
 _FACES, _FINEST = 4, 256  # faces of a cell, and cells along the domain's longer side
 _FLAT, _TINY = 2.0**-20, 2.0**-1000
 _VISIBLE = 2.0**-8  # of a bound: what along a side of a triangle is worth dividing it
@@ -102,6 +103,8 @@ class Inside:
         bend, gap, varies = _by_forms(corners, errors, bounds)
         found = Close(bend, gap, rounding, _sides(varies, gap, goal)[0])
         costly = 1 + sum(self.real.widths) / _UNITS
+        if len(corners) <= _FEW:
+            costly = max(costly, _DIVIDED)
         some = (~(bend <= costly * goal).all(0).all(1)).nonzero()[:, 0]
         if len(some):
             close = self._alone(corners[some], errors[some], goal[:, some])
@@ -210,10 +213,11 @@ def _peaks(errors: Tensor, bent: Tensor) -> Tensor:
 
 
 GOAL = 2.0**-4  # the share of the tolerance by which bounds may exceed what is found
+_ENOUGH = 2.0**-1  # the share of the tolerance below which bounds need not be close
 _DEEPEST = 48  # how often a triangle is divided at most
 _BELOW, _LEAST = 0.9, 2.0**-3  # of what is left to the tolerance, and of the goal: what is added
 _LONG = 4.0  # times the squared length of its shortest side: triangles are then divided in two
-_BLOCK = 1 << 16  # triangles at a time
+_BLOCK = 1 << 15  # triangles at a time, or a little more
 _MOST, _OF_EACH = 1 << 25, 1 << 6  # triangles in all, or of each face on average
 
 
@@ -248,11 +252,13 @@ class Compared:
     def goals(self, largest: Tensor) -> Tensor:
         """By how much bounds may exceed the largest differences (N, n) that are found.
 
-        Where these are large, it is little, so that bounds stay below what is allowed.
+        Where these are large, it is little, so that bounds stay below what is allowed. Where they
+        are small, bounds need not be close.
         """
         goal = GOAL * self.allowed
         more = _BELOW * (self.allowed - largest)
-        return torch.minimum(torch.maximum(more, _LEAST * goal), goal)
+        close = torch.minimum(torch.maximum(more, _LEAST * goal), goal)
+        return torch.maximum(close, _ENOUGH * self.allowed - largest)
 
     def _room(self, largest: Tensor, low: Tensor, high: Tensor) -> Tensor:
         """How much may be added to differences (N, n) at corners, above and below, (2, N, n).
@@ -293,10 +299,10 @@ class Compared:
         found = errors.new_zeros((len(faces), errors.shape[1]))
         known = torch.zeros_like(found)  # the largest differences that are found in each face
         inside = self.inside.finer(len(faces))
-        stack = [(0, each) for each in _fans(self.mesh, faces, self.values, errors)]
+        stack = _fans(self.mesh, faces, self.values, errors)
         looked_at, most = 0, max(_MOST, _OF_EACH * len(faces))
         while stack:
-            depth, some = stack.pop()
+            some = _next(stack)
             looked_at += len(some.owner)
             if looked_at > most:
                 raise LimitError(
@@ -313,11 +319,10 @@ class Compared:
             known.scatter_reduce_(0, owner, _reached(low, high, certain), "amax")
             room = self._room(take(known, some.owner), low, high)
             done = (bend <= room).all(0).all(1) | ~torch.isfinite(room).all(0).all(1)
-            done |= depth == _DEEPEST
+            done |= some.depth == _DEEPEST
             reached = _reached(low, high, bend) + 2 * branch
             found.scatter_reduce_(0, owner[done], reached[done], "amax")
-            parts = some.select(~done).divided(sides[~done], self.network)
-            stack += [(depth + 1, each) for each in parts]
+            stack += some.select(~done).divided(sides[~done], self.network)
         return found
 
 
@@ -333,9 +338,13 @@ _QUARTERS = (0, 3, 5), (3, 1, 4), (5, 4, 2), (3, 4, 5)
 
 @dataclass(frozen=True)
 class _Triangles:
-    """Triangles of faces, (T,) each: corners (T, 3, 2), values and errors (T, 3, n) there."""
+    """Triangles of faces, (T,) each: corners (T, 3, 2), values and errors (T, 3, n) there.
+
+    depth: how often they were divided.
+    """
 
     owner: Tensor
+    depth: Tensor
     corners: Tensor
     values: Tensor
     errors: Tensor
@@ -356,11 +365,10 @@ class _Triangles:
         place = (first[:, None] + torch.arange(3, device=first.device)) % 3
         triangle = torch.arange(len(first), device=first.device)[:, None]
         each = (part[triangle, place] for part in (self.corners, self.values, self.errors))
-        turned = _Triangles(self.owner, *each)
+        turned = _Triangles(self.owner, self.depth + 1, *each)
         halves = turned.select(long)._parts(network, 1, _HALVES)
         quarters = turned.select(~long)._parts(network, 3, _QUARTERS)
-        both = zip(vars(halves).values(), vars(quarters).values(), strict=True)
-        return _Triangles(*map(torch.cat, both)).blocks()
+        return _joined([halves, quarters]).blocks()
 
     def _parts(
         self, network: Callable[[Tensor], Tensor], sides: int, parts: tuple[tuple[int, ...], ...]
@@ -374,7 +382,20 @@ class _Triangles:
         known = self.corners, self.values, self.errors
         points = [torch.cat(each, 1) for each in zip(known, new, strict=True)]
         split = (torch.cat([each[:, list(part)] for part in parts]) for each in points)
-        return _Triangles(self.owner.repeat(len(parts)), *split)
+        return _Triangles(*(each.repeat(len(parts)) for each in (self.owner, self.depth)), *split)
+
+
+def _joined(parts: list[_Triangles]) -> _Triangles:
+    return _Triangles(*map(torch.cat, zip(*(vars(part).values() for part in parts), strict=True)))
+
+
+def _next(stack: list[_Triangles]) -> _Triangles:
+    """Take the last triangles of a stack, enough for one look at them if there are so many."""
+    taken, count = [], 0
+    while stack and count < _BLOCK:
+        taken.append(stack.pop())
+        count += len(taken[-1].owner)
+    return _joined(taken)
 
 
 def _fans(mesh: Mesh, faces: Tensor, values: Tensor, errors: Tensor) -> list[_Triangles]:
@@ -386,4 +407,5 @@ def _fans(mesh: Mesh, faces: Tensor, values: Tensor, errors: Tensor) -> list[_Tr
     first = mesh.offsets[faces][owner]
     corner = torch.stack([first, first + place + 1, first + place + 2], 1)
     vertex = mesh.corner_vertices()[corner]
-    return _Triangles(owner, mesh.uv[vertex], values[vertex], errors[vertex]).blocks()
+    depth = torch.zeros_like(owner)
+    return _Triangles(owner, depth, mesh.uv[vertex], values[vertex], errors[vertex]).blocks()

@@ -32,6 +32,7 @@ from splinecam.smooth.tables import (
     replaced,
     survey,
     tabulated_layers,
+    total_pieces,
     with_influence,
 )
 
@@ -44,6 +45,7 @@ _BEYOND = 2.0**16  # times what is allowed: errors that finer tables do not mend
 _FILLED = 0.78, 0.87  # the share of the tolerance that errors at some points are to fill
 _ROUNDED = 2.0**-5  # the share of the tolerance that rounding in single precision may be
 _FEWEST, _POINTS = 1 << 8, 1 << 12
+_MORE, _MANY = 8, 1 << 8  # times as many points are worth their time for so many pieces
 _SEARCHES = 5  # steps at most to find the scale of all errors
 _ATTEMPTS = 10
 _HOPEFUL = 1 - GOAL / 4  # the share of the tolerance up to which errors at vertices may be bounded
@@ -234,7 +236,7 @@ def _replaced(real: Program, domain: Domain, found: Survey, allowed: Tensor, run
     best, pieces = math.inf, 0
     for _ in range(_ATTEMPTS):
         tables = choose_tables(layers, scale)
-        before, pieces = pieces, sum(int(table.pieces.sum()) for table in tables.values())
+        before, pieces = pieces, total_pieces(tables)
         program = replaced(real, tables)
         outcome = run(program)
         network = partial(outputs_at, found.program, domain)
@@ -267,21 +269,28 @@ def _scale(
     constant: Tensor | None,
 ) -> float:
     """How large the errors of tables may be, from those of the outputs at some points."""
-    scale, largest = first_scale(layers), 0.0
     points = max(_FEWEST, min(_POINTS, 4 * _PRODUCTS // max(1, sum(real.products))))
-    x = domain.embed(scattered(domain, points, real.device))
-    wanted = real(x).flatten(1)
+
+    def shares_at(points: int, tables: dict[str, Tables]) -> Tensor:
+        x = domain.embed(scattered(domain, points, real.device))
+        off = replaced(real, tables)(x).sub_(real(x)).flatten(1)
+        return (off.abs_() / allowed).amax(0)
+
+    scale, largest = first_scale(layers), 0.0
     least, most = _FILLED
     for _ in range(_SEARCHES):
         tables = choose_tables(layers, scale)
-        off = replaced(real, tables)(x).flatten(1) - wanted
-        shares = (off.abs() / allowed).amax(0)
+        shares = shares_at(points, tables)
         filled = float(shares.max())
         if filled <= most:
             largest = max(largest, scale)
             if filled >= least:
                 break
         scale *= (least + most) / 2 / max(filled, _LEAST)
+    if points == _POINTS and total_pieces(tables) > _MANY:  # an attempt costs more than points
+        tables = choose_tables(layers, largest or scale)
+        filled = float(shares_at(_MORE * points, tables).max())
+        largest = (largest or scale) * min(1.0, (least + most) / 2 / max(filled, _LEAST))
     if filled > 1 and max(int(table.pieces.max()) for table in tables.values()) >= MOST_PIECES:
         worst = int(shares.argmax())
         if constant is not None and bool(constant[worst]):

@@ -95,6 +95,11 @@ class Tables:
         return Tables(*(tensor.to(device) for tensor in vars(self).values()))
 
 
+def total_pieces(tables: Mapping[str, Tables]) -> int:
+    """How many pieces all units have together."""
+    return sum(int(table.pieces.sum()) for table in tables.values())
+
+
 def piecewise_linear(
     z: Tensor, levels: Tensor, start: Tensor, value: Tensor, slope: Tensor
 ) -> Tensor:
