@@ -299,6 +299,33 @@ def test_errors_just_below_the_tolerance_are_bounded_at_once(monkeypatch):
     assert 1 - region_bounds.GOAL < found[0] < 1
 
 
+def test_fine_partitions_take_one_attempt_and_few_triangles(monkeypatch, registered):
+    """Most regions are far below the tolerance, and bounds on them need not be close."""
+    runs, looked_at, replaced, closely = [], [], smoothing.Compared, Inside.closely
+
+    def compared(*given):
+        runs.append(given)
+        return replaced(*given)
+
+    def counted(self, corners, *given):
+        looked_at.append(len(corners))
+        return closely(self, corners, *given)
+
+    monkeypatch.setattr(smoothing, "Compared", compared)
+    monkeypatch.setattr(Inside, "closely", counted)
+    part = check(narrow(Snake, 2, 3, 3, 1), sc.Domain.box(-3, 3), 2e-3, exact=0)
+    assert len(runs) == 1
+    assert sum(looked_at) < 4 * len(part)
+
+
+def test_few_triangles_of_smooth_networks_are_not_followed_alone(monkeypatch):
+    """Dividing them takes less time, unless bounds on cells are far too large."""
+    alone = []
+    monkeypatch.setattr(Inside, "_alone", lambda self, *given: alone.append(given))
+    check(narrow(nn.GELU, 2, 4, 4, 1), sc.Domain.box(-1, 1), 1e-2, exact=0)
+    assert not alone
+
+
 def test_flat_triangles_across_kinks_are_divided_at_their_longest_side():
     """Otherwise a part has all of this side, and is no better however often it is divided."""
     generator = torch.Generator().manual_seed(3)

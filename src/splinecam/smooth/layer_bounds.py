@@ -19,7 +19,7 @@ from splinecam.network.nonlinearities import (
     PiecewiseScalar,
     SmoothScalar,
 )
-from splinecam.smooth.refinement import Extents, squared_radii
+from splinecam.smooth.refinement import Extents, extremes, squared_radii
 
 ROUNDING = 2.0**-36  # of derivatives, relative to the terms that a stage makes them of
 _SMALL = 2.0**-10  # by how much a form is increased so that a small length may be added
@@ -42,7 +42,7 @@ class Boxes:
     @classmethod
     def around(cls, corners: Tensor) -> Boxes:
         """The least boxes around polygons with corners (C, k, 2)."""
-        low, high = box_of(corners)
+        low, high = extremes(corners)
         return cls((low + high) / 2, (high - low) / 2)
 
     def extents(self, corners: Tensor | None = None, closely: bool = False) -> Extents:
@@ -54,12 +54,6 @@ class Boxes:
             return Extents(self.half, self.half.square().sum(1))
         off = corners - self.center[:, None] if closely else None
         return Extents(self.half, squared_radii(corners), off)
-
-
-def box_of(corners: Tensor) -> tuple[Tensor, Tensor]:
-    """The lowest and the highest coordinates of polygons with corners (C, k, 2), (C, 2) each."""
-    each = corners.unbind(1)  # much faster than along a short dimension
-    return reduce(torch.minimum, each), reduce(torch.maximum, each)
 
 
 @dataclass(frozen=True)
@@ -111,22 +105,6 @@ class Followed:
         found[::2] += ROUNDING * (self.form[0] + self.form[2])
         return found
 
-    @property
-    def forms(self) -> Tensor:
-        """Forms (2, 3, C, *shape) of at least the second derivative downwards, and upwards.
-
-        With one half of the first, the smooth function is convex around any point; less one half
-        of the second, it is concave.
-        """
-        size = modulus(self.seconds)
-        found = torch.stack([size - self.seconds, size + self.seconds]).div_(2)
-        return found.add_(self.variation)
-
-    @property
-    def branch(self) -> Tensor:
-        """How far the network is from a smooth function with these derivatives."""
-        return self.spread / 2 + self.rounding
-
     def reach(self, half: Tensor) -> Tensor:
         """How far the value may be from that at the centre of boxes with half of these widths."""
         u, v = (self.along(half[:, k]) for k in (0, 1))
@@ -171,14 +149,11 @@ class Followed:
             return self.curvature * (self.along(extents.square) / 2)
         return extents.around(self.form) / 2 * UPWARDS
 
-    def bulges(self, extents: Extents) -> Tensor:
-        """The same by circles, above the largest value and below the least, (2, C, *shape)."""
-        return self.curvatures * (self.along(extents.square) / 2)
-
     @property
     def curvatures(self) -> Tensor:
         """Bounds (2, C, *shape) on the second derivative downwards, and upwards."""
-        return torch.stack([norm(form) for form in self.forms]) * UPWARDS
+        half, seconds = modulus(self.seconds).div_(2).add_(self.variation), self.seconds / 2
+        return torch.stack([norm(half - seconds), norm(half + seconds)]) * UPWARDS
 
     def units(self, entries: Tensor) -> Followed:
         """What is known of some units, (N,), which are numbered box by box."""

@@ -18,11 +18,11 @@ from splinecam.geometry.subdivision import Mesh
 from splinecam.network.program import Program
 from splinecam.smooth.following import follow
 from splinecam.smooth.grid import CellBounds, SmoothCells
-from splinecam.smooth.layer_bounds import UPWARDS, Boxes, Followed, box_of
-from splinecam.smooth.refinement import on_vectors, squared_radii
+from splinecam.smooth.layer_bounds import UPWARDS, Boxes, Followed
+from splinecam.smooth.refinement import extremes, on_vectors, squared_radii
 
 _UNITS = 8  # a network of so many costs at three points about as much as a look at bounds
-_FEW, _DIVIDED = 1 << 10, 8.0  # so few triangles are divided where bounds exceed goals by less
+_FEW, _DIVIDED = 1 << 10, 32.0  # so few triangles are divided where bounds exceed goals by less
 _FACES, _FINEST = 4, 256  # faces of a cell, and cells along the domain's longer side
 _FLAT, _TINY = 2.0**-20, 2.0**-1000
 _VISIBLE = 2.0**-8  # of a bound: what along a side of a triangle is worth dividing it
@@ -65,7 +65,7 @@ class Inside:
     def __call__(self, corners: Tensor) -> tuple[Tensor, Tensor]:
         if self.cells is None:
             return self._by_circles(corners)
-        boxes = torch.cat(box_of(corners), 1)
+        boxes = torch.cat(extremes(corners), 1)
         *curvatures, branch = self.cells.largest(boxes).unbind(1)
         bend = torch.stack(curvatures) * (squared_radii(corners)[:, None] / 2)
         some = (~torch.isfinite(bend).all(0).all(1)).nonzero()[:, 0]
@@ -76,7 +76,7 @@ class Inside:
     def _by_circles(self, corners: Tensor) -> tuple[Tensor, Tensor]:
         """The same of polygons that are all looked at by themselves."""
         found = self._followed(corners, False)
-        bend = found.bulges(Boxes.around(corners).extents(corners)) + found.spread
+        bend = found.curvatures * found.along(squared_radii(corners) / 2) + found.spread
         return bend.flatten(2), found.rounding.flatten(1)
 
     def finer(self, faces: int) -> Inside:
@@ -97,7 +97,7 @@ class Inside:
         """
         if self.cells is None:
             return self._alone(corners, errors, goal)
-        boxes = torch.cat(box_of(corners), 1)
+        boxes = torch.cat(extremes(corners), 1)
         *forms, spread, rounding = self.cells.forms_on(boxes).unbind(1)
         bounds = torch.stack(forms[:3]), torch.stack(forms[3:]), spread
         bend, gap, varies = _by_forms(corners, errors, bounds)
@@ -213,7 +213,7 @@ def _peaks(errors: Tensor, bent: Tensor) -> Tensor:
 
 
 GOAL = 2.0**-4  # the share of the tolerance by which bounds may exceed what is found
-_ENOUGH = 2.0**-1  # the share of the tolerance below which bounds need not be close
+_ENOUGH = 0.6  # the share of the tolerance below which bounds need not be close
 _DEEPEST = 48  # how often a triangle is divided at most
 _BELOW, _LEAST = 0.9, 2.0**-3  # of what is left to the tolerance, and of the goal: what is added
 _LONG = 4.0  # times the squared length of its shortest side: triangles are then divided in two
@@ -284,7 +284,7 @@ class Compared:
         for face, vertex in mesh.by_size(backend_of(errors.device).numbers // outputs):
             flat = vertex.reshape(-1)
             bend, branch = self.inside(take(mesh.uv, flat).view(*vertex.shape, 2))
-            low, high = take(errors, flat).view(*vertex.shape, outputs).aminmax(dim=1)
+            low, high = extremes(take(errors, flat).view(*vertex.shape, outputs))
             largest, reached = torch.maximum(high, -low), _reached(low, high, bend)
             found[face] = reached + 2 * branch
             enough = reached <= largest + self.goals(largest)
@@ -311,7 +311,7 @@ class Compared:
                     "error, or choose a smaller domain."
                 )
             owner = some.owner[:, None].expand(-1, found.shape[1])
-            low, high = some.errors.aminmax(dim=1)
+            low, high = extremes(some.errors)
             known.scatter_reduce_(0, owner, torch.maximum(high, -low), "amax")
             room = self._room(take(known, some.owner), low, high)
             bend, gap, branch, sides = inside.closely(some.corners, some.errors, room)

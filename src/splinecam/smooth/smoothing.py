@@ -290,7 +290,7 @@ def _scale(
     if points == _POINTS and total_pieces(tables) > _MANY:  # an attempt costs more than points
         tables = choose_tables(layers, largest or scale)
         filled = float(shares_at(_MORE * points, tables).max())
-        largest = (largest or scale) * min(1.0, (least + most) / 2 / max(filled, _LEAST))
+        largest = (largest or scale) * min(1.0, least / max(filled, _LEAST))
     if filled > 1 and max(int(table.pieces.max()) for table in tables.values()) >= MOST_PIECES:
         worst = int(shares.argmax())
         if constant is not None and bool(constant[worst]):
