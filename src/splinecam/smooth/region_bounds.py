@@ -217,7 +217,7 @@ _ENOUGH = 0.6  # the share of the tolerance below which bounds need not be close
 _DEEPEST = 48  # how often a triangle is divided at most
 _BELOW, _LEAST = 0.9, 2.0**-3  # of what is left to the tolerance, and of the goal: what is added
 _LONG = 4.0  # times the squared length of its shortest side: triangles are then divided in two
-_BLOCK = 1 << 15  # triangles at a time, or a little more
+_BLOCK = 1 << 16  # triangles at a time, or a little more
 _MOST, _OF_EACH = 1 << 25, 1 << 6  # triangles in all, or of each face on average
 
 
