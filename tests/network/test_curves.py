@@ -34,7 +34,8 @@ from splinecam.network.curves.formulas import (
     power,
     softplus,
 )
-from splinecam.network.curves.registered import Scaled, scaled
+from splinecam.network.curves.registered import RegisteredCurve, Scaled, scaled
+from splinecam.network.curves.tabulated import TabulatedCurve, is_registered, tabulated
 from splinecam.network.nonlinearities import apply_curve
 
 Real = Any
@@ -320,3 +321,53 @@ def test_torch_rounds_far_below_zero_no_more_than_noise(curve: Curve, how: str) 
     z = torch.linspace(-12, -3, 1000, dtype=torch.float64)
     off = (torch.nn.functional.gelu(z, approximate=how) - curve.value(z)).abs()
     assert (off <= EPS * (8 * curve.value(z).abs() + curve.noise * z.abs())).all()
+
+
+def user_function(run: Callable[[Tensor], Tensor], limit: float) -> RegisteredCurve:
+    return RegisteredCurve("user", lambda z, _: run(z), lambda *_: limit, ())
+
+
+SNAKE = user_function(lambda z: z + torch.sin(z) ** 2, 2.0)
+
+
+@pytest.mark.parametrize("base", [SNAKE, scaled(SNAKE, -0.5, 3.0)], ids=["plain", "scaled"])
+def test_a_table_is_near_a_registered_function_and_bounds_its_own_derivatives(base):
+    assert is_registered(base)
+    found = tabulated(base, *torch.tensor([-9.0, 7.0]).double())
+    assert isinstance(found, TabulatedCurve)
+    assert 0 < found.off < 1e-7
+    z = torch.linspace(-10, 8, 100_001, dtype=torch.float64)
+    assert torch.equal(found.value(z), base.value(z))
+    # The integral of its slopes is off the function by no more than it says.
+    step = z[1] - z[0]
+    middle = found.slope((z[1:] + z[:-1]) / 2) * step
+    total = torch.cat([middle.new_zeros(1), middle.cumsum(0)]) - (base.value(z) - base.value(z[:1]))
+    assert (total.abs() < 2 * found.off + 1e-6).all()
+    assert ((found.slope(z) - base.slope(z)).abs() < 1e-3).all()
+    generator = torch.Generator().manual_seed(0)
+    ends = torch.rand(2, 300, generator=generator).double() * 18 - 10
+    ends[1, :150] = ends[0, :150] + 1e-3 * ends[1, :150]
+    low, high = ends.amin(0), ends.amax(0)
+    inside = low + (high - low) * torch.linspace(0, 1, 501).double()[:, None]
+    for order in (0, 1, 2):
+        least, most = found.extent(order, low, high)
+        numbers = found.derivative(order, inside)
+        slack = 1e-12 + (found._noise[order - 1] if order else 0.0)
+        assert (least <= numbers.amin(0) + slack).all()
+        assert (most >= numbers.amax(0) - slack).all()
+    # Within the table bounds are close, which a bound for all arguments is not.
+    small = (high - low < 0.1) & (low > -9) & (high < 7)
+    curvature = found.derivative(2, inside)
+    width = (most - least) - (curvature.amax(0) - curvature.amin(0))
+    assert small.sum() > 50
+    assert (width[small] < 0.3).all()
+
+
+def test_functions_that_are_rough_or_not_finite_get_no_table():
+    ends = torch.tensor([-9.0, 7.0]).double()
+    single = user_function(lambda z: torch.sin(z.float()).double(), 1.0)
+    assert tabulated(single, *ends) is single
+    assert tabulated(SNAKE, ends[0], ends[0]) is SNAKE
+    large = user_function(torch.exp, math.inf)
+    assert tabulated(large, *(1e3 * ends)) is large
+    assert not is_registered(TANH)

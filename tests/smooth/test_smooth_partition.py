@@ -223,7 +223,7 @@ def test_bounds_go_by_what_the_products_of_a_stage_add_up_to(monkeypatch):
     monkeypatch.setattr("splinecam.network.program._DENSE", 0)
     loose = survey(capture(block(), (2,), smooth=True), BOX, grid)
     assert bool((close.bounds.tables[0] < loose.bounds.tables[0]).all())
-    assert bool((1.5 * close.bounds.branch < loose.bounds.branch).all())
+    assert bool((1.5 * close.rounding < loose.rounding).all())
     assert torch.equal(close.values, loose.values)
 
 

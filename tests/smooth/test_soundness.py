@@ -15,7 +15,7 @@ from high_precision import SMOOTH, Call, Residual, Snake, largest_share, maps_at
 from splinecam.geometry.domain import Frame
 from splinecam.network.capture import capture
 from splinecam.network.curves.formulas import EXP
-from splinecam.smooth import region_bounds
+from splinecam.smooth import region_bounds, smoothing
 from splinecam.smooth.following import follow
 from splinecam.smooth.grid import CellBounds, SmoothCells
 from splinecam.smooth.layer_bounds import Boxes, Followed, through_layer
@@ -143,7 +143,8 @@ def test_bounds_hold_at_the_border_of_every_cell():
     none = torch.zeros(len(boxes), 1, dtype=torch.float64)
     own = torch.arange(1.0, len(boxes) + 1, dtype=torch.float64)[:, None]
     rows = torch.zeros(5, len(boxes), 1, dtype=torch.float64)
-    table = CellBounds.of(grid, Followed(none, rows[:2], rows[2:], none, own, none, none, none))
+    bend = torch.stack([own, none, own])
+    table = CellBounds.of(grid, Followed(none, rows[:2], rows[2:], none, bend, none, none, none))
     corner = torch.cat([boxes.center - boxes.half, boxes.center + boxes.half], 1)
     sides = torch.cat([corner[:, :2], corner[:, :2]], 1)
     assert (table.largest(sides)[:, 0] >= own).all()
@@ -248,13 +249,13 @@ def test_long_regions_are_divided_across_their_curvature(
 ):
     looked_at, closely, alone = [], Inside.closely, Inside._alone
 
-    def counted(self, corners, goal):
+    def counted(self, corners, *given):
         looked_at.append(len(corners))
-        return closely(self, corners, goal)
+        return closely(self, corners, *given)
 
-    def counted_again(self, corners, goal):
+    def counted_again(self, corners, *given):
         looked_at.append(len(corners) if self.cells else 0)
-        return alone(self, corners, goal)
+        return alone(self, corners, *given)
 
     monkeypatch.setattr(Inside, "closely", counted)
     monkeypatch.setattr(Inside, "_alone", counted_again)
@@ -266,9 +267,9 @@ def test_a_network_that_bends_one_way_needs_few_triangles(monkeypatch):
     """Between knots a convex function is below its chords, so that errors at knots bound it."""
     looked_at, closely = [], Inside.closely
 
-    def counted(self, corners, goal):
+    def counted(self, corners, *given):
         looked_at.append(len(corners))
-        return closely(self, corners, goal)
+        return closely(self, corners, *given)
 
     monkeypatch.setattr(Inside, "closely", counted)
     part = check(narrow(nn.Softplus, 2, 1, 1), sc.Domain.box(-1, 1), 1e-4, exact=0)
@@ -298,6 +299,33 @@ def test_errors_just_below_the_tolerance_are_bounded_at_once(monkeypatch):
     assert 1 - region_bounds.GOAL < found[0] < 1
 
 
+def test_fine_partitions_take_one_attempt_and_few_triangles(monkeypatch, registered):
+    """Most regions are far below the tolerance, and bounds on them need not be close."""
+    runs, looked_at, replaced, closely = [], [], smoothing.Compared, Inside.closely
+
+    def compared(*given):
+        runs.append(given)
+        return replaced(*given)
+
+    def counted(self, corners, *given):
+        looked_at.append(len(corners))
+        return closely(self, corners, *given)
+
+    monkeypatch.setattr(smoothing, "Compared", compared)
+    monkeypatch.setattr(Inside, "closely", counted)
+    part = check(narrow(Snake, 2, 3, 3, 1), sc.Domain.box(-3, 3), 2e-3, exact=0)
+    assert len(runs) == 1
+    assert sum(looked_at) < 4 * len(part)
+
+
+def test_few_triangles_of_smooth_networks_are_not_followed_alone(monkeypatch):
+    """Dividing them takes less time, unless bounds on cells are far too large."""
+    alone = []
+    monkeypatch.setattr(Inside, "_alone", lambda self, *given: alone.append(given))
+    check(narrow(nn.GELU, 2, 4, 4, 1), sc.Domain.box(-1, 1), 1e-2, exact=0)
+    assert not alone
+
+
 def test_flat_triangles_across_kinks_are_divided_at_their_longest_side():
     """Otherwise a part has all of this side, and is no better however often it is divided."""
     generator = torch.Generator().manual_seed(3)
@@ -307,7 +335,8 @@ def test_flat_triangles_across_kinks_are_divided_at_their_longest_side():
     corners = torch.stack([ends[:, 0], between, ends[:, 1]], 1)
     goal = corners.new_full((2, len(corners), 1), 1e-6)
     program = capture(narrow(nn.SELU, 2, 3, 2, 1), (2,), smooth=True)
-    bend, _, sides = Inside(program, sc.Domain.box(-1, 1)).closely(corners, goal)
+    errors = torch.zeros_like(corners[:, :, :1])
+    bend, *_, sides = Inside(program, sc.Domain.box(-1, 1)).closely(corners, errors, goal)
     assert (bend > goal).any(0).all()
     assert (sides.argmax(1) == 2).all()
 
@@ -342,7 +371,8 @@ def test_long_triangles_keep_the_promise_of_their_forms():
     for act in (nn.CELU, nn.GELU, nn.Tanh, nn.SELU):
         model = narrow(act, 2, 2, 2, 2)
         program = capture(model, (2,), smooth=True)
-        bend, branch, _ = Inside(program, domain).closely(corners, torch.ones(2, 600, 2))
+        zero, goal = torch.zeros_like(corners), torch.ones(2, 600, 2)
+        bend, _, branch, _ = Inside(program, domain).closely(corners, zero, goal)
         with torch.no_grad():
             inside = model(frame.to_plane((share * corners).sum(2).flatten(0, 1))).view(60, 600, 2)
             plane = (share * model(frame.to_plane(corners.flatten(0, 1))).view(600, 3, 2)).sum(2)
@@ -351,12 +381,106 @@ def test_long_triangles_keep_the_promise_of_their_forms():
         assert (off.amax(0) / (bend.amax(0) + 2 * branch)).median() > 0.05
 
 
-def test_a_percentage_of_a_constant_output_has_a_true_message():
-    model = narrow(nn.GELU, 2, 2, 1)
+@pytest.mark.parametrize("act", [nn.GELU, nn.SELU, nn.Hardswish])
+def test_a_percentage_of_a_constant_output_has_a_true_message(act):
+    model = narrow(act, 2, 2, 1)
     model[0].weight.data[1], model[0].bias.data[1] = model[0].weight.data[0], model[0].bias.data[0]
     model[2].weight.data = torch.tensor([[1.0, -1.0]], dtype=torch.float64)
     with pytest.raises(sc.SplineCamError, match="Output 0 of the network is constant"):
         sc.partition(model, sc.Domain.box(-1, 1), smooth="1%", progress=False)
+
+
+def test_cells_are_smallest_where_bounds_are_not_finite_otherwise(monkeypatch):
+    model, domain = narrow(nn.Tanh, 2, 3, 3, 1), sc.Domain.box(-3, 3)
+    for step in model[::2]:
+        step.weight.data *= 16
+    program = capture(model, (2,), smooth=True)
+    counts = []
+    monkeypatch.setattr(smoothing, "_BLUNT", 0.0)
+    monkeypatch.setattr(smoothing, "_HELPS", 2.0)
+    for finite in (True, False):
+        monkeypatch.setattr(smoothing, "_finite", lambda found, known=finite: known)
+        found = smoothing._surveyed(program, domain, lambda what, share: None)
+        counts.append(found.bounds.grid.resolution)
+    assert counts == [smoothing._FINEST, smoothing._LAST]
+
+
+@pytest.mark.parametrize("below", [1.0, 1e-3])
+def test_an_output_that_a_unit_that_is_off_makes_constant_is_partitioned(below):
+    model = nn.Sequential(*narrow(nn.GELU, 2, 2, 1), nn.ReLU(), nn.Linear(1, 1)).double()
+    x = torch.cartesian_prod(*torch.linspace(-1, 1, 101).double().expand(2, -1))
+    model[2].bias.data -= model[:3](x).max() + below
+    part = sc.partition(model, sc.Domain.box(-1, 1), smooth="1%", progress=False)
+    assert len(part) < 20
+    assert part._bound.max() < 1e-9
+
+
+def test_quadratic_functions_are_no_larger_than_their_peaks():
+    """Also where they are almost flat in a direction, and with numbers of any size."""
+    generator = torch.Generator().manual_seed(0)
+
+    def drawn(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    root = drawn(3000, 2, 2)
+    root[:1000, 1] *= 10 ** (-9 * torch.rand(1000, 1, generator=generator).double())
+    sign = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]]).double()[torch.arange(3000) % 3]
+    matrix = root.transpose(1, 2) @ (sign[:, :, None] * root)
+    corners, errors = drawn(3000, 3, 2), drawn(3000, 3) * 10 ** drawn(3000, 1)
+    sides = corners.roll(-1, 1) - corners
+    bent = torch.einsum("nki,nij,nkj->nk", sides, matrix, sides)
+    share = torch.rand(400, 3000, 3, generator=generator).double()
+    share = share.pow(4) / share.pow(4).sum(2, keepdim=True)
+    found = (share * errors).sum(2) + (share * share.roll(-1, 2) * bent).sum(2) / 2
+    for size in (1.0, 1e-200, 1e200):
+        scaled = (size * each.T[..., None] for each in (errors, bent))
+        peak = region_bounds._peaks(*scaled)[:, 0] / size + errors.amax(1)
+        assert (found.amax(0) <= peak + 1e-12 * bent.abs().amax(1)).all()
+        close = (peak - found.amax(0)) / (1e-3 * peak.abs() + bent.abs().amax(1))
+        assert close.median() < 0.01
+
+
+def test_differences_at_corners_and_second_derivatives_bound_triangles_closely():
+    """Of triangles in which second derivatives hardly change bounds are attained."""
+    torch.manual_seed(0)
+    model, domain = narrow(nn.Tanh, 2, 3, 2), sc.Domain.box(-2, 2)
+    corners = torch.randn(300, 1, 2).double() / 2 + 0.05 * torch.randn(300, 3, 2).double()
+    share = torch.rand(500, 300, 3, dtype=torch.float64)
+    share = (share / share.sum(2, keepdim=True))[..., None]
+    with torch.no_grad():
+        at = Frame.of(domain).to_plane
+        real = model(at((share * corners).sum(2).flatten(0, 1))).view(500, 300, 2)
+        errors = 1e-3 * torch.randn(300, 3, 2).double()
+        plane = model(at(corners.flatten(0, 1))).view(300, 3, 2) - errors
+    off = real - (share * plane).sum(2)
+    inside = Inside(capture(model, (2,), smooth=True), domain)
+    bend, gap, branch, _ = inside.closely(corners, errors, torch.ones(2, 300, 2))
+    above, below = errors.amax(1) + bend[0], bend[1] - errors.amin(1)
+    assert (off.amax(0) <= above + 2 * branch).all()
+    assert (-off.amin(0) <= below + 2 * branch).all()
+    attained = torch.maximum(off.amax(0), errors.amax(1))
+    assert (attained >= above - gap[0] - 0.05 * bend[0] - 1e-9).double().mean() > 0.98
+    assert (gap.amax((0, 2)) / corners.std((1, 2)).square()).median() < 0.05
+
+
+def test_registered_functions_need_no_more_regions_or_triangles_than_others(monkeypatch):
+    looked_at, closely = [], Inside.closely
+
+    def counted(self, corners, *given):
+        looked_at.append(len(corners))
+        return closely(self, corners, *given)
+
+    monkeypatch.setattr(Inside, "closely", counted)
+    sc.register_op(Snake, curvature=2.0)
+    try:
+        for steps in ([], [nn.ReLU()]):
+            looked_at.clear()
+            head = nn.Linear(3, 1).double()
+            model = nn.Sequential(*narrow(Snake, 2, 3, 3)[:2], *steps, head)
+            part = check(model, sc.Domain.box(-3, 3), 1e-3, exact=0)
+            assert sum(looked_at) < 12 * len(part)
+    finally:
+        sc.unregister_op(Snake)
 
 
 @pytest.mark.parametrize(

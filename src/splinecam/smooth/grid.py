@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from splinecam._util.arrays import take
 from splinecam._util.tolerances import EPS
 from splinecam.geometry.domain import Domain, Frame
-from splinecam.smooth.layer_bounds import UPWARDS, Boxes, Followed
+from splinecam.smooth.layer_bounds import UPWARDS, Boxes, Followed, modulus
 
 _EVEN = (0.7548776662466927, 0.5698402909980532)  # steps that fill a square evenly, on no grid
 
@@ -31,6 +32,11 @@ class SmoothCells:
     counts: tuple[int, int]
     kept: Tensor
     inner: Tensor
+
+    @property
+    def resolution(self) -> int:
+        """How many cells there are along the longer side."""
+        return max(self.counts)
 
     @property
     def boxes(self) -> Boxes:
@@ -64,36 +70,50 @@ class CellBounds:
 
     tables: (rows, columns, 3, n) for each size the largest of the cells of every square, by its
     first cell. Two bounds are those on the second derivative in any direction, downwards and
-    upwards. The last is that on the distance between the network and a smooth function.
+    upwards; they are infinite where there may be kinks. The last is that on the distance between
+    the network and a smooth function. forms: (rows, columns, 8, n) for each size ``seconds``,
+    ``variation``, ``spread`` and ``rounding``, as in ``Followed``.
     """
 
     grid: SmoothCells
     tables: list[Tensor]
+    forms: list[Tensor]
 
     @classmethod
     def of(cls, grid: SmoothCells, found: Followed) -> CellBounds:
         """From what is known of the output on the cells."""
         rows, columns = grid.counts
-        each = torch.stack([*found.curvatures, found.branch], 1).flatten(2)
-        bounds = each.new_zeros((rows * columns, *each.shape[1:]))
-        bounds[grid.kept] = each
-        tables = [bounds.view(rows, columns, *each.shape[1:])]
+        # What is known beside a kink is better known of each triangle.
+        spread = torch.where(found.spread > 0, torch.inf, 0.0)
+        parts = (
+            (*(found.curvatures + spread), found.rounding),
+            (*found.seconds, *found.variation, spread, found.rounding),
+        )
+        bounds, form = (
+            each.new_zeros((rows * columns, *each.shape[1:]))
+            .index_copy_(0, grid.kept, each)
+            .view(rows, columns, *each.shape[1:])
+            for each in (torch.stack(part, 1).flatten(2) for part in parts)
+        )
+        tables = [bounds]
         for k in range(math.ceil(math.log2(max(rows, columns)))):
-            table, step = tables[-1], 1 << k
+            table = tables[-1]
             for axis in (0, 1):
-                shifted, size = table.roll(-step, axis), table.shape[axis]
-                shifted.narrow(axis, max(0, size - step), min(step, size)).zero_()
-                table = torch.maximum(table, shifted)
+                table = torch.maximum(table, _shifted(table, 1 << k, axis))
             tables.append(table)
-        return cls(grid, tables)
-
-    @property
-    def branch(self) -> Tensor:
-        """(n,) the largest distance between the network and a smooth function."""
-        return self.tables[0][:, :, 2].amax((0, 1))
+        pair = _both(form, _shifted(form, 1, 0))
+        forms = form, _both(pair, _shifted(pair, 1, 1)), *map(_even, tables[2:])
+        return cls(grid, tables, [*forms])
 
     def largest(self, boxes: Tensor) -> Tensor:
         """The bounds on boxes (N, 4), lowest u and v and highest u and v: (N, 3, n)."""
+        return self._look_up(self.tables, boxes)
+
+    def forms_on(self, boxes: Tensor) -> Tensor:
+        """``forms`` on boxes (N, 4), (N, 8, n)."""
+        return self._look_up(self.forms, boxes)
+
+    def _look_up(self, tables: list[Tensor], boxes: Tensor) -> Tensor:
         end = torch.tensor(self.grid.counts, device=boxes.device) - 1
         # Cells that a box touches with its border count too.
         first = torch.floor((boxes[:, :2] - self.grid.low) / self.grid.side - _OVERLAP)
@@ -102,12 +122,36 @@ class CellBounds:
         last = torch.minimum(last.long().clamp(min=0), end)
         span = (last - first).amax(1) + 1
         size = torch.ceil(torch.log2(span.to(boxes))).long()
-        found = boxes.new_empty((len(boxes), *self.tables[0].shape[2:]))
-        for k in torch.unique(size).tolist():
+        found = boxes.new_empty((len(boxes), *tables[0].shape[2:]))
+        for k in torch.bincount(size).nonzero()[:, 0].tolist():
             some = (size == k).nonzero()[:, 0]
             i, j = first[some].unbind(1)
-            found[some] = self.tables[k][i, j]
+            found[some] = take(tables[k].flatten(0, 1), i * self.grid.counts[1] + j)
         return found
+
+
+def _shifted(table: Tensor, step: int, axis: int) -> Tensor:
+    """A table by the cells some steps further on, and zero beyond the grid."""
+    shifted, size = table.roll(-step, axis), table.shape[axis]
+    shifted.narrow(axis, max(0, size - step), min(step, size)).zero_()
+    return shifted
+
+
+def _even(table: Tensor) -> Tensor:
+    """``CellBounds.forms`` that are the same in all directions, from ``tables``."""
+    down, up, branch = table.unbind(2)
+    mean, half, none = (up - down) / 2, (up + down) / 2, torch.zeros_like(up)
+    return torch.stack([mean, none, mean, half, none, half, none, branch], 2)
+
+
+def _both(one: Tensor, other: Tensor) -> Tensor:
+    """``CellBounds.forms`` of two squares together."""
+    parts = (each[:, :, :6].movedim(2, 0) for each in (one, other))
+    (h, b), (k, c) = ((part[:3], part[3:]) for part in parts)
+    variation = (b + c) / 2 + modulus((b - c) / 2) + modulus((h - k) / 2)
+    spread = torch.where(one[:, :, 6] + other[:, :, 6] > 0, torch.inf, 0.0)
+    rounding = torch.maximum(one[:, :, 7], other[:, :, 7])
+    return torch.stack([*(h + k) / 2, *variation, spread, rounding], 2)
 
 
 def scattered(domain: Domain, count: int, device: torch.device) -> Tensor:

@@ -19,7 +19,7 @@ from splinecam.network.nonlinearities import (
     PiecewiseScalar,
     SmoothScalar,
 )
-from splinecam.smooth.refinement import Extents, squared_radii
+from splinecam.smooth.refinement import Extents, extremes, squared_radii
 
 ROUNDING = 2.0**-36  # of derivatives, relative to the terms that a stage makes them of
 _SMALL = 2.0**-10  # by how much a form is increased so that a small length may be added
@@ -38,6 +38,12 @@ class Boxes:
 
     def __getitem__(self, chosen: Tensor) -> Boxes:
         return Boxes(self.center[chosen], self.half[chosen])
+
+    @classmethod
+    def around(cls, corners: Tensor) -> Boxes:
+        """The least boxes around polygons with corners (C, k, 2)."""
+        low, high = extremes(corners)
+        return cls((low + high) / 2, (high - low) / 2)
 
     def extents(self, corners: Tensor | None = None, closely: bool = False) -> Extents:
         """How wide they are, or polygons in them with corners (C, k, 2).
@@ -92,22 +98,12 @@ class Followed:
         found[::2] += ROUNDING * (found[0] + found[2])
         return found
 
-    @cached_property
-    def forms(self) -> Tensor:
-        """Forms (2, 3, C, *shape) of at least the second derivative downwards, and upwards.
-
-        With one half of the first, the smooth function is convex around any point; less one half
-        of the second, it is concave.
-        """
-        size = modulus(self.seconds)
-        found = torch.stack([size - self.seconds, size + self.seconds]).div_(2).add_(self.bend)
-        found[:, ::2] += ROUNDING * (self.form[0] + self.form[2])
-        return found
-
     @property
-    def branch(self) -> Tensor:
-        """How far the network is from a smooth function with these derivatives."""
-        return self.spread / 2 + self.rounding
+    def variation(self) -> Tensor:
+        """A form (3, C, *shape) of at least how far second derivatives are off ``seconds``."""
+        found = self.bend.clone()
+        found[::2] += ROUNDING * (self.form[0] + self.form[2])
+        return found
 
     def reach(self, half: Tensor) -> Tensor:
         """How far the value may be from that at the centre of boxes with half of these widths."""
@@ -153,16 +149,11 @@ class Followed:
             return self.curvature * (self.along(extents.square) / 2)
         return extents.around(self.form) / 2 * UPWARDS
 
-    def bulges(self, extents: Extents) -> Tensor:
-        """The same above the largest value at the corners, and below the least, (2, C, *shape)."""
-        if extents.corners is None:
-            return self.curvatures * (self.along(extents.square) / 2)
-        return torch.stack([extents.around(form) for form in self.forms]) / 2 * UPWARDS
-
     @property
     def curvatures(self) -> Tensor:
         """Bounds (2, C, *shape) on the second derivative downwards, and upwards."""
-        return torch.stack([norm(form) for form in self.forms]) * UPWARDS
+        half, seconds = modulus(self.seconds).div_(2).add_(self.variation), self.seconds / 2
+        return torch.stack([norm(half - seconds), norm(half + seconds)]) * UPWARDS
 
     def units(self, entries: Tensor) -> Followed:
         """What is known of some units, (N,), which are numbered box by box."""
@@ -277,11 +268,12 @@ def _through_scalar(
     # Of arguments and results anywhere in the box.
     far, steepest = torch.maximum(low.abs(), high.abs()), near.largest_slope + slopes.jumps
     size = value.abs() + steepest * torch.maximum(high - z, z - low)
-    eps, relative = EPS, torch.full_like(z, layer.rounding)
+    off, eps, relative = 0.0, EPS, torch.full_like(z, layer.rounding)
     if isinstance(layer, SmoothScalar):
         eps, usual = layer.eps, relative.clamp(max=USUAL_ROUNDING)
         relative = torch.where(high < layer.curve.rough, usual, relative)
-    rounding = eps * (relative * size + (steepest + layer.noise) * far + _UNDERFLOW)
+        off = layer.curve.off
+    rounding = eps * (relative * size + (steepest + layer.noise) * far + _UNDERFLOW) + off
     # Differences of both signs have their largest width if slopes have both signs.
     rising, falling = (
         torch.minimum(near.slope_variation + slope, near.largest_slope).clamp(min=0)
@@ -289,8 +281,8 @@ def _through_scalar(
     )
     # The product of a and b is at most half of t a^2 + b^2 / t.
     part, rest = argument.turned(extents)
-    off = (part * argument.curvature + rest).sqrt()
-    along, across = _ratio(off, length), near.largest_curvature * (1 + _ratio(length, off))
+    turned = (part * argument.curvature + rest).sqrt()
+    along, across = _ratio(turned, length), near.largest_curvature * (1 + _ratio(length, turned))
     bend = (near.largest_slope - near.slope_variation) * argument.bend
     bend.addcmul_(torch.addcmul(near.slope_variation, across, part), argument.form)
     bend.addcmul_(torch.addcmul(near.curvature_variation, near.largest_curvature, along), square)

@@ -14,6 +14,7 @@ agree on where it is divided:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -70,11 +71,14 @@ class Extents:
         return (form[0] + form[2]) * _along(_SLACK * self.half.square().sum(1), form)
 
 
-def _on(form: Tensor, along: Tensor) -> Tensor:
-    """A form on vectors (C, 2)."""
+def on_vectors(form: Tensor, along: Tensor) -> Tensor:
+    """A form, or any symmetric matrix, on vectors (C, 2)."""
     u, v = (_along(each, form) for each in along.unbind(1))
-    found = (form[0] * (u * u)).addcmul_(form[1], 2 * u * v).addcmul_(form[2], v * v)
-    return found.clamp_(min=0)
+    return (form[0] * (u * u)).addcmul_(form[1], 2 * u * v).addcmul_(form[2], v * v)
+
+
+def _on(form: Tensor, along: Tensor) -> Tensor:
+    return on_vectors(form, along).clamp_(min=0)
 
 
 def _along(each: Tensor, form: Tensor) -> Tensor:
@@ -100,8 +104,15 @@ def squared_radii(corners: Tensor) -> Tensor:
     It is the smallest one around a triangle, and that around the box of any other polygon.
     """
     if corners.shape[1] != 3:
-        return (corners.amax(1) - corners.amin(1)).square().sum(1) / 4
+        low, high = extremes(corners)
+        return (high - low).square().sum(1) / 4
     return circles(*(corners.roll(-1, 1) - corners).square().sum(2).unbind(1))
+
+
+def extremes(numbers: Tensor) -> tuple[Tensor, Tensor]:
+    """The least and the largest of numbers (N, k, n) at the corners of polygons, (N, n) each."""
+    each = numbers.unbind(1)  # much faster than along a short dimension
+    return reduce(torch.minimum, each), reduce(torch.maximum, each)
 
 
 _MOST = 8  # corners of a face from which on its mean is taken

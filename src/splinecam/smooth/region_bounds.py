@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,13 +17,32 @@ from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.subdivision import Mesh
 from splinecam.network.program import Program
 from splinecam.smooth.following import follow
-from splinecam.smooth.grid import CellBounds
+from splinecam.smooth.grid import CellBounds, SmoothCells
 from splinecam.smooth.layer_bounds import UPWARDS, Boxes, Followed
-from splinecam.smooth.refinement import squared_radii
+from splinecam.smooth.refinement import extremes, on_vectors, squared_radii
 
 _UNITS = 8  # a network of so many costs at three points about as much as a look at bounds
+_FEW, _DIVIDED = 1 << 10, 32.0  # so few triangles are divided where bounds exceed goals by less
+_FACES, _FINEST = 4, 256  # faces of a cell, and cells along the domain's longer side
+_FLAT, _TINY = 2.0**-20, 2.0**-1000
 _VISIBLE = 2.0**-8  # of a bound: what along a side of a triangle is worth dividing it
 _NEAR = 2.0**-12  # of a side: how far from a corner slopes are taken
+
+
+class Close(NamedTuple):
+    """Bounds on a network in N triangles, given its differences from planes at the corners.
+
+    bend: (2, N, n) by how much differences may be above the largest at the corners, and below the
+    least; gap: (2, N, n) how much of that need not be so; branch: (N, n) how far it is from a
+    smooth function; sides: (N, 3) how long the sides after each corner are. The longest are to be
+    divided: sides count by how much second derivatives along them vary, or by what is gained at
+    kinks.
+    """
+
+    bend: Tensor
+    gap: Tensor
+    branch: Tensor
+    sides: Tensor
 
 
 @dataclass(frozen=True)
@@ -44,54 +64,75 @@ class Inside:
 
     def __call__(self, corners: Tensor) -> tuple[Tensor, Tensor]:
         if self.cells is None:
-            return self._followed(corners, False)[:2]
-        boxes = torch.cat([corners.amin(1), corners.amax(1)], 1)
+            return self._by_circles(corners)
+        boxes = torch.cat(extremes(corners), 1)
         *curvatures, branch = self.cells.largest(boxes).unbind(1)
-        return torch.stack(curvatures) * (squared_radii(corners)[:, None] / 2), branch
+        bend = torch.stack(curvatures) * (squared_radii(corners)[:, None] / 2)
+        some = (~torch.isfinite(bend).all(0).all(1)).nonzero()[:, 0]
+        if len(some):
+            bend[:, some], branch[some] = self._by_circles(corners[some])
+        return bend, branch
 
-    def closely(self, corners: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The same in triangles, looked at closely where that is needed for goals (2, N, n).
+    def _by_circles(self, corners: Tensor) -> tuple[Tensor, Tensor]:
+        """The same of polygons that are all looked at by themselves."""
+        found = self._followed(corners, False)
+        bend = found.curvatures * found.along(squared_radii(corners) / 2) + found.spread
+        return bend.flatten(2), found.rounding.flatten(1)
 
-        The last result, (N, 3), says how long the sides after each corner are: the longest are to
-        be divided. Sides count by the second derivative along them, or by what is gained at kinks.
+    def finer(self, faces: int) -> Inside:
+        """The same with cells that suit so many faces."""
+        if self.cells is None or faces < _FACES * len(self.cells.grid.kept):
+            return self
+        resolution = self.cells.grid.resolution
+        while resolution < _FINEST and (2 * resolution) ** 2 * _FACES < faces:
+            resolution *= 2
+        grid = SmoothCells.of(self.domain, resolution, self.real.device)
+        found = follow(self.real, self.domain, grid.boxes)
+        return replace(self, cells=CellBounds.of(grid, found))
+
+    def closely(self, corners: Tensor, errors: Tensor, goal: Tensor) -> Close:
+        """Bounds in triangles with differences (N, 3, n) at their corners.
+
+        They are looked at closely where that is needed for goals (2, N, n).
         """
         if self.cells is None:
-            return self._alone(corners, goal)
+            return self._alone(corners, errors, goal)
+        boxes = torch.cat(extremes(corners), 1)
+        *forms, spread, rounding = self.cells.forms_on(boxes).unbind(1)
+        bounds = torch.stack(forms[:3]), torch.stack(forms[3:]), spread
+        bend, gap, varies = _by_forms(corners, errors, bounds)
+        found = Close(bend, gap, rounding, _sides(varies, gap, goal)[0])
         costly = 1 + sum(self.real.widths) / _UNITS
-        bend, branch = self(corners)
-        sides = (corners.roll(-1, 1) - corners).square().sum(2)
+        if len(corners) <= _FEW:
+            costly = max(costly, _DIVIDED)
         some = (~(bend <= costly * goal).all(0).all(1)).nonzero()[:, 0]
         if len(some):
-            wanted, known = goal[:, some], bend[:, some]
-            close, rounding, across = self._alone(corners[some], wanted)
-            better = (close / wanted).amax((0, 2)) < (known / wanted).amax((0, 2))
-            sides[some] = torch.where(better[:, None], across, sides[some])
-            bend[:, some] = torch.fmin(known, close)
-            branch[some] = torch.fmin(branch[some], rounding)
-        return bend, branch, sides
+            close = self._alone(corners[some], errors[some], goal[:, some])
+            known, certain = bend[:, some], gap[:, some]
+            worse = close.bend >= known
+            bend[:, some] = torch.where(worse, known, close.bend)
+            gap[:, some] = torch.where(worse, certain, close.gap)
+            rounding[some] = torch.fmin(rounding[some], close.branch)
+            found.sides[some] = close.sides
+        return found
 
-    def _alone(self, corners: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _alone(self, corners: Tensor, errors: Tensor, goal: Tensor) -> Close:
         """The same of triangles that are all looked at by themselves."""
-        bend, branch, found = self._followed(corners, True)
-        share, direction = (bend / goal).max(0)
-        worst = share.argmax(1)
+        known = self._followed(corners, True)
+        spread = known.spread.flatten(1)
+        bounds = known.seconds.flatten(2), known.variation.flatten(2), spread
+        bend, gap, varies = _by_forms(corners, errors, bounds)
+        sides, worst = _sides(varies, gap, goal)
         entry = torch.arange(len(worst), device=worst.device), worst
-        place = direction[entry], *entry
-        a, b, c = found.forms.flatten(3).movedim(1, 0)[:, *place, None]
-        u, v = (corners.roll(-1, 1) - corners).unbind(2)
-        sides = a * u * u + 2 * b * u * v + c * v * v
-        crossed = found.spread.flatten(1)[entry] > bend[place] / 2
+        most = gap.amax(0)[entry]
+        crossed = 4 * spread[entry] > most
         some = (crossed & (bend > goal).any(0).any(1)).nonzero()[:, 0]
         if len(some):
-            sides[some] = self._across_kinks(corners[some], bend[place][some], worst[some])
-        return bend, branch, sides
+            sides[some] = self._across_kinks(corners[some], most[some], worst[some])
+        return Close(bend, gap, known.rounding.flatten(1), sides)
 
-    def _followed(self, corners: Tensor, closely: bool) -> tuple[Tensor, Tensor, Followed]:
-        low, high = corners.amin(1), corners.amax(1)
-        boxes = Boxes((low + high) / 2, (high - low) / 2)
-        found = follow(self.real, self.domain, boxes, corners, closely)
-        bend = found.bulges(boxes.extents(corners, closely)) + found.spread
-        return bend.flatten(2), found.rounding.flatten(1), found
+    def _followed(self, corners: Tensor, closely: bool) -> Followed:
+        return follow(self.real, self.domain, Boxes.around(corners), corners, closely)
 
     def _across_kinks(self, corners: Tensor, bend: Tensor, worst: Tensor) -> Tensor:
         """How much gradients of an output, by its number (N,), differ along each side, (N, 3).
@@ -114,11 +155,69 @@ class Inside:
         return jumps + _VISIBLE * bend[:, None] * length / length.amax(1, keepdim=True)
 
 
+def _by_forms(
+    corners: Tensor, errors: Tensor, bounds: tuple[Tensor, Tensor, Tensor]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """``bend`` and ``gap`` in triangles, and how much second derivatives vary along their sides.
+
+    bounds: ``seconds``, ``variation`` and ``spread``, as in ``Followed``. The last result is
+    (3, N, n). Where second derivatives are at least H, a function is at most the quadratic one with
+    these derivatives and the same numbers at the corners: their difference is convex.
+    """
+    seconds, variation, spread = bounds
+    a, b, c = corners.unbind(1)
+    varies, second = (
+        torch.stack([on_vectors(form, side) for side in (b - a, c - b, a - c)])
+        for form in (variation, seconds)
+    )
+    ends = torch.stack(errors.unbind(1))
+    above = torch.stack([_peaks(ends, varies - second), _peaks(-ends, varies + second)])
+    bend = above.mul_(UPWARDS).add_(spread)
+    return bend, torch.minimum(bend, reduce(torch.maximum, varies) / 3 + 2 * spread), varies
+
+
+def _sides(varies: Tensor, gap: Tensor, goal: Tensor) -> tuple[Tensor, Tensor]:
+    """``Close.sides`` by the output that is furthest from its goal, and the number of it, (N,)."""
+    worst = (gap / goal).amax(0).argmax(1)
+    return varies.gather(2, worst[:, None].expand(3, -1, 1))[:, :, 0].T.contiguous(), worst
+
+
+def _peaks(errors: Tensor, bent: Tensor) -> Tensor:
+    """By how much quadratic functions on triangles exceed their largest numbers at corners.
+
+    errors: (3, N, n) these numbers; bent: (3, N, n) second derivatives downwards along the sides
+    after each corner. With shares x, y, z of the corners, the function is the sum of their numbers
+    and of half of the derivatives, each times the shares of both ends. It is largest where all of
+    its derivatives are zero, or on a side.
+    """
+    e, f, g = errors.unbind(0)
+    ahead, high = torch.stack([f, g, e]), torch.maximum(torch.maximum(e, f), g)
+    # On a side between equal numbers it is higher in the middle, by an eighth of the derivative.
+    part = (ahead - errors).abs_().mul_(-2).div_(torch.where(bent > 0, bent, 1.0))
+    part = part.add_(1).clamp_(min=0).square_().mul_(bent.clamp(min=0)).div_(8)
+    found = reduce(torch.maximum, torch.maximum(errors, ahead).add_(part)) - high
+    scale = reduce(torch.maximum, bent.abs()).clamp_(min=_TINY)
+    p, q, r = bent / scale
+    a, b, c = p + 2 * ((f - e) / scale), r + 2 * ((g - e) / scale), p + r - q
+    size = 4 * p * r
+    # Where it is almost flat in one direction, it is at most a little larger than on the sides.
+    concave = (p > 0) & (size - c * c > _FLAT * size)
+    size = torch.where(concave, size - c * c, 1.0)
+    y, z = (2 * r * a - c * b) / size, (2 * p * b - c * a) / size
+    x = 1 - y - z
+    inside = concave & (x > 0) & (y > 0) & (z > 0)
+    top = x * (e - high) + y * (f - high) + z * (g - high)
+    top += scale / 2 * (x * y * p + y * z * q + z * x * r)
+    found = torch.where(inside, torch.maximum(found, top), found)
+    return found.add_(scale, alpha=_FLAT)
+
+
 GOAL = 2.0**-4  # the share of the tolerance by which bounds may exceed what is found
+_ENOUGH = 0.6  # the share of the tolerance below which bounds need not be close
 _DEEPEST = 48  # how often a triangle is divided at most
 _BELOW, _LEAST = 0.9, 2.0**-3  # of what is left to the tolerance, and of the goal: what is added
 _LONG = 4.0  # times the squared length of its shortest side: triangles are then divided in two
-_BLOCK = 1 << 16  # triangles at a time
+_BLOCK = 1 << 16  # triangles at a time, or a little more
 _MOST, _OF_EACH = 1 << 25, 1 << 6  # triangles in all, or of each face on average
 
 
@@ -153,11 +252,22 @@ class Compared:
     def goals(self, largest: Tensor) -> Tensor:
         """By how much bounds may exceed the largest differences (N, n) that are found.
 
-        Where these are large, it is little, so that bounds stay below what is allowed.
+        Where these are large, it is little, so that bounds stay below what is allowed. Where they
+        are small, bounds need not be close.
         """
         goal = GOAL * self.allowed
         more = _BELOW * (self.allowed - largest)
-        return torch.minimum(torch.maximum(more, _LEAST * goal), goal)
+        close = torch.minimum(torch.maximum(more, _LEAST * goal), goal)
+        return torch.maximum(close, _ENOUGH * self.allowed - largest)
+
+    def _room(self, largest: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        """How much may be added to differences (N, n) at corners, above and below, (2, N, n).
+
+        largest: the largest differences that are found. Where those at the corners are smaller,
+        bounds on what is added to them may be larger.
+        """
+        limit = largest + self.goals(largest)
+        return torch.stack([limit - high, limit + low])
 
     def region_bounds(self) -> Tensor:
         """Bounds (F, n) on how far the network is from the map of each face.
@@ -174,7 +284,7 @@ class Compared:
         for face, vertex in mesh.by_size(backend_of(errors.device).numbers // outputs):
             flat = vertex.reshape(-1)
             bend, branch = self.inside(take(mesh.uv, flat).view(*vertex.shape, 2))
-            low, high = take(errors, flat).view(*vertex.shape, outputs).aminmax(dim=1)
+            low, high = extremes(take(errors, flat).view(*vertex.shape, outputs))
             largest, reached = torch.maximum(high, -low), _reached(low, high, bend)
             found[face] = reached + 2 * branch
             enough = reached <= largest + self.goals(largest)
@@ -188,10 +298,11 @@ class Compared:
         errors = self.errors
         found = errors.new_zeros((len(faces), errors.shape[1]))
         known = torch.zeros_like(found)  # the largest differences that are found in each face
-        stack = [(0, each) for each in _fans(self.mesh, faces, self.values, errors)]
+        inside = self.inside.finer(len(faces))
+        stack = _fans(self.mesh, faces, self.values, errors)
         looked_at, most = 0, max(_MOST, _OF_EACH * len(faces))
         while stack:
-            depth, some = stack.pop()
+            some = _next(stack)
             looked_at += len(some.owner)
             if looked_at > most:
                 raise LimitError(
@@ -200,19 +311,18 @@ class Compared:
                     "error, or choose a smaller domain."
                 )
             owner = some.owner[:, None].expand(-1, found.shape[1])
-            low, high = some.errors.aminmax(dim=1)
+            low, high = extremes(some.errors)
             known.scatter_reduce_(0, owner, torch.maximum(high, -low), "amax")
-            # Where differences are small, bounds on what is added to them may be larger.
-            largest = take(known, some.owner)
-            limit = largest + self.goals(largest)
-            room = torch.stack([limit - high, limit + low])
-            bend, branch, sides = self.inside.closely(some.corners, room)
+            room = self._room(take(known, some.owner), low, high)
+            bend, gap, branch, sides = inside.closely(some.corners, some.errors, room)
+            certain = (bend - gap).nan_to_num_(0.0, posinf=0.0)
+            known.scatter_reduce_(0, owner, _reached(low, high, certain), "amax")
+            room = self._room(take(known, some.owner), low, high)
             done = (bend <= room).all(0).all(1) | ~torch.isfinite(room).all(0).all(1)
-            done |= depth == _DEEPEST
+            done |= some.depth == _DEEPEST
             reached = _reached(low, high, bend) + 2 * branch
             found.scatter_reduce_(0, owner[done], reached[done], "amax")
-            parts = some.select(~done).divided(sides[~done], self.network)
-            stack += [(depth + 1, each) for each in parts]
+            stack += some.select(~done).divided(sides[~done], self.network)
         return found
 
 
@@ -228,9 +338,13 @@ _QUARTERS = (0, 3, 5), (3, 1, 4), (5, 4, 2), (3, 4, 5)
 
 @dataclass(frozen=True)
 class _Triangles:
-    """Triangles of faces, (T,) each: corners (T, 3, 2), values and errors (T, 3, n) there."""
+    """Triangles of faces, (T,) each: corners (T, 3, 2), values and errors (T, 3, n) there.
+
+    depth: how often they were divided.
+    """
 
     owner: Tensor
+    depth: Tensor
     corners: Tensor
     values: Tensor
     errors: Tensor
@@ -251,11 +365,10 @@ class _Triangles:
         place = (first[:, None] + torch.arange(3, device=first.device)) % 3
         triangle = torch.arange(len(first), device=first.device)[:, None]
         each = (part[triangle, place] for part in (self.corners, self.values, self.errors))
-        turned = _Triangles(self.owner, *each)
+        turned = _Triangles(self.owner, self.depth + 1, *each)
         halves = turned.select(long)._parts(network, 1, _HALVES)
         quarters = turned.select(~long)._parts(network, 3, _QUARTERS)
-        both = zip(vars(halves).values(), vars(quarters).values(), strict=True)
-        return _Triangles(*map(torch.cat, both)).blocks()
+        return _joined([halves, quarters]).blocks()
 
     def _parts(
         self, network: Callable[[Tensor], Tensor], sides: int, parts: tuple[tuple[int, ...], ...]
@@ -269,7 +382,20 @@ class _Triangles:
         known = self.corners, self.values, self.errors
         points = [torch.cat(each, 1) for each in zip(known, new, strict=True)]
         split = (torch.cat([each[:, list(part)] for part in parts]) for each in points)
-        return _Triangles(self.owner.repeat(len(parts)), *split)
+        return _Triangles(*(each.repeat(len(parts)) for each in (self.owner, self.depth)), *split)
+
+
+def _joined(parts: list[_Triangles]) -> _Triangles:
+    return _Triangles(*map(torch.cat, zip(*(vars(part).values() for part in parts), strict=True)))
+
+
+def _next(stack: list[_Triangles]) -> _Triangles:
+    """Take the last triangles of a stack, enough for one look at them if there are so many."""
+    taken, count = [], 0
+    while stack and count < _BLOCK:
+        taken.append(stack.pop())
+        count += len(taken[-1].owner)
+    return _joined(taken)
 
 
 def _fans(mesh: Mesh, faces: Tensor, values: Tensor, errors: Tensor) -> list[_Triangles]:
@@ -281,4 +407,5 @@ def _fans(mesh: Mesh, faces: Tensor, values: Tensor, errors: Tensor) -> list[_Tr
     first = mesh.offsets[faces][owner]
     corner = torch.stack([first, first + place + 1, first + place + 2], 1)
     vertex = mesh.corner_vertices()[corner]
-    return _Triangles(owner, mesh.uv[vertex], values[vertex], errors[vertex]).blocks()
+    depth = torch.zeros_like(owner)
+    return _Triangles(owner, depth, mesh.uv[vertex], values[vertex], errors[vertex]).blocks()

@@ -14,6 +14,7 @@ from splinecam._util.tolerances import SAFETY
 from splinecam.engine.run import Outcome
 from splinecam.errors import LimitError, SplineCamError, option
 from splinecam.geometry.domain import Domain, Frame
+from splinecam.network.curves.tabulated import is_registered
 from splinecam.network.program import Program
 from splinecam.smooth.boundary_refinement import Bounded, Goal, refined
 from splinecam.smooth.grid import SmoothCells, scattered
@@ -25,14 +26,18 @@ from splinecam.smooth.tables import (
     Tables,
     Tolerance,
     choose_tables,
+    curves_of,
     first_scale,
     in_single,
     replaced,
     survey,
+    tabulated_layers,
+    total_pieces,
     with_influence,
 )
 
-_FIRST, _COARSEST, _FINEST = 2, 32, 256  # cells along the domain's longer side
+# Cells along the domain's longer side; the last number where bounds are not finite otherwise.
+_FIRST, _COARSEST, _FINEST, _LAST = 2, 32, 64, 256
 _PRODUCTS = 1 << 28  # multiplications on cells beyond which fewer cells are looked at first
 _HELPS = 0.99  # of the bluntness, which smaller cells are to leave at most
 _BLUNT = 1.7  # bounds on second derivatives so many times larger than these call for finer cells
@@ -40,6 +45,7 @@ _BEYOND = 2.0**16  # times what is allowed: errors that finer tables do not mend
 _FILLED = 0.78, 0.87  # the share of the tolerance that errors at some points are to fill
 _ROUNDED = 2.0**-5  # the share of the tolerance that rounding in single precision may be
 _FEWEST, _POINTS = 1 << 8, 1 << 12
+_MORE, _MANY = 8, 1 << 8  # times as many points are worth their time for so many pieces
 _SEARCHES = 5  # steps at most to find the scale of all errors
 _ATTEMPTS = 10
 _HOPEFUL = 1 - GOAL / 4  # the share of the tolerance up to which errors at vertices may be bounded
@@ -51,6 +57,10 @@ _SAME = 0.25  # the same where as few pieces as before were chosen
 _TOO_LARGE = (
     "Outputs of the network, or bounds on its derivatives, are too large for float64 somewhere on "
     "the domain. Choose a smaller domain."
+)
+_CONSTANT = (
+    "Output {} of the network is constant on the domain, so that no error is a part of its range. "
+    "Say how large the error may be, as in {}."
 )
 
 Run = Callable[[Program], Outcome]
@@ -92,10 +102,11 @@ def smoothed(
     undecided: if given, regions are refined where their class is uncertain until that is at most
     this share of the domain; other regions may be further from the network than the tolerance.
     """
-    found, allowed = _allowed(in_single(real), domain, tolerance, note)
-    precise = _finite(found) and bool((found.bounds.branch <= _ROUNDED * allowed).all())
-    if found.program is not real and not precise:
-        found, allowed = _allowed(real, domain, tolerance, note)
+    close = _known_closely(real, domain)
+    for program in dict.fromkeys([in_single(close), close, real]):
+        found, allowed = _allowed(program, domain, tolerance, note)
+        if _finite(found) and bool((found.rounding <= _ROUNDED * allowed).all()):
+            break
     if not _finite(found):
         raise SplineCamError(_TOO_LARGE)
     note("choosing pieces", 0.0)
@@ -109,7 +120,7 @@ def smoothed(
     bounded = refined(
         Bounded(coarse.outcome.mesh, coarse.outcome.output, coarse.bounds),
         network,
-        Inside(found.program, domain, None if found.kinked else found.bounds),
+        Inside(found.program, domain, found.bounds),
         Goal(allowed, undecided, max_regions=max_regions, memory=memory),
         len(real.layers),
     )
@@ -117,11 +128,19 @@ def smoothed(
     return replace(coarse, outcome=outcome, tolerance=allowed, bounds=bounded.bounds, refined=True)
 
 
+def _known_closely(program: Program, domain: Domain) -> Program:
+    """The program, with tables of its registered functions where there are any."""
+    if not any(map(is_registered, curves_of(program))):
+        return program
+    grid = SmoothCells.of(domain, _first_resolution(program), program.device)
+    return tabulated_layers(program, survey(program, domain, grid).layers)
+
+
 def _check_rounding(found: Survey, allowed: Tensor, tolerance: Tolerance) -> None:
     """Stop if bounds on rounding alone are beyond what each output (n,) may be off."""
     if found.kinked:
         return
-    rounding = 2 * found.bounds.branch
+    rounding = 2 * found.rounding
     worst = int((rounding / allowed).argmax())
     if bool(rounding[worst] <= allowed[worst]):
         return
@@ -147,7 +166,7 @@ def _allowed(
     allowed, constant = tolerance.allowed(values), tolerance.constant(values)
     if bool(constant.any()):
         _require_constants(program, domain, found, allowed, constant)
-    return found, allowed
+    return replace(found, constant=constant), allowed
 
 
 @torch.inference_mode()
@@ -164,18 +183,14 @@ def _require_constants(
     off = (coarse(x) - program(x)).flatten(1).abs().amax(0)
     broken = (constant & (off > _BEYOND * allowed)).nonzero()[:, 0].tolist()
     if broken:
-        names = ", ".join(map(str, broken))
         raise SplineCamError(
-            f"Output {names} of the network is constant on the domain, so that no error is a part "
-            f"of its range. Say how large the error may be, as in {option('smooth', '1e-3')}."
+            _CONSTANT.format(", ".join(map(str, broken)), option("smooth", "1e-3"))
         )
 
 
 def _surveyed(program: Program, domain: Domain, note: Note) -> Survey:
     """Look at the network on cells that are small enough for bounds to be close."""
-    resolution, before = _COARSEST, math.inf
-    while resolution > _FIRST and resolution**2 * sum(program.products) > _PRODUCTS:
-        resolution //= 2
+    resolution, before = _first_resolution(program), math.inf
     while True:
         grid = SmoothCells.of(domain, resolution, program.device)
         what = f"looking at {len(grid.kept):,} cells"
@@ -186,9 +201,18 @@ def _surveyed(program: Program, domain: Domain, note: Note) -> Survey:
         # Bounds that rounding makes large are as large on smaller cells.
         helps = not found.bluntness >= _HELPS * before or math.isinf(before)
         hopeless = not torch.isfinite(found.values).all()
-        if resolution == _FINEST or found.bluntness < enough or not helps or hopeless:
+        most = _FINEST if _finite(found) else _LAST
+        if resolution >= most or found.bluntness < enough or not helps or hopeless:
             return found
         resolution, before = resolution * 2, found.bluntness
+
+
+def _first_resolution(program: Program) -> int:
+    """How many cells along the domain's longer side are looked at first."""
+    resolution = _COARSEST
+    while resolution > _FIRST and resolution**2 * sum(program.products) > _PRODUCTS:
+        resolution //= 2
+    return resolution
 
 
 def _on_lines(domain: Domain) -> Tensor:
@@ -201,22 +225,22 @@ def _on_lines(domain: Domain) -> Tensor:
 
 def _finite(found: Survey) -> bool:
     """Whether the network, and the bounds on it, are not too large for their numbers."""
-    bounds = found.bounds.tables[0]
+    bounds = found.bounds.forms[0][:, :, :6]
     return bool(torch.isfinite(found.values).all() & torch.isfinite(bounds).all())
 
 
 def _replaced(real: Program, domain: Domain, found: Survey, allowed: Tensor, run: Run) -> Smoothed:
     """Partition the network with tables whose errors in the outputs are allowed."""
     layers = with_influence(found, real, domain, allowed)
-    scale = _scale(layers, real, domain, allowed)
+    scale = _scale(layers, real, domain, allowed, found.constant)
     best, pieces = math.inf, 0
     for _ in range(_ATTEMPTS):
         tables = choose_tables(layers, scale)
-        before, pieces = pieces, sum(int(table.pieces.sum()) for table in tables.values())
+        before, pieces = pieces, total_pieces(tables)
         program = replaced(real, tables)
         outcome = run(program)
         network = partial(outputs_at, found.program, domain)
-        inside = Inside(found.program, domain, None if found.kinked else found.bounds)
+        inside = Inside(found.program, domain, found.bounds)
         compared = Compared(outcome.mesh, outcome.output, network, inside, allowed)
         excess = float((compared.errors.abs() / allowed).max()) + GOAL
         if not excess > _HOPEFUL + GOAL:  # also if it is no number
@@ -237,23 +261,40 @@ def _replaced(real: Program, domain: Domain, found: Survey, allowed: Tensor, run
 
 
 @torch.inference_mode()
-def _scale(layers: dict[str, LayerSurvey], real: Program, domain: Domain, allowed: Tensor) -> float:
+def _scale(
+    layers: dict[str, LayerSurvey],
+    real: Program,
+    domain: Domain,
+    allowed: Tensor,
+    constant: Tensor | None,
+) -> float:
     """How large the errors of tables may be, from those of the outputs at some points."""
-    scale, largest = first_scale(layers), 0.0
     points = max(_FEWEST, min(_POINTS, 4 * _PRODUCTS // max(1, sum(real.products))))
-    x = domain.embed(scattered(domain, points, real.device))
-    wanted = real(x).flatten(1)
+
+    def shares_at(points: int, tables: dict[str, Tables]) -> Tensor:
+        x = domain.embed(scattered(domain, points, real.device))
+        off = replaced(real, tables)(x).sub_(real(x)).flatten(1)
+        return (off.abs_() / allowed).amax(0)
+
+    scale, largest = first_scale(layers), 0.0
     least, most = _FILLED
     for _ in range(_SEARCHES):
         tables = choose_tables(layers, scale)
-        off = replaced(real, tables)(x).flatten(1) - wanted
-        filled = float((off.abs() / allowed).max())
+        shares = shares_at(points, tables)
+        filled = float(shares.max())
         if filled <= most:
             largest = max(largest, scale)
             if filled >= least:
                 break
         scale *= (least + most) / 2 / max(filled, _LEAST)
+    if points == _POINTS and total_pieces(tables) > _MANY:  # an attempt costs more than points
+        tables = choose_tables(layers, largest or scale)
+        filled = float(shares_at(_MORE * points, tables).max())
+        largest = (largest or scale) * min(1.0, least / max(filled, _LEAST))
     if filled > 1 and max(int(table.pieces.max()) for table in tables.values()) >= MOST_PIECES:
+        worst = int(shares.argmax())
+        if constant is not None and bool(constant[worst]):
+            raise SplineCamError(_CONSTANT.format(worst, option("smooth", "1e-3")))
         raise LimitError(
             f"With {MOST_PIECES:,} pieces of a function outputs are still off by {filled:.2g} "
             "times what smooth= allows. Allow a larger error, or choose a smaller domain."

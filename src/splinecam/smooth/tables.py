@@ -12,6 +12,7 @@ from splinecam._util.backend import backend_of
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.kernels.kernel import kernel_for
 from splinecam.network.curves.curve import Curve
+from splinecam.network.curves.tabulated import is_registered, tabulated
 from splinecam.network.nonlinearities import Nonlinearity, PiecewiseScalar, SmoothScalar
 from splinecam.network.program import Program
 from splinecam.network.values import Operation
@@ -92,6 +93,11 @@ class Tables:
     def to(self, device: torch.device) -> Tables:
         """The same on a device."""
         return Tables(*(tensor.to(device) for tensor in vars(self).values()))
+
+
+def total_pieces(tables: Mapping[str, Tables]) -> int:
+    """How many pieces all units have together."""
+    return sum(int(table.pieces.sum()) for table in tables.values())
 
 
 def piecewise_linear(
@@ -215,6 +221,8 @@ class Survey:
     program: the network, with its rounding; layers: the smooth ones by name; values: (C, n) the
     outputs at the centres; bounds: on the outputs of the cells, close ones if there are no kinks.
     bluntness: how many times larger than second derivatives at the centres bounds on them are.
+    rounding: (n,) how far values of the outputs are from those of functions with these derivatives.
+    constant: (n,) of which outputs a percentage means nothing.
     """
 
     program: Program
@@ -222,11 +230,18 @@ class Survey:
     values: Tensor
     bounds: CellBounds
     bluntness: float
+    rounding: Tensor
+    constant: Tensor | None = None
 
     @property
     def kinked(self) -> bool:
         """Whether the layers are not all smooth."""
         return not all_smooth(self.program)
+
+
+def curves_of(program: Program) -> list[Curve]:
+    """The functions of all smooth layers."""
+    return [layer.curve for layer in program.layers if isinstance(layer, SmoothScalar)]
 
 
 def all_smooth(program: Program) -> bool:
@@ -257,7 +272,8 @@ def survey(
     bounds, exact = found.curvature.amax(), norm(found.seconds).amax()
     bluntness = float(bounds / (exact + torch.finfo(exact.dtype).tiny))
     cells = CellBounds.of(grid, found)
-    return Survey(program, layers, found.value.flatten(1), cells, bluntness)
+    rounding = found.rounding.flatten(1).amax(0)
+    return Survey(program, layers, found.value.flatten(1), cells, bluntness, rounding)
 
 
 def _look(
@@ -393,7 +409,20 @@ def in_single(program: Program) -> Program:
     def faster(layer: SmoothScalar) -> SmoothScalar:
         return replace(layer, single=layer.curve.single_noise is not None)
 
-    return _with_layers(program, faster) if all_smooth(program) else program
+    fast = any(curve.single_noise is not None for curve in curves_of(program))
+    return _with_layers(program, faster) if fast and all_smooth(program) else program
+
+
+def tabulated_layers(program: Program, layers: Mapping[str, LayerSurvey]) -> Program:
+    """The program with functions that are known closely in place of registered ones."""
+
+    def known(layer: SmoothScalar) -> SmoothScalar:
+        if not is_registered(layer.curve):
+            return layer
+        found = layers[layer.name]
+        return replace(layer, curve=tabulated(layer.curve, found.low.min(), found.high.max()))
+
+    return _with_layers(program, known)
 
 
 def _with_layers(program: Program, other: Callable[[SmoothScalar], Nonlinearity]) -> Program:

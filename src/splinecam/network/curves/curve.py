@@ -70,7 +70,8 @@ class Curve(ABC):
     which ``rounding`` holds; below it, the error is as of other functions. noise: the same,
     relative to the argument, beside ``rounding``. single_noise: the error of values in single
     precision, in units of SINGLE_EPS and relative to the argument; None where single precision is
-    not much faster, or loses more than that.
+    not much faster, or loses more than that. off: how far values are from the function whose
+    derivatives are given.
 
     >>> from splinecam.network.curves.formulas import TANH
     >>> z = torch.tensor([-1.0, 0.0, 1.0], dtype=torch.float64)
@@ -86,6 +87,7 @@ class Curve(ABC):
     rough: float = field(default=-math.inf, kw_only=True)
     noise: float = field(default=0.0, kw_only=True)
     single_noise: float | None = field(default=None, kw_only=True)
+    off: float = field(default=0.0, kw_only=True)
 
     @abstractmethod
     def derivative(self, order: int, z: Tensor) -> Tensor:
