@@ -71,7 +71,7 @@ class _Line(NamedTuple):
 class BoundedOutputs(NamedTuple):
     """What is known of a network on B boxes.
 
-    rows: (3, B, n) affine functions near the outputs, at three points as in ``AffineRange``; radius:
+    rows: (3, B, n) affine functions near the outputs, at the points of ``AffineRange``; radius:
     (B, m) how far functions of the outputs are from the same functions of these; passed: (B,) how
     many units pass a knot.
     """
