@@ -32,6 +32,8 @@ SOURCES = (
     "overlay_values.c",
     "integrals.c",
     "tables.c",
+    "boxes.c",
+    "squares.c",
     "loops.c",
     "pool.c",
 )

@@ -91,7 +91,7 @@ def straight_corner() -> sc.Partition:
     part = sc.Partition(
         domain=BOX,
         mesh=mesh,
-        values=plane[:, 1:].relu(),
+        _outputs=plane[:, 1:].relu(),
         _value_error=torch.zeros(1, dtype=torch.float64),
         _layer_errors={"relu": torch.zeros(1, dtype=torch.float64)},
         unresolved=(),

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from splinecam.files.vnnlib import read_vnnlib
     from splinecam.geometry.domain import Domain
     from splinecam.jobs.difference import difference
-    from splinecam.jobs.partitioning import along, partition
+    from splinecam.jobs.estimating import estimate
+    from splinecam.jobs.partitioning import along, boundary, partition
     from splinecam.jobs.sweep import sweep
     from splinecam.network.ops.register import register_op, unregister_op
     from splinecam.network.ops.registry import op_table
@@ -63,9 +64,11 @@ __all__ = [
     "ValidationError",
     "along",
     "atlas",
+    "boundary",
     "capture",
     "compare",
     "difference",
+    "estimate",
     "freeze",
     "from_sklearn",
     "grid",
@@ -97,7 +100,8 @@ _MODULES = {
     "files.vnnlib": ("read_vnnlib",),
     "geometry.domain": ("Domain",),
     "jobs.difference": ("difference",),
-    "jobs.partitioning": ("along", "partition"),
+    "jobs.estimating": ("estimate",),
+    "jobs.partitioning": ("along", "boundary", "partition"),
     "tiles.compute": ("atlas",),
     "partitions.request": ("Smooth",),
     "jobs.sweep": ("sweep",),

@@ -2,6 +2,7 @@
 
 from splinecam.files.properties import PropertyCase
 from splinecam.geometry.paths import Path, SegmentBatch
+from splinecam.jobs.estimating import Estimate
 from splinecam.partitions.captured import Captured
 from splinecam.partitions.frozen import Frozen, Gap
 from splinecam.questions.boundary import Boundary, LevelSet
@@ -30,6 +31,7 @@ __all__ = [
     "Counts",
     "Difference",
     "Disagreement",
+    "Estimate",
     "Frozen",
     "Gap",
     "Grid",

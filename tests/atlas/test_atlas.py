@@ -221,7 +221,7 @@ def test_vertices_are_inserted_on_edges(whole: sc.Partition) -> None:
     made = insert_vertices(mesh, edge, uv, torch.zeros(3, dtype=torch.int64))
     assert made.num_vertices == mesh.num_vertices + 3
     values = torch.cat([whole.values, torch.zeros(3, 3, dtype=torch.float64)])
-    checked = sc.Partition(**{**_fields(whole), "mesh": made, "values": values})
+    checked = sc.Partition(**{**_fields(whole), "mesh": made, "_outputs": values})
     area = float(checked.domain.area) / checked._frame.scale**2
     assert all(check.ok for check in check_mesh(checked.mesh, area))
 

@@ -807,6 +807,8 @@ def test_check(run: Run) -> None:
     assert "output  (3,), before a final softmax" in out
     assert "aten.max_pool2d" in out
     assert run("check", "torch.nn:Identity", *BOX)[1].rstrip().endswith("it has one region.")
+    code, out, _ = run("check", "little.py:build", *BOX)
+    assert re.search(r"On this domain: \d+ regions, [\d.]+ ms, ", out)
 
 
 def test_check_tells_all_that_stands_in_the_way(run: Run) -> None:

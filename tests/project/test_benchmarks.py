@@ -33,6 +33,8 @@ NAMES = (
     "tables",
     "fuzz",
     "smooth_fuzz",
+    "refine",
+    "refine_fuzz",
     "narrow_smooth",
     "calls",
     "exports",
@@ -336,6 +338,19 @@ def test_smooth_fuzzing_sees_bounds_that_are_exceeded(
     monkeypatch.setattr(modules.smooth_fuzz, "largest_share", lambda *case: 1.25)
     assert modules.smooth_fuzz.main(seeds) == 1
     assert "off by 1.25 of the bound" in capsys.readouterr().out
+
+
+def test_refined_partitions_are_compared_with_whole_ones(
+    modules: SimpleNamespace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = modules.refine_fuzz.fuzzed(1, 3, 4.0)
+    assert (counts["networks"], counts["wrong"]) == (1, 0)
+    row = modules.refine.measured("2x8", steps=2, rounds=1, points=10)
+    assert (row["wrong"], row["complete"]) == (0, row["refined"])
+    monkeypatch.setattr(modules.refine_fuzz, "disagreement", lambda *case: "another length")
+    counts = modules.refine_fuzz.fuzzed(1, 3, 4.0)
+    assert counts["wrong"] == counts["questions"] > 0
+    assert "another length" in capsys.readouterr().out
 
 
 def test_narrow_networks_are_counted(

@@ -41,6 +41,7 @@ from splinecam.cli.viewing import view_command
 from splinecam.errors import CaptureError, DataError, SplineCamError, UnsupportedOpError, option
 from splinecam.geometry.domain import Domain
 from splinecam.jobs.difference import difference
+from splinecam.jobs.estimating import estimate
 from splinecam.jobs.partitioning import partition
 from splinecam.network.capture import capture
 from splinecam.network.ops.registry import TITLES, OpRow, op_table, op_table_markdown
@@ -142,7 +143,7 @@ def _about(part: Partition, stats: Stats) -> dict[str, Any]:
 
 def _class_areas(part: Partition) -> dict[str, dict[str, float]]:
     """Return the area and the share of each class that occurs; one unnamed output has none."""
-    if part.values.shape[1] == 1 and part.names is None:
+    if part._n_out == 1 and part.names is None:
         return {}
     areas = part.class_regions().areas.tolist()
     names = part.names or [str(k) for k in range(len(areas))]
@@ -173,7 +174,7 @@ def _plot(options: Namespace) -> int:
     if options.points is not None:
         samples = models.read_samples(options.points, options.key, part.domain.input_shape)
         anchors = models.picked(samples, options.pick, options.points)
-    require_outputs(options, int(part.values.shape[1]))
+    require_outputs(options, part._n_out)
     with console.timed("picture"):
         draw(part, [out], options, anchors)
     console.out(f"{len(part):,} regions drawn to {out} in {console.took('picture')}")
@@ -185,7 +186,7 @@ def _note_boundary(part: Partition, options: Namespace, console: Console) -> Non
     """Say that the requested boundary does not meet the domain, where that is so."""
     asked, level = options.boundary or options.level is not None, options.level or 0.0
     low, high = float(part.values.min()), float(part.values.max())
-    if asked and part.values.shape[1] == 1 and not low <= level <= high:
+    if asked and part._n_out == 1 and not low <= level <= high:
         console.note("Boundary", f"none: the output is {low:.4g} to {high:.4g}, never {level:g}")
 
 
@@ -301,7 +302,8 @@ def _check(options: Namespace) -> int:
         model, known = models.model_of(options)
         shape = options.input_shape or known
         if domain is not None:
-            shape = models.fitted(options.model, known, domain, options).input_shape
+            domain = models.fitted(options.model, known, domain, options)
+            shape = domain.input_shape
         if shape is None:
             raise CaptureError(
                 f"Say which shape one input of {options.model} has: --input-shape 2, or 1,28,28."
@@ -311,6 +313,8 @@ def _check(options: Namespace) -> int:
         console.out(_obstacles(options.model, error))
         return 1
     console.out(f"{options.model} is supported.\n\n{_description(program)}")
+    if domain is not None and program.layers:
+        console.out(f"\nOn this domain: {estimate(model, domain, output=options.result)}")
     return 0
 
 

@@ -69,7 +69,7 @@ class Console:
 
 
 class _ProgressLines(logging.Handler):
-    """Writes lines of progress, at most one every few seconds."""
+    """Writes lines of progress, at most one every few seconds, and what comes once."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(logging.INFO)
@@ -78,7 +78,7 @@ class _ProgressLines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         now = perf_counter()
-        if now - self._last >= _PAUSE:
+        if getattr(record, "once", False) or now - self._last >= _PAUSE:
             self._last = now
             self._console.note("", f"{record.getMessage()}, {now - self._start:.0f} s")
 

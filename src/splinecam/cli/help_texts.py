@@ -107,10 +107,12 @@ examples:
 MODEL [--input-shape 1,28,28] [options]
 say whether a model is supported, and what stands in the way
 {_MODEL}
-The exit code is 0 if the model is supported, and 1 if not.
+With a domain it also estimates how many regions the model has there. The exit code is 0 if the
+model is supported, and 1 if not.
 
 examples:
   splinecam check net.py:build --input-shape 1,28,28
+  splinecam check net.py:build --box -1 1
   splinecam check torchvision.models:resnet18 --input-shape 3,64,64
   splinecam check model.pt2
 """,

@@ -89,7 +89,7 @@ def write_figure(figure: Any, paths: Sequence[Path], *, dpi: int = DPI) -> None:
 
 def name_classes(part: Partition, model: Any, options: Namespace) -> None:
     """Give a partition the names of --classes, or those of its model if they fit."""
-    count = max(2, int(part.values.shape[1]))
+    count = max(2, part._n_out)
     named = options.classes or getattr(model, "class_names", None)
     if options.classes and len(options.classes) != count:
         raise SplineCamError(

@@ -122,7 +122,8 @@ class State:
 
     rows: values at the first vertices. pending: the layer that has refined the mesh since, and
     what is known of the vertices that it added; None where ``rows`` are values at all vertices.
-    lent: the rows are also those of another state, and are not overwritten.
+    lent: the rows are also those of another state, and are not overwritten. settled: (F,) the faces
+    that are not to be divided any more, None for none.
     """
 
     mesh: Mesh
@@ -131,6 +132,7 @@ class State:
     pending: Refined | Interpolated | None = None
     ambiguities: list[tuple[str, Ambiguities]] = field(default_factory=list)
     lent: bool = False
+    settled: Tensor | None = None
 
     @property
     def num_known(self) -> int:
@@ -299,7 +301,7 @@ class State:
             return self
         return replace(self, pending=self._interpolate(numbers))
 
-    def settled(self, numbers: int) -> State:
+    def filled(self, numbers: int) -> State:
         """The same state with rows at all vertices; its layer stays pending.
 
         numbers: about how many numbers are computed at a time.
@@ -347,6 +349,9 @@ def join_states(mesh: Mesh, tiles: Sequence[MeshTile], ends: list[State]) -> Sta
             name: Bound(*map(torch.maximum, bound, end.bounds[name]))
             for name, bound in bounds.items()
         }
+    settled = None
+    if any(end.settled is not None for end in ends):
+        settled = torch.cat([_settled_faces(end) for end in ends])
     del end
     refined = [MeshTile(each.mesh, tile.vertex_ids) for each, tile in zip(ends, tiles, strict=True)]
     ends.clear()
@@ -357,7 +362,13 @@ def join_states(mesh: Mesh, tiles: Sequence[MeshTile], ends: list[State]) -> Sta
         rows[name] = empty_table((mesh.num_vertices, *values[0].shape[1:]), values[0].device)
         for place in places:
             rows[name][place] = values.pop()
-    return State(mesh, rows, bounds, ambiguities=ambiguities)
+    return State(mesh, rows, bounds, ambiguities=ambiguities, settled=settled)
+
+
+def _settled_faces(end: State) -> Tensor:
+    if end.settled is not None:
+        return end.settled
+    return torch.zeros(end.mesh.num_faces, dtype=torch.bool, device=end.mesh.uv.device)
 
 
 def _values_of(

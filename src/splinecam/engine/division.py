@@ -70,7 +70,7 @@ class Coarse:
         work.at_second = self.at_second
         work.layer_errors.update(self.layer_errors)
         at = Waiting(self.state, self.index, self.layer_input).select(tile, 1)
-        return finish(work, to_device(at, work.place.device).settled(work.block))
+        return finish(work, to_device(at, work.place.device).filled(work.block))
 
     def sample(self, program: Program) -> RegionSample:
         """A sample of the regions that the next layer makes, if there is one face so far."""
@@ -86,7 +86,7 @@ class Coarse:
         """The same with faces that are cut along artificial lines."""
         layer, given = program.stages[self.index].layer, self.layer_input
         if layer is None or given is None:
-            state = divide_faces(self.state.settled(1), lines)
+            state = divide_faces(self.state.filled(1), lines)
         else:
             face = divide_face(self.state, self.index, layer.source, given, lines)
             state, given = face.state, face.layer_input

@@ -24,12 +24,14 @@ from splinecam.arrangement.crossings import Ambiguities
 from splinecam.engine.activations import State, first_state, join_states, require_no_overflow
 from splinecam.engine.artificial_cuts import DividedFace, divide_face, sample_face
 from splinecam.engine.evaluate import evaluate
+from splinecam.engine.open_part import Question, open_part
 from splinecam.engine.plan import Plan, to_device
 from splinecam.engine.step import COARSE, Computation, Report, TooLarge, Waiting, silent
 from splinecam.engine.tiling import MeshTile, sorted_faces, tile_of
 from splinecam.errors import LimitError, option
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.subdivision import Mesh, kept, polygon_mesh
+from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import Program
 
 # The share of the memory that tiles are to fill. As long as nothing is known of them, a tile is one
@@ -37,6 +39,7 @@ from splinecam.network.program import Program
 _FILLED, _PROBES = 0.7, 16
 _LARGEST = 1 / 10  # the share of the memory for the result of a tile
 _LEAVES = 6  # how often faces are halved to find those that lie together
+_FEWER = 0.6  # the share of faces at most that are carried on without the others
 _PARTS = 4  # of a single face that is too large, where nothing is known of its regions
 
 
@@ -47,7 +50,8 @@ class Outcome:
     output: (V, n_out) at the vertices; error: (n_out,) its rounding error; layer_errors: (n,) that
     of the units of each layer; ambiguities: places that rounding leaves open, each with the name of
     the layer; smoothing: what was replaced in a network with smooth functions, which the engine
-    itself does not know.
+    itself does not know; settled: (F,) the faces on which a question was settled before all layers
+    had divided them, None without a question.
     """
 
     mesh: Mesh
@@ -56,6 +60,7 @@ class Outcome:
     layer_errors: dict[str, Tensor]
     ambiguities: list[tuple[str, Ambiguities]]
     smoothing: Any = None
+    settled: Tensor | None = None
 
     def kept(self) -> Outcome:
         """The same in tensors that autograd may use.
@@ -69,6 +74,7 @@ class Outcome:
             {name: kept(error) for name, error in self.layer_errors.items()},
             [(name, replace(each, uv=each.uv.clone())) for name, each in self.ambiguities],
             self.smoothing,
+            None if self.settled is None else self.settled.clone(),
         )
 
 
@@ -81,16 +87,21 @@ def run(
     report: Report = silent,
     compiled: bool = True,
     plan: Plan | None = None,
+    question: Question | None = None,
 ) -> Outcome:
     """Partition the domain by the program's network within ``memory`` bytes.
 
     report: is told of every layer, and may raise an exception to cancel the run. compiled: use the
     compiled kernel if it is installed. plan: where to compute instead of on the program's device,
-    with which memory and kernel.
+    with which memory and kernel. question: divide faces only as long as it is open on them.
     """
     plan = plan or Plan.of(program, memory=memory, compiled=compiled)
+    part = None
+    if question is not None:
+        with torch.no_grad():
+            part = open_part(plan.first, domain, question, report)
     with torch.inference_mode():
-        work = Computation(plan, max_regions, report)
+        work = Computation(plan, max_regions, report, open_part=part)
         found = outcome_of(work, finish(work, start(plan, domain)))
     return found.kept()
 
@@ -107,7 +118,10 @@ def outcome_of(work: Computation, end: State) -> Outcome:
     output = end.rows[name].reshape(end.mesh.num_vertices, -1)
     error = end.bounds[name].error.reshape(-1)
     require_no_overflow(work.layer_errors, error)
-    found = Outcome(end.mesh, output, error, work.layer_errors, end.ambiguities)
+    settled = end.settled
+    if settled is None and work.open_part is not None:
+        settled = torch.zeros(end.mesh.num_faces, dtype=torch.bool, device=output.device)
+    found = Outcome(end.mesh, output, error, work.layer_errors, end.ambiguities, settled=settled)
     if work.plan.make_second is None:
         return found
     if not work.at_second:
@@ -121,13 +135,19 @@ def finish(work: Computation, start: Waiting, share: float = 1.0) -> State:
     share: the part of the whole mesh that it is, as it is reported.
     """
     sizes: dict[int, tuple[int, int]] = {}  # the faces and the bytes of the mesh before each stage
+    open_: Tensor | None = None
 
     def see(at: Waiting) -> bool:
+        nonlocal open_
         if at.index not in sizes:
             sizes[at.index] = at.faces, 0 if work.is_tiny(at.state) else work.size(at.state)
-        return False
+            if at.index > start.index:
+                open_ = _open_faces(work, at)
+        return open_ is not None
 
     at, reason = work.carry(start.copy(), share, wait=see)
+    if open_ is not None:
+        return _open_only(work, at, open_, share)
     if reason is None:
         return at.state
     if not isinstance(reason, TooLarge):
@@ -137,6 +157,34 @@ def finish(work: Computation, start: Waiting, share: float = 1.0) -> State:
     del at  # what is too large is not to be held
     release_memory()
     return _in_tiles(work, _divisible(work, start, found, reason, sizes), share)
+
+
+def _open_faces(work: Computation, at: Waiting) -> Tensor | None:
+    """The faces (F,) on which the question is open; None if it pays to carry on with all."""
+    last = len(work.program.stages) - 1
+    if work.open_part is None or at.layer_input is not None or not 0 < at.index < last:
+        return None
+    open_ = work.open_part.faces(at.state.mesh, work.place.kernel)
+    return open_ if int(open_.sum()) < _FEWER * at.faces else None
+
+
+def _open_only(work: Computation, at: Waiting, open_: Tensor, share: float) -> State:
+    """Carry the faces on which the question is open to the end; the others stay whole."""
+    whole, part = at.state, work.open_part
+    assert part is not None
+    tiles = [tile_of(whole.mesh, f.nonzero()[:, 0], rim=True) for f in (~open_, open_)]
+    values = part.values(tiles[0].mesh.uv).view(-1, *work.program.output_shape)
+    name, count = work.program.output_name, tiles[0].mesh.num_faces
+    none = torch.zeros_like(values[:1])
+    settled = torch.ones(count, dtype=torch.bool, device=values.device)
+    ends = [State(tiles[0].mesh, {name: values}, {name: Bound(none, none)}, settled=settled)]
+    if tiles[1].mesh.num_faces:
+        work.finished += count
+        ends.append(finish(work, at.select(tiles[1], work.block).filled(work.block), share))
+        work.finished -= count
+    joined = join_states(whole.mesh, tiles[: len(ends)], ends)
+    joined.ambiguities[:0] = whole.ambiguities
+    return joined
 
 
 def _divisible(
@@ -207,7 +255,7 @@ def _joined(work: Computation, at: Waiting, share: float, face: DividedFace | No
             size = min(size, int(_LARGEST * work.memory * first / (work.kept - kept)))
         size = max(1, size)
         tile = tile_of(mesh, order[first : first + size], rim=True)
-        end = _tile(work, at.select(tile, work.block).settled(work.block), share / at.faces)
+        end = _tile(work, at.select(tile, work.block).filled(work.block), share / at.faces)
         release_memory()
         if end is None:
             size = max(1, size // 2)

@@ -21,6 +21,7 @@ from splinecam.arrangement.refine import Refinement, refine, refine_compiled
 from splinecam.engine.activations import LayerInput, State
 from splinecam.engine.artificial_cuts import CutLines, RegionSample, choose_lines, sample_face
 from splinecam.engine.evaluate import evaluate
+from splinecam.engine.open_part import OpenPart
 from splinecam.engine.plan import (
     Place,
     Plan,
@@ -69,9 +70,9 @@ class Waiting:
         given = self.layer_input and self.layer_input.select(tile)
         return Waiting(self.state.select(tile, numbers), self.index, given)
 
-    def settled(self, numbers: int) -> Waiting:
+    def filled(self, numbers: int) -> Waiting:
         """The same with rows at all vertices."""
-        return replace(self, state=self.state.settled(numbers))
+        return replace(self, state=self.state.filled(numbers))
 
 
 class TooLarge(LimitError):
@@ -98,7 +99,8 @@ class Computation:
     done. held, kept: bytes of meshes that are being divided, and of finished tiles. worst: the
     bytes of what is carried on, at the worst moment. measured: tiny states count for it, too. need:
     those per face of a tile that began at a stage. told: which share of a stage was reported.
-    choose_lines: says where a single face is divided.
+    choose_lines: says where a single face is divided. open_part: where a question is open; other
+    faces need not be divided.
     """
 
     plan: Plan
@@ -115,6 +117,7 @@ class Computation:
     need: dict[int, float] = field(default_factory=dict)
     told: dict[int, float] = field(default_factory=dict)
     choose_lines: Callable[[RegionSample, int], CutLines] = choose_lines
+    open_part: OpenPart | None = None
 
     @property
     def place(self) -> Place:
@@ -219,7 +222,7 @@ class Computation:
         self.at_second = True
         stages = self.program.stages
         self.plan.log_device(f"stage {at.index + 1} of {len(stages)}")
-        at = to_device(at, self.place.device)
+        at, self.open_part = to_device((at, self.open_part), self.place.device)
         layer = stages[at.index - 1].layer
         if at.state.pending is not None and layer is not None:
             at.state.pending = replace(at.state.pending, layer=layer)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from math import prod
 from typing import Any, Literal, Unpack, overload
 
 import torch
@@ -16,13 +18,24 @@ from splinecam.engine.plan import Plan, first_device, is_light, to_device
 from splinecam.engine.step import Report
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.paths import Path, SegmentBatch
+from splinecam.jobs.estimating import Show, advising, announcing
 from splinecam.network.capture import naming_option
 from splinecam.network.capture.models import Output, dtype_of
 from splinecam.network.program import Program
 from splinecam.parallel import Job, engine_for, run_domain
 from splinecam.partitions.computing import compute
 from splinecam.partitions.partition import Partition, assemble
-from splinecam.partitions.request import Model, Options, Request, Smooth, require_domain
+from splinecam.partitions.refining import Refine, wanted_of
+from splinecam.partitions.request import (
+    BoundaryOptions,
+    FewOptions,
+    Model,
+    Options,
+    Request,
+    Smooth,
+    require_domain,
+)
+from splinecam.questions.curves import Curves
 from splinecam.questions.paths import PathPartition, SegmentPartitions
 from splinecam.questions.pieces import Pieces
 from splinecam.smooth.smoothing import Note
@@ -36,13 +49,13 @@ def partition(
     domain: Domain,
     *,
     output: Output = None,
-    device: str | torch.device = "auto",
+    refine: Refine = None,
+    smooth: Smooth | float | str | None = None,
     memory: float | str | None = None,
     max_regions: float | None = None,
-    names: Sequence[str] | None = None,
     progress: bool = True,
-    smooth: Smooth | float | str | None = None,
     n_jobs: int | None = None,
+    **options: Unpack[FewOptions],
 ) -> Partition:
     """The exact partition of a domain into the linear regions of a piecewise-linear network.
 
@@ -50,15 +63,18 @@ def partition(
     changed. A network from ``capture`` stands for its model as it is now, and the path of an ONNX
     file or an exported program for the module that ``load_model`` makes of it. output: which of
     several outputs of the model, as an index into a tuple, a key of a dict, the name of a field, or
-    a function of the model's result. device: where the result is computed and stored, by default a
-    GPU if there is one; then layers that are faster on the CPU, because they are small, are
-    computed there, and the log says where the computation moves to the GPU.
+    a function of the model's result.
+    refine: what is to be known, if not everything. Then only regions are divided on which the
+    answer is not certain, and the answer is that of the whole partition, for a part of its time.
+    ``"boundary"`` stands for the decision boundary and the classes; a pair of classes for the
+    boundary between them; ``{"kind": "argmin"}`` for the smallest output, with the kinds of
+    ``part.decision_boundary``; ``{"level": [0.5, 1.0], "output": 2}`` for levels of one output; a
+    property from ``read_vnnlib`` or an ``OutputCondition`` for where it holds. ``part.complete``
+    says which regions are linear regions; what needs all of them raises an error.
     memory: the number of bytes to stay within, the result included, also as text such as ``"4GB"``;
     by default most of the device's free memory. ``sc.atlas`` keeps larger partitions on disk.
-    max_regions: raise a ``LimitError`` beyond this many regions. names: the names of the classes,
-    in the order of the outputs, or two names for a single output; pictures and tables use them, and
-    ``part.names`` changes them. progress: show a progress bar in interactive use; elsewhere the
-    logger ``splinecam`` reports each step at level INFO.
+    max_regions: raise a ``LimitError`` beyond this many regions. progress: show a progress bar in
+    interactive use; elsewhere the logger ``splinecam`` reports each step at level INFO.
     smooth: the error that outputs may have, absolute or, as text such as ``"1%"``, relative to the
     range of each. With it, smooth functions of one variable (GELU, SiLU, tanh, ...) are replaced by
     piecewise-linear ones, and ``part.region_bounds`` bounds the distance of the model from each
@@ -66,6 +82,11 @@ def partition(
     n_jobs: how many processes compute, as for ``sweep``: the first layers are computed once, then
     parts of the domain by the processes, or by the cluster that ``joblib.parallel_config`` names.
     This pays on several machines and for wide networks; else the threads of one process are faster.
+    options: device and names. ``device`` is where the result is computed and stored, by default a
+    GPU if there is one; then layers that are faster on the CPU, because they are small, are
+    computed there, and the log says where the computation moves to the GPU. ``names`` are those of
+    the classes, in the order of the outputs, or two names for a single output; pictures and tables
+    use them, and ``part.names`` changes them.
 
     >>> from torch import nn
     >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
@@ -73,12 +94,13 @@ def partition(
     >>> part.validate().ok
     True
     """
-    options: Options = {"output": output, "device": device, "memory": memory, "names": names}
-    options |= {"max_regions": max_regions, "progress": progress, "smooth": smooth}
-    request = Request.of("partition", model, options)
+    given: dict[str, Any] = {"output": output, "memory": memory, "max_regions": max_regions}
+    given |= {"progress": progress, "smooth": smooth, "refine": refine, **options}
+    request = Request.of("partition", model, given)
     require_domain(domain)
-    if request.smooth is not None and n_jobs not in (None, 1):
-        raise TypeError("smooth= works in one process: leave out n_jobs=")
+    if n_jobs not in (None, 1) and (smooth is not None or refine is not None):
+        name = "refine" if smooth is None else "smooth"
+        raise TypeError(f"{name}= works in one process: leave out n_jobs=")
     engine = engine_for(n_jobs)
     with torch.inference_mode(False):
         last, shape = device_of(request.device), domain.input_shape
@@ -88,12 +110,17 @@ def partition(
             first = last
         else:
             first = first_device(request.device, request.model, shape)
-        with reporting(request, shape, first) as (program, report, note), torch.no_grad():
-            names = request.names_for(program)
+        with reporting(request, shape, first) as (program, report, note, show), torch.no_grad():
+            names, wanted = request.names_for(program), request.wanted_for(program, domain)
             if engine is None:
                 plan = Plan.of(program, last, request.memory)
                 limits: Any = {"max_regions": request.max_regions, "report": report, "note": note}
-                outcome = compute(plan, domain, request.smooth, **limits)
+                if wanted is None:
+                    limits["report"] = announcing(report, show, plan, domain)
+                else:
+                    limits["question"] = wanted.question(prod(program.output_shape))
+                with advising(plan, domain, request.max_regions):
+                    outcome = compute(plan, domain, request.smooth, **limits)
                 program = plan.last.program
             else:
                 rest = request.output, shape, request.device, is_light(request.model, shape)
@@ -101,14 +128,45 @@ def partition(
                 jobs = [Job(program, None, *limited), Job(None, request.model, *limited)]
                 outcome = run_domain(engine, jobs, program, domain, report)
                 outcome, program = to_device(outcome, last), program.to(last)
-        return assemble(request.model, program, domain, outcome, output=request.output, names=names)
+        how: Any = {"output": request.output, "names": names, "wanted": wanted}
+        return assemble(request.model, program, domain, outcome, **how)
+
+
+def boundary(
+    model: Model, domain: Domain, at: Refine = "boundary", **options: Unpack[BoundaryOptions]
+) -> Curves:
+    """The exact decision boundary of a network, or a level set, without its whole partition.
+
+    The result is that of ``part.decision_boundary`` or ``part.level_set``; of a condition, the
+    outline of the part of the domain where it holds.
+
+    model, domain, options: as for ``partition``. at: what is wanted, as for its ``refine``.
+
+    >>> from torch import nn
+    >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 3))
+    >>> curves = boundary(model, Domain.box(-1, 1), progress=False)
+    >>> levels = boundary(model, Domain.box(-1, 1), {"level": 0.5, "output": 2}, progress=False)
+    >>> levels.levels
+    (0.5,)
+    """
+    part = partition(model, domain, refine=at, **options)
+    wanted = wanted_of(at, domain, part._n_out, part.names, part.stripped)
+    if wanted.condition is not None:
+        return part.preimage(wanted.condition).outline
+    if wanted.aspect == "level" and isinstance(at, Mapping) and "level" in at:
+        return part.level_set(wanted.levels, output=wanted.output)
+    kind: Any = at.get("kind", "argmax") if isinstance(at, Mapping) else "argmax"
+    return part.decision_boundary(kind=kind, classes=wanted.pair)
 
 
 @contextmanager
 def reporting(
     request: Request, input_shape: tuple[int, ...], device: torch.device
-) -> Iterator[tuple[Program, Report, Note]]:
-    """Capture the model and show a progress bar; yield the program, and what reports progress."""
+) -> Iterator[tuple[Program, Report, Note, Show | None]]:
+    """Capture the model and show a progress bar; yield the program, and what reports progress.
+
+    The last result shows what is expected; it is None if nobody listens.
+    """
     with progress_bar(None, "layer", request.progress) as bar:
         bar.set_description_str("reading the model")
         program = request.captured(input_shape, device)
@@ -121,7 +179,12 @@ def reporting(
                 bar.set_description_str(what)
             bar.update(len(program.layers) * share)
 
-        yield program, partial(tell, bar), note
+        def show(text: str) -> None:
+            log.info("expected: %s", text, extra={"once": True})
+            bar.set_postfix_str(text)
+
+        listens = not bar.disable or log.isEnabledFor(logging.INFO)
+        yield program, partial(tell, bar), note, show if listens else None
 
 
 @overload

@@ -341,7 +341,7 @@ def _encode(parts: Sequence[Partition]) -> dict[str, NDArray[Any]]:
 
 
 def _bytes(part: Partition) -> int:
-    return part.values.nbytes + part.mesh.nbytes
+    return part._outputs.nbytes + part.mesh.nbytes
 
 
 def _narrowed(column: NDArray[Any]) -> NDArray[Any]:

@@ -193,6 +193,48 @@ typedef struct {
     const double *start, *value, *slope; /* (levels + 1, units) */
 } sc_tables;
 
+/* A chain of products and ReLUs in single precision. A panel is PANEL columns of a factor next to
+ * each other, (units, PANEL), filled up with zeros. */
+typedef struct {
+    int64_t products;
+    const int64_t *width;   /* (products + 1) numbers before and after each product */
+    int64_t columns, rows;  /* numbers of the two arrays of panels */
+    const float *column;    /* the panels of each product, (units before it, PANEL) */
+    const float *row;       /* and of its transpose but for the first and the last */
+    const float *offset;    /* (all widths after the first) what each product adds, and ... */
+    const float *norm;      /* ... the norm of its factors, ... */
+    const float *rounded;   /* ... and the rounding of what it adds */
+    const float *last;      /* (outputs, width) the last factor */
+    const float *functions; /* (functions, width) of the last layer, or NULL for the differences
+                             * between each output and the one that leads at the centre of a box */
+    double single;          /* the rounding of a number, with safety */
+} sc_chain;
+
+/* Boxes, and the affine functions that a network is near to on each. */
+typedef struct {
+    int64_t count, functions;
+    const float *inputs; /* (count, 3, units) at the centre, and from there to the right and up */
+    float *outputs;      /* written, (count, 3, outputs), likewise */
+    float *rounding;     /* written, (count, outputs) */
+    float *radius;       /* written, (count, functions) how far noise moves each function */
+    float *passed;       /* written, (count) how many units pass zero */
+} sc_boxes;
+
+/* Squares of several sizes, on which functions are near affine ones; see engine/open_part.py. */
+typedef struct {
+    int64_t functions, first, deepest; /* how often squares are halved, at least and at most */
+    int64_t largest;         /* whether it is asked which function is the largest, not for signs */
+    int64_t conjunctions;
+    const int64_t *start;    /* (conjunctions + 1) of functions that are to be negative, or NULL */
+    double corner_u, corner_v, size; /* the square around the domain, to which all is relative */
+    const double *centre;    /* (squares, 2) */
+    const double *half;      /* (squares) of the side */
+    const double *rows;      /* (squares, 3, functions) at the centre; from there right, and up */
+    const double *radius;    /* (squares, functions) */
+    const uint8_t *settled;  /* (squares) */
+    const int32_t *finest;   /* level by level, the smallest square at each row and column */
+} sc_squares;
+
 typedef struct sc_pool sc_pool;
 
 SC_EXPORT int64_t sc_version(void);
@@ -219,5 +261,8 @@ SC_EXPORT int sc_rows_between(sc_pool *pool, const double *table, int64_t rows, 
                               int64_t rectified, double *out);
 SC_EXPORT int sc_table_values(sc_pool *pool, const sc_tables *tables, const double *z, int64_t rows,
                               double *out);
+SC_EXPORT int sc_bound_boxes(sc_pool *pool, const sc_chain *chain, sc_boxes *boxes);
+SC_EXPORT int sc_open_faces(sc_pool *pool, const sc_mesh *mesh, const sc_squares *squares,
+                            uint8_t *open);
 SC_EXPORT int sc_dense_layer(sc_pool *pool, const sc_dense *dense, double *table,
                              sc_sign_range *sign_range);

@@ -137,6 +137,43 @@ class Overlaid:
         self.struct, self.first, self.second, self.corners = made, first, second, corners
 
 
+_PANEL = 32  # columns of a panel, as in loops.h
+
+
+class CompiledChain:
+    """Products with matrices (m, n) in float32 and ReLUs between them, as the library takes them.
+
+    offset, norm, rounded: of all units after each other, see ``sc_chain``; functions: (m, n) of the
+    last layer, or None; single: the rounding of a number.
+    """
+
+    def __init__(
+        self,
+        weights: Sequence[Tensor],
+        details: Sequence[Tensor],
+        functions: Tensor | None,
+        single: float,
+    ) -> None:
+        self.widths = [weights[0].shape[1], *(len(weight) for weight in weights)]
+        self.functions = functions
+        width = torch.tensor(self.widths)
+        column = torch.cat([_panels(weight) for weight in weights])
+        row = torch.cat([weights[0].new_zeros(0), *(_panels(w.T) for w in weights[1:-1])])
+        self._kept = [width, column, row, *details, weights[-1].contiguous()]
+        sizes = len(weights), _address(width), len(column), len(row)
+        addresses = [_address(each) for each in self._kept[1:]]
+        last = None if functions is None else _address(functions)
+        self.struct = structs.sc_chain(*sizes, *addresses, last, single)
+
+
+def _panels(weight: Tensor) -> Tensor:
+    """The rows of a matrix (m, n) in panels of (n, 32), one after the other."""
+    count, n = -(-len(weight) // _PANEL), weight.shape[1]
+    padded = weight.new_zeros((count * _PANEL, n))
+    padded[: len(weight)] = weight
+    return padded.view(count, _PANEL, n).transpose(1, 2).reshape(-1)
+
+
 def mesh_struct(mesh: Mesh) -> Any:
     """A mesh as the library takes it."""
     if isinstance(mesh, LazyMesh) and isinstance(mesh.source, structs.sc_mesh):
@@ -482,6 +519,29 @@ class Kernel:
             raise ValueError("the tables do not belong to the units")
         tables = structs.sc_tables(units, count, *map(_address, pieces))
         self._call("sc_table_values", byref(tables), _address(z), z.shape[0], _address(out))
+
+    def bound_boxes(self, chain: CompiledChain, inputs: Tensor) -> tuple[Tensor, ...]:
+        """Outputs (B, 3, n), their rounding (B, n), the radius of functions (B, m), knots (B,).
+
+        inputs: (B, 3, d) at the centre of each box, and from there to the right and upwards; see
+        ``sc_boxes``.
+        """
+        count, outputs = len(inputs), chain.widths[-1]
+        functions = outputs if chain.functions is None else len(chain.functions)
+        shapes = (3, outputs), (outputs,), (functions,), ()
+        made = [inputs.new_empty((count, *shape)) for shape in shapes]
+        boxes = structs.sc_boxes(count, functions, _address(inputs), *map(_address, made))
+        self._call("sc_bound_boxes", byref(chain.struct), byref(boxes))
+        return tuple(made)
+
+    def open_faces(
+        self, mesh: Mesh, numbers: dict[str, float], arrays: dict[str, Tensor]
+    ) -> Tensor:
+        """Whether a question is open on each face, (F,); see ``sc_squares`` for what is given."""
+        open_ = torch.empty(mesh.num_faces, dtype=torch.bool)
+        squares = structs.sc_squares(**numbers, **_addresses(arrays))
+        self._call("sc_open_faces", byref(mesh_struct(mesh)), byref(squares), _address(open_))
+        return open_
 
     def _call(self, name: str, *arguments: Any) -> str:
         status = STATUS[getattr(self._lib, name)(self._pool, *arguments)]

@@ -38,6 +38,8 @@ static double sum_of_errors(const sc_dense *dense, int64_t unit) {
 #define NAME(name) JOIN(name, SUFFIX)
 #define vec NAME(vec)
 #define bits NAME(bits)
+#define singles NAME(singles)
+#define single_bits NAME(single_bits)
 #define TILE_COLUMNS (TILE_VECTORS * LANES)
 
 #if defined(__x86_64__)

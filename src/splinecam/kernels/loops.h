@@ -3,6 +3,7 @@
 
 #include "pool.h"
 
+enum { PANEL = 32 };    /* columns of a panel of single precision */
 enum { MIN_TILED = 4 }; /* columns of a product below which rows are multiplied one by one */
 
 /* The memory of one thread. */
@@ -29,6 +30,8 @@ typedef struct {
     void (*interpolate)(const double *, const double *, double, int64_t, double *);
     void (*block)(const sc_dense *, const int64_t *, int64_t, worker_t *, double *);
     void (*bound)(const sc_dense *);
+    void (*affine)(int64_t, const int32_t *, const float *, const float *, float *);
+    void (*way)(int64_t, const int32_t *, const float *, const float *, float *);
     int64_t tile_rows, tile_columns;
 } loops_t;
 

@@ -16,7 +16,7 @@ enum {
     CACHED_ROWS = 16,       /* rows that are scanned while they are in the fastest cache */
 };
 
-int64_t sc_version(void) { return 6; }
+int64_t sc_version(void) { return 7; }
 
 /* -- ranges and signs ----------------------------------------------------------------------- */
 

@@ -7,6 +7,10 @@
 
 typedef double vec __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
 typedef uint64_t bits __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
+#define SINGLES (2 * LANES)              /* numbers of single precision in a register */
+#define CHUNK (LANES == 8 ? PANEL : PANEL / 2) /* columns whose sums stay in registers */
+typedef float singles __attribute__((vector_size(4 * SINGLES), aligned(4), may_alias));
+typedef uint32_t single_bits __attribute__((vector_size(4 * SINGLES), aligned(4), may_alias));
 
 /* Extend ranges and least moduli by some rows of a table with n columns. */
 TARGET static void NAME(range)(const double *table, int64_t n, const int64_t *rows, int64_t begin,
@@ -303,9 +307,46 @@ TARGET static void NAME(block)(const sc_dense *dense, const int64_t *rows, int64
     }
 }
 
-static const loops_t NAME(loops) = {NAME(scan),  NAME(fill),  NAME(sum), NAME(interpolate),
-                                    NAME(block), NAME(bound), TILE_ROWS, TILE_COLUMNS};
+/* Multiply the four numbers of some units with a panel, the last one with its moduli.
+ * x: (all units, 4); out: (PANEL, 4). */
+TARGET static void NAME(affine)(int64_t depth, const int32_t *unit, const float *x,
+                                const float *panel, float *out) {
+    for (int first = 0; first < PANEL; first += CHUNK) {
+        singles sum[4][CHUNK / SINGLES] = {{{0}}};
+        for (int64_t k = 0; k < depth; k++) {
+            const float *row = panel + (int64_t)unit[k] * PANEL + first;
+            const float *at = x + 4 * (int64_t)unit[k];
+            UNROLL for (int v = 0; v < CHUNK / SINGLES; v++) {
+                singles right = *(const singles *)(row + v * SINGLES);
+                singles size = (singles)((single_bits)right & 0x7fffffffu);
+                UNROLL for (int r = 0; r < 3; r++) sum[r][v] += at[r] * right;
+                sum[3][v] += at[3] * size;
+            }
+        }
+        for (int r = 0; r < 4; r++)
+            for (int c = 0; c < CHUNK; c++)
+                out[4 * (first + c) + r] = sum[r][c / SINGLES][c % SINGLES];
+    }
+}
 
+/* Multiply some units with a panel. x: (depth); out: (PANEL). */
+TARGET static void NAME(way)(int64_t depth, const int32_t *unit, const float *x,
+                             const float *panel, float *out) {
+    singles sum[PANEL / SINGLES] = {{0}};
+    for (int64_t k = 0; k < depth; k++) {
+        const float *row = panel + (int64_t)unit[k] * PANEL;
+        UNROLL for (int v = 0; v < PANEL / SINGLES; v++)
+            sum[v] += x[k] * *(const singles *)(row + v * SINGLES);
+    }
+    for (int v = 0; v < PANEL / SINGLES; v++) *(singles *)(out + v * SINGLES) = sum[v];
+}
+
+static const loops_t NAME(loops) = {NAME(scan),  NAME(fill),  NAME(sum), NAME(interpolate),
+                                    NAME(block), NAME(bound), NAME(affine), NAME(way),
+                                    TILE_ROWS,   TILE_COLUMNS};
+
+#undef SINGLES
+#undef CHUNK
 #undef SUFFIX
 #undef TARGET
 #undef LANES

@@ -150,13 +150,13 @@ class PiecewiseScalar(Nonlinearity):
     def functions(
         self, z: Tensor, error: Tensor, low: Tensor, high: Tensor, signs: Signs | None = None
     ) -> Functions:
-        levels = self._levels_between(low, high)
+        levels = self.levels_between(low, high)
         turns = levels.shape[0] // max(1, self.levels.shape[0])
         differences = self.slope_differences
         differences = differences.repeat(turns, 1) if turns > 1 else differences
         return Functions.crossing(z, levels, error, low, high, differences, signs)
 
-    def _levels_between(self, low: Tensor, high: Tensor) -> Tensor:
+    def levels_between(self, low: Tensor, high: Tensor) -> Tensor:
         """At least all knots of each unit between its lowest and its highest value, (K', n)."""
         if self.period is None:
             return self.levels
@@ -190,7 +190,7 @@ class PiecewiseScalar(Nonlinearity):
             high = high.view(-1, *self.shape)
             return Bound(high.clamp(min=0), bound.error * (high >= 0))
         low, high = low.view(-1, prod(self.shape)), high.view(-1, prod(self.shape))
-        levels = self._levels_between(low.amin(0), high.amax(0))[:, None].clamp(low, high)
+        levels = self.levels_between(low.amin(0), high.amax(0))[:, None].clamp(low, high)
         ends = torch.cat([low[None], high[None], levels])
         magnitude = self.apply(ends.view(-1, *self.shape)).abs()
         magnitude = magnitude.view(-1, low.shape[0], *magnitude.shape[1:]).amax(0)

@@ -364,7 +364,7 @@ class Program:
                     shapes.setdefault(step.name, []).append(tuple(result.shape))
 
             for rows in (1, 2, 3):
-                self.advance(i, self._zeros(i, rows), visit=visit)
+                self.advance(i, self.zeros(i, rows), visit=visit)
             found = {
                 name: torch.Size(each[0][1:])
                 for name, each in shapes.items()
@@ -392,14 +392,14 @@ class Program:
     def _dense_moduli(self) -> dict[int, dict[str, dict[str, Tensor]] | None]:
         return {}
 
-    def _zeros(self, i: int, rows: int) -> dict[str, Tensor]:
+    def zeros(self, i: int, rows: int) -> dict[str, Tensor]:
         """Zeros in place of the values that stage i takes."""
         make = partial(torch.zeros, dtype=torch.float64, device=self.device)
         return {name: make((rows, *shape)) for name, shape in self._sizes[i][2].items()}
 
     def _moduli_of(self, i: int) -> dict[str, dict[str, Tensor]] | None:
         mixing = [step.name for step in self.stages[i].steps if _mixes(step)]
-        live = self._zeros(i, 1)
+        live = self.zeros(i, 1)
         numbers = sum(value.numel() for value in live.values())
         if len(mixing) < 2 or numbers * self.widths[i] > _DENSE:
             return None
@@ -428,7 +428,7 @@ class Program:
 
     def _from(self, i: int, name: str, ways: Tensor) -> dict[str, Tensor]:
         """The results of stage i where one value is moved by ways (n, ...), and without, last."""
-        live = self._zeros(i, len(ways) + 1)
+        live = self.zeros(i, len(ways) + 1)
 
         def visit(step: Step, env: dict[str, Any]) -> None:
             if step.name == name:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from splinecam.engine.open_part import Question
 from splinecam.engine.plan import Plan
 from splinecam.engine.run import Outcome, run
 from splinecam.engine.step import Report
@@ -34,15 +35,18 @@ def compute(
     max_regions: int | None,
     report: Report,
     note: Note = lambda what, share: None,
+    question: Question | None = None,
 ) -> Outcome:
     """The outcome of a domain, with linear pieces in place of smooth functions.
 
     report: called after every layer; an exception that it raises ends the computation. note: called
-    for every part of the work on smooth functions, with the share that is done.
+    for every part of the work on smooth functions, with the share that is done. question: divide
+    regions of an exact network only as long as it is open on them.
     """
     real, memory = plan.last.program, plan.last.memory
     if smooth is None or not is_smooth(real):
-        return run(plan.first.program, domain, max_regions=max_regions, report=report, plan=plan)
+        how: Any = {"max_regions": max_regions, "report": report, "question": question}
+        return run(plan.first.program, domain, plan=plan, **how)
 
     def partitioned(program: Program) -> Outcome:
         limit = None if smooth.refine is not None else max_regions
@@ -54,7 +58,7 @@ def compute(
             raise LimitError(f"{error} {hint}") from None
 
     limits: Any = {"max_regions": max_regions, "memory": memory}
-    how: Any = {"undecided": smooth.undecided_share, "note": note}
+    how = {"undecided": smooth.undecided_share, "note": note}
     found = smoothed(real, domain, smooth.allowed, partitioned, **limits, **how)
     return replace(found.outcome, smoothing=record_of(real, found))
 

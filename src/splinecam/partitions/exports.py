@@ -27,9 +27,9 @@ from splinecam.questions.boundary import output_of
 from splinecam.questions.measures import (
     MOST_OUTPUTS,
     centroid_values,
-    largest_outputs,
     last_layers,
     measures,
+    region_classes,
 )
 from splinecam.questions.partition_data import PartitionData
 
@@ -64,7 +64,7 @@ def region_columns(part: PartitionData, columns: Columns | None) -> dict[str, ND
 
 def column_names(part: PartitionData) -> tuple[str, ...]:
     """The names of all columns."""
-    count = int(part.values.shape[1])
+    count = part._n_out
     kinds = ("output",) if part.smoothing is None else ("output", "bound")
     shown = range(count if count <= MOST_OUTPUTS else 0)
     outputs = (f"{kind}_{k}" for kind in kinds for k in shown)
@@ -91,7 +91,7 @@ def _columns(part: PartitionData, names: Iterable[str]) -> Iterator[tuple[str, T
         elif kind == "bound":
             yield name, part.region_bounds[:, int(number)]
         elif kind == "class":
-            yield name, largest_outputs(values())
+            yield name, region_classes(part)
         else:
             yield name, _COLUMNS[name](part) if name in _COLUMNS else measured()[name]
 

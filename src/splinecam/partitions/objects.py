@@ -95,7 +95,7 @@ def _without_collection() -> Iterator[None]:
 
 def _tell_cost(part: PartitionData, maps: bool, ends: bool, most: int | None) -> None:
     """Log the cost of a graph, or raise an error if there are too many regions."""
-    numbers = 3 * int(part.values.shape[1]) * 8 if maps else 0  # the weight and bias of a region
+    numbers = 3 * part._n_out * 8 if maps else 0  # the weight and bias of a region
     parts = [_PLAIN, *([_MAPS] * maps), *([_ENDS] * ends)]
     memory = len(part) * (numbers + sum(each for each, _ in parts))
     seconds = len(part) * sum(each for _, each in parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from io import BytesIO
+from math import prod
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -24,11 +25,10 @@ from splinecam.partitions import partition_files as _files
 from splinecam.partitions.exports import export
 from splinecam.partitions.objects import to_networkx, to_shapely
 from splinecam.plot.accessor import Pictures
-from splinecam.questions import boundary, measures
+from splinecam.questions import attaching, boundary, measures
 from splinecam.questions import class_regions as classes
 from splinecam.questions import comparison as _counts
 from splinecam.questions import neurons as _neurons
-from splinecam.questions import partition_data as attaching
 from splinecam.questions import preimage as _preimage
 from splinecam.questions import sampling as _density
 from splinecam.questions import stats as _stats
@@ -37,6 +37,7 @@ from splinecam.questions import validate as _validate
 from splinecam.questions.measures import layer_count
 from splinecam.questions.partition_data import PartitionData, Region, Smoothing, Unresolved
 from splinecam.questions.sampling import sample_regions
+from splinecam.questions.wanted import Wanted
 from splinecam.smooth.tables import replaced
 
 if TYPE_CHECKING:
@@ -56,21 +57,25 @@ def assemble(
     output: Output = None,
     names: Sequence[str] | None = None,
     dtype: torch.dtype = torch.float32,
+    wanted: Wanted | None = None,
 ) -> Partition:
     """The partition from the outcome of a run; only this function makes partitions.
 
     program: as it was captured, or with tables in place of smooth functions. dtype: of the model,
-    for a partition without its model.
+    for a partition without its model. wanted: what the outcome is to answer, if not everything.
     """
+    refined = outcome.settled is not None and bool(outcome.settled.any())
     record: Smoothing | None = outcome.smoothing
     if record is not None and record.tables:
         program = replaced(program, record.tables)
+    none = {layer.name: outcome.error.new_zeros(prod(layer.shape)) for layer in program.layers}
+    errors = none | outcome.layer_errors  # a question may be settled before the last layers
     part = Partition(
         domain=domain,
         mesh=outcome.mesh,
-        values=outcome.output,
+        _outputs=outcome.output,
         _value_error=outcome.error,
-        _layer_errors=outcome.layer_errors,
+        _layer_errors=errors,
         unresolved=tuple(
             Unresolved((u, v), name, ambiguity.reason)
             for name, ambiguity in outcome.ambiguities
@@ -81,6 +86,8 @@ def assemble(
         _dtype=dtype if model is None else dtype_of(model),
         output=output,
         smoothing=record,
+        _wanted=wanted if refined else None,
+        _settled=outcome.settled if refined else None,
     )
     if record is not None and record.refined:
         part.layers = (*part.layers, _REFINEMENT)
@@ -146,6 +153,9 @@ class Partition(PartitionData, Views[Region]):
     non-linearities, in the order of evaluation; stripped: the final softmax, sigmoid or tanh that
     was left out, if any; output: which of several outputs of the model this is, None if there is
     one; smoothing: what was replaced in a model with smooth functions, None if there are none.
+
+    With ``refine`` only what was asked can be answered, and ``complete`` says which regions are
+    linear regions; an error says what needs all of them.
     """
 
     _noun = "region"
@@ -182,6 +192,7 @@ class Partition(PartitionData, Views[Region]):
                 "The bounds of a model with smooth functions are about its outputs, not about its "
                 "layers. Partition the first layers as a module of their own, with smooth=..."
             )
+        self._require("the regions after some layers")
         count = layer_count(self, layer)
         model = FirstLayers(self.model, count, self.output)
         with torch.inference_mode(False), torch.no_grad():

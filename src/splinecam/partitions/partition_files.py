@@ -11,6 +11,9 @@
 ``values``       (V, n_out), ``value_error`` (n_out,), ``layer_error_0`` (n,), ... of each layer
 ``smooth_*``     for a model with smooth functions: ``tolerance`` (n_out,), ``bounds`` (F, n_out),
                  and the fields of ``Tables`` of each replaced layer as ``smooth_table_0_*``, ...
+``settled``      for a partition with ``refine``: (F,) the regions that are not divided, and the
+                 fields of its ``OutputCondition`` as ``wanted_*``; ``wanted`` in ``about`` says
+                 what can be asked
 
 Coordinates of the mesh are local: plane = center + scale * local, where center is the domain's
 centroid and scale the smallest power of two not below half the domain's diameter.
@@ -24,7 +27,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, fields
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -36,11 +39,13 @@ from splinecam._util.files import opened, reason_of
 from splinecam._util.unpacking import PackedArrays
 from splinecam.engine.affine_maps import AffineMaps
 from splinecam.errors import FileError, SplineCamError
+from splinecam.files.properties import OutputCondition
 from splinecam.geometry.checks import check_field, check_mesh
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.subdivision import Mesh
 from splinecam.network.capture.models import Lost, Output
 from splinecam.questions.partition_data import PartitionData, Smoothing, SmoothLayer, Unresolved
+from splinecam.questions.wanted import Aspect, Wanted
 from splinecam.smooth.tables import Tables
 
 
@@ -95,7 +100,7 @@ def _array(arrays: Mapping[str, NDArray[Any]], name: str) -> Tensor:
 
 def check_smoothing(part: PartitionData) -> None:
     """Raise an error unless the record has the shapes of the partition, and bounds."""
-    record, n = part.smoothing, int(part.values.shape[-1])
+    record, n = part.smoothing, int(part._outputs.shape[-1])
     if record is None:
         return
     bounds = {"smooth_tolerance": record.tolerance, "smooth_bounds": record.region_bounds}
@@ -139,7 +144,10 @@ def save(part: PartitionData, path: str | os.PathLike[str] | BinaryIO) -> None:
 
 def _arrays(part: PartitionData) -> dict[str, Any]:
     domain = part.domain
-    smooth, smooth_tensors = smoothing_written(part)
+    smooth, tensors = smoothing_written(part)
+    if part._wanted is not None and part._settled is not None:
+        smooth["wanted"], more = part._wanted.written()
+        tensors |= {**more, "settled": part._settled}
     about = {
         "format": _FORMAT,
         "version": versions.PARTITION,
@@ -152,12 +160,11 @@ def _arrays(part: PartitionData) -> dict[str, Any]:
         "names": part.names,
         **smooth,
     }
-    tensors = {f"domain_{name}": getattr(domain, name) for name in _PLANE}
+    tensors |= {f"domain_{name}": getattr(domain, name) for name in _PLANE}
     tensors |= {f"mesh_{name}": tensor for name, tensor in vars(part.mesh).items()}
-    tensors |= {f"maps_{name}": tensor for name, tensor in vars(part._maps).items()}
-    tensors |= {"values": part.values, "value_error": part._value_error}
+    tensors |= {f"maps_{name}": tensor for name, tensor in vars(part._known_maps).items()}
+    tensors |= {"values": part._outputs, "value_error": part._value_error}
     tensors |= {f"layer_error_{k}": part._layer_errors[name] for k, name in enumerate(part.layers)}
-    tensors |= smooth_tensors
     arrays = {name: narrow(tensor.cpu().numpy()) for name, tensor in tensors.items()}
     return {"about": np.frombuffer(json.dumps(about).encode(), np.uint8), **arrays}
 
@@ -199,9 +206,14 @@ def read(
     except OSError as error:
         raise FileError(f"{path} cannot be read: {reason_of(error)}.") from None
     part.mesh = part.mesh.to(device)
-    part.values, part._value_error = part.values.to(device), part._value_error.to(device)
+    part._outputs, part._value_error = part._outputs.to(device), part._value_error.to(device)
     part._layer_errors = {name: error.to(device) for name, error in part._layer_errors.items()}
-    part._maps = AffineMaps(*(tensor.to(device) for tensor in vars(part._maps).values()))
+    maps = AffineMaps(*(tensor.to(device) for tensor in vars(part._known_maps).values()))
+    part._known_maps = maps
+    if part._settled is None:
+        part._maps = maps
+    else:
+        part._settled = part._settled.to(device)
     part.smoothing = part.smoothing and part.smoothing.to(device)
     return part
 
@@ -253,7 +265,7 @@ def _assembled(arrays: Arrays, about: Mapping[str, Any], kind: type[P]) -> P:
     part = kind(
         domain=domain,
         mesh=mesh,
-        values=_floats(arrays, "values"),
+        _outputs=_floats(arrays, "values"),
         _value_error=_floats(arrays, "value_error"),
         _layer_errors={name: _floats(arrays, f"layer_error_{k}") for k, name in enumerate(layers)},
         unresolved=tuple(
@@ -265,9 +277,28 @@ def _assembled(arrays: Arrays, about: Mapping[str, Any], kind: type[P]) -> P:
         output=output_read(about.get("output")),
         smoothing=smoothing_read(about, arrays, lambda name: _floats(arrays, name)),
     )
-    part._maps = AffineMaps(*(_floats(arrays, f"maps_{f.name}") for f in fields(AffineMaps)))
+    if about.get("wanted") is not None:
+        part._wanted = _wanted_read(about["wanted"], arrays)
+        part._settled = _bools(arrays, "settled")
+    part._known_maps = AffineMaps(*(_floats(arrays, f"maps_{f.name}") for f in fields(AffineMaps)))
     part.names = about.get("names")
     return part
+
+
+def _wanted_read(written: Mapping[str, Any], arrays: Arrays) -> Wanted:
+    """The question that regions were divided for."""
+    aspect, pair = written["aspect"], written["pair"]
+    if aspect not in get_args(Aspect):
+        raise ValueError(f"{aspect!r} is no question")
+    condition = None
+    if aspect == "condition":
+        C = _floats(arrays, "wanted_C") if "wanted_C" in arrays else None
+        A, b = _floats(arrays, "wanted_A"), _floats(arrays, "wanted_b")
+        strict, start = _bools(arrays, "wanted_strict"), _whole(arrays, "wanted_start")
+        condition = OutputCondition(A, b, strict, C, start)
+    levels = tuple(float(level) for level in written["levels"])
+    known = None if pair is None else (int(pair[0]), int(pair[1]))
+    return Wanted(aspect, known, int(written["output"]), levels, condition)
 
 
 def output_read(written: Any) -> Output:
@@ -288,6 +319,13 @@ def _floats(arrays: Arrays, name: str) -> Tensor:
     return torch.from_numpy(array)
 
 
+def _bools(arrays: Arrays, name: str) -> Tensor:
+    array = arrays[name]
+    if array.dtype != np.bool_:
+        raise ValueError(f"{name} is {array.dtype}, not true or false")
+    return torch.from_numpy(array)
+
+
 def _whole(arrays: Arrays, name: str) -> Tensor:
     array = arrays[name]
     if array.dtype.kind != "i":
@@ -305,25 +343,30 @@ def dtype_named(name: str) -> torch.dtype:
 
 def check_arrays(part: PartitionData) -> None:
     """Raise an error unless all arrays beside the maps have matching shapes, and valid indices."""
-    mesh, n = part.mesh, part.values.shape[-1]
+    mesh, n = part.mesh, part._outputs.shape[-1]
     units = [int(part._layer_errors[name].shape[0]) for name in part.layers]
     for name, tensor in vars(mesh).items():
         try:
             check_field(mesh, name, tensor, units)
         except ValueError as error:
             raise ValueError(f"mesh_{name} {error}") from None
-    _check_shape("values", part.values, (mesh.num_vertices, n))
+    _check_shape("values", part._outputs, (mesh.num_vertices, n))
     _check_shape("value_error", part._value_error, (n,))
-    if not bool(torch.stack(part.values.aminmax()).isfinite().all()):
+    if not bool(torch.stack(part._outputs.aminmax()).isfinite().all()):
         raise ValueError("values has entries that are not finite")
     check_smoothing(part)
+    if part._settled is not None and part._wanted is not None:
+        _check_shape("settled", part._settled, (mesh.num_faces,))
+        asked = part._wanted
+        if not 0 <= asked.output < n or (asked.condition and asked.condition.A.shape[-1] != n):
+            raise ValueError(f"wanted is about other outputs than the {n} of the network")
 
 
 def _check_maps(part: PartitionData) -> None:
-    F, n = part.mesh.num_faces, part.values.shape[-1]
+    F, n = part.mesh.num_faces, part._outputs.shape[-1]
     shapes = {"anchor": (F, 2), "value": (F, n), "weight": (F, n, 2), "error": (F,)}
     for name, shape in shapes.items():
-        _check_shape(f"maps_{name}", getattr(part._maps, name), shape)
+        _check_shape(f"maps_{name}", getattr(part._known_maps, name), shape)
 
 
 def _check_shape(name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import prod
 from typing import Any, Literal, TypedDict
 
@@ -20,7 +20,9 @@ from splinecam.network.capture import capture
 from splinecam.network.capture.models import Output, check_output
 from splinecam.network.program import Program
 from splinecam.partitions.captured import Captured
+from splinecam.partitions.refining import Refine, check_refine, wanted_of
 from splinecam.questions.partition_data import names_of
+from splinecam.questions.wanted import Wanted
 from splinecam.smooth.tables import Tolerance, tolerance_of
 
 Model = nn.Module | Captured | str | os.PathLike[str]
@@ -72,16 +74,27 @@ class Smooth:
         return {"tolerance": asdict(self.allowed), "undecided": self.undecided_share}
 
 
-class Options(TypedDict, total=False):
-    """The options that all computations share, as ``sc.partition`` describes them."""
+class FewOptions(TypedDict, total=False):
+    """The options of ``sc.partition`` that are given less often."""
+
+    device: str | torch.device
+    names: Sequence[str] | None
+
+
+class BoundaryOptions(FewOptions, total=False):
+    """The options that have no other name in ``sc.boundary``."""
 
     output: Output
-    device: str | torch.device
     memory: float | str | None
     max_regions: float | None
-    names: Sequence[str] | None
     progress: bool
     smooth: Smooth | float | str | None
+
+
+class Options(BoundaryOptions, total=False):
+    """The options that all computations share, as ``sc.partition`` describes them."""
+
+    refine: Refine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +112,7 @@ class Request:
     names: Sequence[str] | None = None
     progress: bool = True
     smooth: Smooth | None = None
+    refine: Refine = None
 
     @classmethod
     def of(
@@ -109,8 +123,8 @@ class Request:
         argument: the name of the model among the arguments.
         """
         for name in options:
-            if name in ("refine", "undecided"):
-                example = 'smooth=sc.Smooth(1e-3, refine="boundary")'
+            if name == "undecided":
+                example = "smooth=sc.Smooth(1e-3, undecided=1e-4)"
                 raise TypeError(f"{name}= is a part of smooth=, as in {example}")
             if name not in Options.__annotations__:
                 hint = f".{did_you_mean(name, Options.__annotations__)}".rstrip(".")
@@ -127,7 +141,16 @@ class Request:
         check_output(given.get("output"))
         given["memory"] = memory_of(given.get("memory"))
         given["max_regions"] = limit_of("max_regions", given.get("max_regions"))
-        given["smooth"] = Smooth.of(given.get("smooth"))
+        smooth, refine = Smooth.of(given.get("smooth")), given.get("refine")
+        if refine is not None:
+            check_refine(refine)
+            if verb != "partition":
+                raise TypeError(f"refine= is for sc.partition and sc.boundary, not for {verb}()")
+            if smooth is not None:
+                if refine != "boundary":
+                    raise TypeError('with smooth= regions are refined for refine="boundary" alone')
+                smooth = replace(smooth, refine="boundary")
+        given["smooth"] = smooth
         return cls(model=network, **given)
 
     def captured(self, input_shape: tuple[int, ...], device: torch.device) -> Program:
@@ -139,6 +162,13 @@ class Request:
     def names_for(self, program: Program) -> tuple[str, ...] | None:
         """The names of the classes, or an error if they do not fit the outputs of the program."""
         return names_of(self.names, prod(program.output_shape))
+
+    def wanted_for(self, program: Program, domain: Domain) -> Wanted | None:
+        """What is asked of the outputs of the program on a domain; None for all regions."""
+        if self.refine is None:
+            return None
+        outputs = prod(program.output_shape)
+        return wanted_of(self.refine, domain, outputs, self.names_for(program), program.stripped)
 
 
 def require_domain(domain: object) -> None:

@@ -208,7 +208,7 @@ def class_legend(
 
 def class_names(part: PartitionData, names: Sequence[str] | None, level: float) -> list[str]:
     """The names of the classes, two for a single output: given, the partition's, or numbers."""
-    n = int(part.values.shape[1])
+    n = part._n_out
     given = part.names if names is None else names_of(names, n)
     if given is not None:
         return list(given)
@@ -219,7 +219,7 @@ def class_names(part: PartitionData, names: Sequence[str] | None, level: float) 
 def output_name(part: PartitionData, k: int) -> str:
     """The name of an output: a logit if a final sigmoid or softmax was left out."""
     name = "logit" if part.stripped else "output"
-    return name if part.values.shape[1] == 1 else f"{name} {k}"
+    return name if part._n_out == 1 else f"{name} {k}"
 
 
 def _by_slope(part: PartitionData, options: ColorOptions) -> Coloring:

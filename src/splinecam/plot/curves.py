@@ -115,7 +115,7 @@ def _plot_each(
         lines = SegmentLines(segments, array=levels, groups=groups, **style)
         ax.add_collection(lines)
         if colorbar:
-            several = curves.partition.values.shape[1] > 1
+            several = curves.partition._n_out > 1
             name = f"level of output {curves.output}" if several else "level"
             make_room(ax)
             bar = add_colorbar(ax, lines, name, below=below)

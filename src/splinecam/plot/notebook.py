@@ -118,7 +118,7 @@ def partition_picture(
         fine = _FINE if len(part) < _MANY else 1
         grid = _grid(part.mesh, fine)
         owner = _owners(part.mesh, grid)
-        step = max(_FINE, int(np.ceil((owner.size * part.values.shape[1] / _NUMBERS) ** 0.5)))
+        step = max(_FINE, int(np.ceil((owner.size * part._n_out / _NUMBERS) ** 0.5)))
         some = slice(step // 2, None, step)  # the points for which outputs are computed
         coarse = owner[some, some]
         values = _values(part, coarse, grid.x()[some], grid.y(0, grid.rows)[some])
@@ -130,6 +130,8 @@ def partition_picture(
         if step == _FINE:
             lines = _borders(np.where(owner >= 0, _repeated(winner, step, owner.shape), -1))
             ink = np.maximum(ink, _faded(lines, _BOUNDARY))
+    elif part._wanted is not None:  # neither classes nor outputs are known everywhere
+        light = np.broadcast_to(np.asarray(rgb(PAPER)), (*coarse.shape, 3))
     else:
         light = _output_colors(values[..., 0], coarse >= 0, level)
     light = _repeated(light, step, owner.shape)
@@ -200,7 +202,7 @@ def _fitted(part: PartitionData, regions: torch.Tensor) -> tuple[torch.Tensor, .
         zero = values.new_zeros((len(regions), *values.shape[1:]))
         return zero.index_add_(0, which, values)
 
-    uv, z = mesh.uv[vertex], part.values[vertex]
+    uv, z = mesh.uv[vertex], part._outputs[vertex]
     middle, mean = total(uv) / count[:, None], total(z) / count[:, None]
     p, q = uv - middle[which], z - mean[which]
     square = total(p[:, :, None] * p[:, None, :])
@@ -208,7 +210,8 @@ def _fitted(part: PartitionData, regions: torch.Tensor) -> tuple[torch.Tensor, .
     size = square.diagonal(dim1=1, dim2=2).sum(1)
     slack = EPS**0.5 * size + torch.finfo(torch.float64).tiny
     square = square + slack[:, None, None] * torch.eye(2).to(square)
-    return middle, mean, torch.linalg.solve(square, moment)
+    slope = torch.linalg.solve(square, moment)
+    return middle, mean, slope * part.complete[regions, None, None]  # settled ones have no map
 
 
 def _class_colors(values: Floats, level: float) -> tuple[Ints, Floats]:
@@ -326,10 +329,13 @@ def partition_card(part: PartitionData) -> str:
         ("edges", f"{mesh.num_edges:,}"),
         ("vertices", f"{mesh.num_vertices:,}"),
         ("layers", f"{len(part.layers):,} ({_list(part.layers)})" if part.layers else "0"),
-        ("outputs", f"{part.values.shape[1]:,}{stripped}"),
+        ("outputs", f"{part._n_out:,}{stripped}"),
         ("input shape", str(part.domain.input_shape)),
         ("domain area", f"{part.domain.area:.4g}"),
     ]
+    if part._wanted is not None:
+        rows.append(("made for", part._wanted.words))
+        rows.append(("complete regions", f"{int(part.complete.sum()):,}"))
     if part.smoothing is not None:
         replaced = _list(list(dict.fromkeys(each.function for each in part.smoothing.layers)))
         rows.append(("maps", f"{part.smoothing.within} (replaced: {replaced})"))
@@ -347,15 +353,17 @@ def region_card(region: Region) -> str:
     part, corners = region.partition, region.vertices
     (u, v), neighbours = region.centroid.tolist(), region.neighbours
     start, end = part.mesh.offsets[region.index], part.mesh.offsets[region.index + 1]
-    middle = part.values[part._face_vertices[start:end]].mean(0)  # at the mean of the corners
+    middle = part._outputs[part._face_vertices[start:end]].mean(0)  # at the mean of the corners
     rows = [
         ("vertices", f"{len(corners):,}"),
         ("area", f"{region.area:.4g}"),
         ("share of the domain", f"{100 * region.area / part.domain.area:.3g} %"),
         ("centroid", f"({u:.4g}, {v:.4g})"),
         ("neighbours", _list([str(k) for k in neighbours])),
-        ("output inside", _list([number_text(float(x)) for x in middle[: _FEW + 1]], len(middle))),
     ]
+    if bool(part.complete[region.index]):
+        numbers = [number_text(float(x)) for x in middle[: _FEW + 1]]
+        rows.append(("output inside", _list(numbers, len(middle))))
     if default_color(part) == "class":
         winner = int(middle.argmax()) if len(middle) > 1 else int(middle[0] > 0)
         name = part.names[winner] if part.names else str(winner)
@@ -435,7 +443,7 @@ def _short(word: str) -> str:
 def _name(part: PartitionData, k: int) -> str:
     if part.names is not None:
         return _short(part.names[k])
-    return str(k) if part.values.shape[1] > 1 else ("at or below the level", "above it")[k]
+    return str(k) if part._n_out > 1 else ("at or below the level", "above it")[k]
 
 
 def _pairs(boundary: Boundary) -> Rows:

@@ -26,7 +26,13 @@ from splinecam.plot.artists import CellImage, PlaneImage, SegmentLines, ink_over
 from splinecam.plot.colors import MAX_ENTRIES, Coloring, ColorOptions, class_names, color_regions
 from splinecam.plot.decorations import AxesStyle, SideLegend, add_legend, is_flat
 from splinecam.plot.palette import BOUNDARY, BOUNDARY_ON_DARK, INK, PAPER, class_colors
-from splinecam.questions.boundary import Boundary, boundary_of, decision_boundary, winners_of
+from splinecam.questions.boundary import (
+    Boundary,
+    boundary_of,
+    decision_boundary,
+    knows_classes,
+    winners_of,
+)
 from splinecam.questions.partition_data import PartitionData, class_number
 
 _OFF = 0.01  # of the domain's diameter; samples farther off the plane are hollow
@@ -51,7 +57,7 @@ class Classes:
     ) -> Classes:
         """The classes of a partition's outputs; a single output has none with ``any_label``."""
         given = part.names if names is None else names
-        if any_label and given is None and part.values.shape[1] == 1:
+        if any_label and given is None and part._n_out == 1:
             return cls(None, None)
         called = class_names(part, names, level)
         return cls(len(called), called, given is not None)
@@ -302,7 +308,7 @@ def _shown_classes(part: PartitionData, legend: Any, classes: Classes) -> Any:
             raise ValueError(f'legend is {legend!r}; give True, False, "all" or a list of classes')
         return "all"
     names = None if classes.names is None else tuple(classes.names)
-    return tuple(class_number(k, names, max(2, part.values.shape[1])) for k in legend)
+    return tuple(class_number(k, names, max(2, part._n_out)) for k in legend)
 
 
 def draw_cells(ax: Axes, content: Content, style: AxesStyle) -> CellImage:
@@ -412,7 +418,7 @@ def draw_boundary(
         curves = find()
     elif content.by_class:  # from the cells of the colours
         winners = winners_of(part, "argmax", content.level, whole=True)
-        classes = max(2, part.values.shape[1])
+        classes = max(2, part._n_out)
         curves = boundary_of(part, winners, classes, "argmax", content.level)
     else:
         curves = decision_boundary(part, level=content.level)
@@ -433,7 +439,10 @@ def draw_boundary(
 
 def boundary_shown(content: Content, wanted: bool | None) -> bool:
     """Whether the boundary is drawn: as wanted, or by default on classes and several outputs."""
-    return content.by_class or content.part.values.shape[1] > 1 if wanted is None else wanted
+    if wanted is not None:
+        return wanted
+    known = knows_classes(content.part, content.level)
+    return content.by_class or (content.part._n_out > 1 and known)
 
 
 def draw_samples(

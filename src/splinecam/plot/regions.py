@@ -15,6 +15,7 @@ from splinecam._util.arrays import lengths
 from splinecam.plot import figures
 from splinecam.plot.arrays import to_numpy
 from splinecam.plot.palette import HIGHLIGHT, background, ink_on, text_color
+from splinecam.questions.boundary import knows_classes
 from splinecam.questions.certainty import Band, class_band
 from splinecam.questions.measures import layer_index, regions_by_layer
 from splinecam.questions.neurons import neurons
@@ -149,7 +150,7 @@ def plot(  # noqa: PLR0913 - the options of a picture, each given by its name
     from splinecam.plot.decorations import fit_figure
 
     options = ColorOptions(output, cmap, picture.limits_pair(limits), level, seed, names)
-    color = default_color(part) if color is None else color
+    color = default_color(part, level) if color is None else color
     with torch.no_grad():
         content = picture.Content.of(part, color, options, legend)
         canvas = figures.new_axes(part.domain) if ax is None else figures.flat_axes(ax)
@@ -168,9 +169,11 @@ def plot(  # noqa: PLR0913 - the options of a picture, each given by its name
     return canvas
 
 
-def default_color(part: PartitionData) -> str:
+def default_color(part: PartitionData, level: float = 0.0) -> str:
     """What regions are coloured by unless a colour is given."""
-    return "class" if part.values.shape[1] > 1 or part.stripped else "output"
+    if part._wanted is not None:
+        return "class" if knows_classes(part, level) else "random"
+    return "class" if part._n_out > 1 or part.stripped else "output"
 
 
 _EARLIER = 0.37  # the strength of the lines of earlier layers
@@ -219,6 +222,7 @@ def plot_layers(
     figures.require_matplotlib()
     from splinecam.plot.decorations import overhang
 
+    part._require("the regions after each layer")
     if layers is None:
         lines = torch.bincount(part.mesh.edge_layer + 1, minlength=len(part.layers) + 1)[1:]
         shown = torch.nonzero(lines)[:, 0].tolist()

@@ -284,7 +284,7 @@ class Sheet:
             layer = part.mesh.edge_layer
         else:
             overlay = winners_of(part, "argmax", level, whole=True).overlay
-            values = overlay.z[:, 1:] + level if part.values.shape[1] == 1 else overlay.z
+            values = overlay.z[:, 1:] + level if part._n_out == 1 else overlay.z
             points = place(part._frame.to_plane(overlay.mesh.uv), values)
             layer = torch.where(overlay.source >= 0, part.mesh.edge_layer[overlay.source], -2)
             region = to_numpy(overlay.face)

@@ -144,6 +144,7 @@ def plot_surface(  # noqa: PLR0913 - the options of a picture, each given by its
     from splinecam.plot.colors import ColorOptions
     from splinecam.plot.sheets import Look, Sheet, draw_sheets
 
+    part._require("the graph of the outputs")
     axes_in_space(ax)
     if output is not None and np.ndim(output) > 0:
         place, names = _image_of(part, output)
@@ -155,10 +156,9 @@ def plot_surface(  # noqa: PLR0913 - the options of a picture, each given by its
         color, boundary = "output" if color is None else color, boundary is None or bool(boundary)
     if plane and tall is None:
         raise SplineCamError("plane=True is for the graph of one output, not for three.")
-    if plane and part.values.shape[1] > 1:
+    if plane and part._n_out > 1:
         raise SplineCamError(
-            f"plane=True is for models with one output, at its level; this one has "
-            f"{part.values.shape[1]}."
+            f"plane=True is for models with one output, at its level; this one has {part._n_out}."
         )
     inks = [boundary_color] if boundary else None
     cut = level if plane else None
@@ -173,7 +173,7 @@ def _graph_of(part: PartitionData, k: int) -> tuple[Place, list[str]]:
     """The function that places points at the height of output k, and the names of axes."""
     from splinecam.plot.decorations import axis_names
 
-    name = "f" if part.values.shape[1] == 1 else f"f, output {k}"
+    name = "f" if part._n_out == 1 else f"f, output {k}"
     names = [*axis_names(part.domain), name]
     return lambda uv, values: torch.cat([uv, values[:, k : k + 1]], 1), names
 
@@ -182,12 +182,12 @@ def _image_of(part: PartitionData, output: Any) -> tuple[Place, list[str]]:
     """The function that places points in three outputs or sums of them, and the names of axes."""
     from splinecam.plot.colors import output_name
 
-    n = int(part.values.shape[1])
+    n = part._n_out
     if np.ndim(output) == 1 and len(output) == 3:
         chosen = [output_of(part, k) for k in output]
         return lambda _, values: values[:, chosen], [output_name(part, k) for k in chosen]
     if tuple(np.shape(output)) == (n, 3):
-        matrix = torch.as_tensor(output).to(part.values)
+        matrix = torch.as_tensor(output).to(part._outputs)
         return lambda _, values: values @ matrix, [f"axis {k}" for k in (1, 2, 3)]
     raise SplineCamError(
         f"output has the shape {tuple(np.shape(output))}: give one output, three of them such as "

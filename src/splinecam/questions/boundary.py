@@ -26,6 +26,7 @@ from splinecam.errors import SplineCamError, option
 from splinecam.questions.certainty import Band, class_band, level_band, pairwise_band
 from splinecam.questions.curves import Curves
 from splinecam.questions.partition_data import PartitionData, Unresolved, class_number, numbered
+from splinecam.questions.wanted import Wanted
 from splinecam.questions.winners import Winners, find_winners
 
 Kind = Literal["argmax", "argmin", "pairwise"]
@@ -56,7 +57,7 @@ class Boundary(Curves):
         between two classes is where both are possible. It is empty if the partition is exact.
         """
         part, pair = self.partition, self.pair
-        if self.kind == "pairwise" and part.values.shape[1] > 1:
+        if self.kind == "pairwise" and part._n_out > 1:
             pairs = combinations(range(self.n_classes), 2) if pair is None else [pair]
             return pairwise_band(part, list(pairs))
         return class_band(part, smallest=self.kind == "argmin", level=self.level, pair=pair)
@@ -68,7 +69,7 @@ class Boundary(Curves):
 
     def between(self, i: int | str, j: int | str) -> Self:
         """The part between two classes, which are given by number or name."""
-        i, j = _pair((i, j), self.n_classes, self.partition.names)
+        i, j = pair_of((i, j), self.n_classes, self.partition.names)
         return replace(self.select(self.label == i * self.n_classes + j), pair=(i, j))
 
     def pairs(self) -> dict[tuple[int, int], float]:
@@ -167,10 +168,12 @@ def decision_boundary(
     True
     """
     n, level = check_kind(part, kind, level)
-    pair = None if classes is None else _pair(classes, n, part.names)
-    if kind == "pairwise" and part.values.shape[1] > 1:
+    pair = None if classes is None else pair_of(classes, n, part.names)
+    if kind == "pairwise" and part._n_out > 1:
+        part._require("other boundaries", Wanted(kind, pair))
         return _pairwise(part, pair)
-    found = boundary_of(part, winners_of(part, kind, level, whole=False), n, kind, level)
+    winners = winners_of(part, kind, level, whole=False, pair=pair)
+    found = boundary_of(part, winners, n, kind, level)
     return found if pair is None else found.between(*pair)
 
 
@@ -211,7 +214,8 @@ def level_set(
     """
     index = output_of(part, output)
     wanted = levels_of(levels)
-    z = part.values[:, index : index + 1]
+    part._require("other levels", Wanted("level", None, index, tuple(wanted.tolist())))
+    z = part._outputs[:, index : index + 1]
     size = EPS * float(z.abs().max())
     error = part._value_error[index] + size + EPS * wanted.to(z).abs()
     unit = torch.zeros(wanted.shape, dtype=torch.int64, device=z.device)
@@ -225,7 +229,11 @@ def level_set(
 
 def output_of(part: PartitionData, output: int | None) -> int:
     """The index of an output, which may be left out if there is one only."""
-    n = int(part.values.shape[1])
+    return output_index(part._n_out, output)
+
+
+def output_index(n: int, output: int | None) -> int:
+    """The index of one of n outputs, which may be left out if there is one only."""
     if output is None:
         if n > 1:
             raise SplineCamError(
@@ -247,8 +255,19 @@ def levels_of(levels: float | Sequence[float] | Tensor) -> Tensor:
     return wanted
 
 
-def winners_of(part: PartitionData, kind: Kind, level: float, *, whole: bool) -> Winners:
-    """The winners of the regions with borders in them, or of all; the last ones are kept."""
+def winners_of(
+    part: PartitionData,
+    kind: Kind,
+    level: float,
+    *,
+    whole: bool,
+    pair: tuple[int, int] | None = None,
+) -> Winners:
+    """The winners of the regions with borders in them, or of all; the last ones are kept.
+
+    pair: the two classes whose border is needed, if no other is.
+    """
+    part._require("other classes", Wanted.classes(part._n_out, kind, level, pair))
 
     def compute() -> Winners:
         with torch.inference_mode():  # which makes small operations faster
@@ -258,11 +277,17 @@ def winners_of(part: PartitionData, kind: Kind, level: float, *, whole: bool) ->
     return part._remembered(f"winners, whole={whole}", (kind, level), compute)
 
 
+def knows_classes(part: PartitionData, level: float) -> bool:
+    """Whether a partition was made for its decision boundary, or for everything."""
+    own = part._wanted
+    return own is None or own.covers(Wanted.classes(part._n_out, "argmax", level))
+
+
 def check_kind(
     part: PartitionData, kind: Kind, level: float, *, single: bool = False
 ) -> tuple[int, float]:
     """The number of classes, if ``single`` without "pairwise", and the level, after checks."""
-    n = int(part.values.shape[1])
+    n = part._n_out
     if kind not in get_args(Kind):
         raise ValueError(f"kind is {kind!r}; choose one of {', '.join(map(repr, get_args(Kind)))}")
     try:
@@ -284,7 +309,7 @@ def check_kind(
     return max(n, 2), level
 
 
-def _pair(
+def pair_of(
     classes: tuple[int | str, int | str], n: int, names: tuple[str, ...] | None
 ) -> tuple[int, int]:
     """The numbers of two different classes, the lower one first."""
@@ -304,7 +329,7 @@ def _pair(
 
 def _pairwise(part: PartitionData, pair: tuple[int, int] | None) -> Boundary:
     """Where any two outputs are equal, or a given pair of them."""
-    z, n = part.values, int(part.values.shape[1])
+    z, n = part._outputs, part._n_out
     low, high = torch.triu_indices(n, n, 1, device=z.device)
     if pair is not None:
         low, high = low.new_tensor(pair[:1]), low.new_tensor(pair[1:])

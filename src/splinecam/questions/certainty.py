@@ -277,7 +277,7 @@ def level_band(part: PartitionData, levels: Sequence[float], output: int) -> Ban
     """Where an output may have one of some levels; the label of a polygon is the level's place."""
     if part.smoothing is None:
         return band_of(part, [])
-    z, bounds = part.values[:, output], part.region_bounds[:, output]
+    z, bounds = part._outputs[:, output], part.region_bounds[:, output]
     rounding = float(part._value_error[output]) + EPS * float(z.abs().max())
     strips = [_open_sign(part, z - x, bounds + rounding + EPS * abs(x)) for x in levels]
     return band_of(part, strips, range(len(strips)))
@@ -287,7 +287,7 @@ def pairwise_band(part: PartitionData, pairs: Sequence[Pair]) -> Band:
     """Where two outputs may be equal, for some pairs; the label i n_out + j stands for a pair."""
     if part.smoothing is None:
         return band_of(part, [])
-    n, z, bounds = int(part.values.shape[1]), part.values, part.region_bounds
+    n, z, bounds = part._n_out, part._outputs, part.region_bounds
     bounds = bounds + part._value_error + EPS * z.abs().amax(0)
     strips = [_open_sign(part, z[:, i] - z[:, j], bounds[:, i] + bounds[:, j]) for i, j in pairs]
     return band_of(part, strips, [i * n + j for i, j in pairs])

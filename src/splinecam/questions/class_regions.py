@@ -17,6 +17,7 @@ from splinecam.questions.boundary import Kind, check_kind, unresolved_places, wi
 from splinecam.questions.certainty import Band, certainty_of, class_areas, class_band
 from splinecam.questions.curves import Curves
 from splinecam.questions.partition_data import PartitionData, Unresolved, class_number, counted
+from splinecam.questions.wanted import Wanted
 from splinecam.questions.winners import Winners
 
 
@@ -270,4 +271,5 @@ def class_regions(
     4.0
     """
     n, level = check_kind(part, kind, level, single=True)
+    part._require("other classes", Wanted.classes(part._n_out, kind, level))
     return ClassRegions(part, n, kind, level)

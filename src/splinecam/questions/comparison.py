@@ -248,7 +248,7 @@ def distinct_maps(part: PartitionData, labels: Tensor) -> tuple[int, int]:
     group, count = torch.zeros_like(chosen), 1
     while True:
         before, unclear = count, torch.zeros_like(chosen, dtype=torch.bool)
-        for column in range(3 * part.values.shape[1]):
+        for column in range(3 * part._n_out):
             size = torch.bincount(group, minlength=count)
             shared = (take(size, group) > 1).nonzero()[:, 0]
             if not shared.shape[0]:

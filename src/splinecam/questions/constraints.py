@@ -101,7 +101,7 @@ class Constraints:
     @classmethod
     def of(cls, part: PartitionData, condition: OutputCondition) -> Constraints:
         """The constraints of a condition on the outputs of a partition."""
-        n, D = int(part.values.shape[1]), part.domain.dim
+        n, D = part._n_out, part.domain.dim
         C = condition.A.new_zeros(len(condition.b), D) if condition.C is None else condition.C
         for rows, size, kind in ((condition.A, n, "outputs"), (C, D, "inputs")):
             if rows.shape[1] != size:
@@ -123,9 +123,9 @@ class Constraints:
         first = rows[:, :-1].gather(1, rows[:, :-1].ne(0).int().argmax(1, keepdim=True))
         sign = first[:, 0].sign()
         unique, function = torch.unique(rows * sign[:, None] + 0.0, dim=0, return_inverse=True)
-        functions = _in_plane(part, *unique.to(part.values).split([n, D, 1], 1))
+        functions = _in_plane(part, *unique.to(part._outputs).split([n, D, 1], 1))
         columns = (function, sign, condition.strict[kept], member)
-        function, sign, strict, member = (x.to(part.values.device) for x in columns)
+        function, sign, strict, member = (x.to(part.mesh.uv.device) for x in columns)
         return cls(*functions, function, sign, strict, member, int((~dead).sum()))
 
     @property
@@ -135,7 +135,7 @@ class Constraints:
 
     def at_vertices(self, part: PartitionData) -> Tensor:
         """The functions at the vertices of the partition, (V, K)."""
-        return part.values @ self.A.T + part.vertices @ self.slope.T + self.offset
+        return part._outputs @ self.A.T + part.vertices @ self.slope.T + self.offset
 
     def within(self, z: Tensor) -> Constraints:
         """Without conjunctions that nothing satisfies, from functions z (V, K) at all vertices."""
@@ -215,7 +215,7 @@ def _in_plane(
     part: PartitionData, A: Tensor, C: Tensor, b: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Functions ``A y + C x - b`` as A, slopes by plane coordinates, offsets, and their errors."""
-    domain, like, b = part.domain, part.values, b[:, 0]
+    domain, like, b = part.domain, part._outputs, b[:, 0]
     origin, basis = domain.origin.reshape(-1).to(like), domain.basis.reshape(2, -1).to(like)
     reach = part.vertices.abs().amax(0)
     terms = A.ne(0).sum(1) + C.ne(0).sum(1) + 4
@@ -259,7 +259,7 @@ class CertainCells:
         cells = self.cells[status]
         if status != UNDECIDED:
             whole = (self.settled == status).nonzero()[:, 0]
-            none = self.partition.values[:, :0]
+            none = self.partition._outputs[:, :0]
             cells = joined([ConvexPolygons.of_faces(self.partition.mesh, whole, none), cells])
         around = lengths(take(cells.uv, following(cells.offsets, len(cells.uv))) - cells.uv)
         width = cells.areas() / cells.uv.new_zeros(len(cells)).index_add(0, cells.owners, around)
@@ -299,7 +299,8 @@ class PreimageCells:
 
     overlay: the cells, with the functions of ``constraints`` at its vertices; status: (C,) of each
     cell; member: (C,) whether a cell belongs to the preimage if functions that vanish to within
-    rounding are zero; settled: (F,) the status of regions that the overlay leaves out.
+    rounding are zero; settled: (F,) the status of regions that the overlay leaves out; known:
+    (V, 1) the vertices at which the functions are those of the network.
     """
 
     constraints: Constraints
@@ -307,6 +308,7 @@ class PreimageCells:
     status: Tensor
     member: Tensor
     settled: Tensor
+    known: Tensor
 
     @property
     def mesh(self) -> Mesh:
@@ -322,7 +324,7 @@ class PreimageCells:
     def thin(self) -> tuple[Tensor, Tensor]:
         """Edges (N,) and vertices (M,) on which the condition holds without an area beside them."""
         mesh = self.mesh
-        holds = self.constraints.holds(self.constraints.point_sides(self.overlay.z))
+        holds = self.constraints.holds(self.constraints.point_sides(self.overlay.z)) & self.known
         somewhere = holds.any(1)
         beside = mesh.halfedge_face().view(-1, 2)
         at_area = ((beside >= 0) & self.member[beside.clamp(min=0)]).any(1)
@@ -344,6 +346,9 @@ def preimage_cells(
     if live is not constraints:
         constraints, z = live, live.at_vertices(part)
     settled = constraints.status(constraints.sides(part.mesh, z, divided=False))
+    claims = part._claims(condition)
+    if claims is not None:
+        settled = torch.where(part.complete, settled, claims)
     faces = None if whole else (settled == UNDECIDED).nonzero()[:, 0]
     settled = torch.zeros_like(settled) if whole else settled
     error = constraints.error
@@ -359,7 +364,12 @@ def preimage_cells(
     found = overlay(part.mesh, z, cut, faces)
     sides = constraints.sides(found.mesh, found.z, divided=True)
     status, member = constraints.status(sides), constraints.holds(sides).any(1)
-    return PreimageCells(constraints, found, status, member, settled)
+    known = torch.ones_like(found.z[:, :1], dtype=torch.bool)
+    if claims is not None:  # inside of settled regions, functions are not the network's
+        own, complete = claims[found.face], part.complete[found.face]
+        status, member = torch.where(complete, status, own), torch.where(complete, member, own > 0)
+        known.zero_()[found.mesh.corner_vertices()[complete[found.mesh.owners()]]] = True
+    return PreimageCells(constraints, found, status, member, settled, known)
 
 
 def area_of(mesh: Mesh, chosen: Tensor) -> float:

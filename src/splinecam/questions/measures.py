@@ -17,6 +17,7 @@ from splinecam.errors import SplineCamError
 from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels.kernel import kernel_for
 from splinecam.questions.partition_data import PartitionData, whole_number
+from splinecam.questions.wanted import Wanted
 
 
 def integrals(mesh: Mesh, values: Tensor) -> Tensor:
@@ -80,6 +81,7 @@ def _modulus(area: Tensor, f: Tensor) -> Tensor:
 
 def regions_by_layer(part: PartitionData) -> list[int]:
     """The number of regions after each of ``part.layers``."""
+    part._require("the regions after each layer")
     # The regions that a layer divided are united again, from the last layer to the second.
     counts, beside = [len(part)], part._edge_faces
     region = torch.arange(len(part), device=beside.device)
@@ -200,6 +202,18 @@ def largest_outputs(values: Tensor) -> Tensor:
     return (values[:, 0] > 0).long() if values.shape[1] == 1 else values.argmax(1)
 
 
+def region_classes(part: PartitionData) -> Tensor:
+    """The class at the centroid of each region, (F,)."""
+    if part._wanted is None:
+        return largest_outputs(centroid_values(part))
+    part._require("other classes", Wanted.classes(part._n_out, "argmax"))
+    # Settled regions have the same class everywhere, and others their map.
+    maps, first = part._known_maps, part._face_vertices[part.mesh.offsets[:-1]]
+    off = part._frame.to_local(part.centroids) - maps.anchor
+    inside = maps.value + (maps.weight @ off[:, :, None])[:, :, 0]
+    return largest_outputs(torch.where(part.complete[:, None], inside, part._outputs[first]))
+
+
 def centroid_values(part: PartitionData) -> Tensor:
     """The output at each region's centroid, which is its mean over the region, (F, n_out)."""
     maps = part._maps
@@ -252,8 +266,8 @@ def slopes_in_input_space(part: PartitionData) -> tuple[Tensor, Tensor]:
 
     def compute() -> tuple[Tensor, Tensor]:
         units = sum(error.shape[0] for error in part._layer_errors.values())
-        rows = _rows(part, part.values.shape[1] * part.domain.dim + units)
-        regions = torch.arange(len(part), device=part.values.device)
+        rows = _rows(part, part._n_out * part.domain.dim + units)
+        regions = torch.arange(len(part), device=part.mesh.uv.device)
         norms = [_norms(part.jacobian(block).flatten(2)) for block in torch.split(regions, rows)]
         spectral, frobenius = (torch.cat(each) for each in zip(*norms, strict=True))
         return spectral, frobenius
@@ -263,7 +277,7 @@ def slopes_in_input_space(part: PartitionData) -> tuple[Tensor, Tensor]:
 
 def _rows(part: PartitionData, numbers: int) -> int:
     """How many regions with so many numbers each make up a block."""
-    return max(1, backend_of(part.values.device).numbers // max(1, numbers))
+    return max(1, backend_of(part.mesh.uv.device).numbers // max(1, numbers))
 
 
 def _norms(matrix: Tensor) -> tuple[Tensor, Tensor]:

@@ -128,6 +128,7 @@ def neurons(
     >>> part.neurons(layer="1", unit=0).ends[:, :, 0].abs().max()  # where x is 0
     tensor(0., dtype=torch.float64)
     """
+    part._require("the curves of units")
     with torch.no_grad():
         chosen = _chosen(part, layer, unit)
         edge, label, backward = _switches(part, chosen)
@@ -153,6 +154,7 @@ def fixed_units(part: PartitionData) -> dict[str, Tensor]:
     >>> sc.partition(model, sc.Domain.box(-1, 1), progress=False).fixed_units()
     {'1': tensor([ 0, -1,  1])}
     """
+    part._require("units that keep one piece")
     layers = part._network.layers
     extremes: dict[int, Tensor] = {}  # the lowest and the highest piece of every unit so far
     with torch.no_grad():

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import math
 import operator
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from functools import cached_property
-from math import prod
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from splinecam._util.backend import backend_of
-from splinecam._util.tolerances import EPS, PLANAR, SAFETY, VALUE_PRECISION
+from splinecam._util.tolerances import PLANAR
 from splinecam.engine.affine_maps import AffineMaps, Merged, affine_maps, gradients, merge
 from splinecam.errors import SplineCamError, option
-from splinecam.files.loading import loaded
+from splinecam.files.properties import OutputCondition
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.point_location import Locator
 from splinecam.geometry.subdivision import Mesh
-from splinecam.network.capture import capture
-from splinecam.network.capture.models import Lost, Output, check_output
-from splinecam.network.model_files import instead_of
-from splinecam.network.nonlinearities import SmoothScalar
+from splinecam.network.capture.models import Output
 from splinecam.network.program import Program
-from splinecam.smooth.tables import Tables, replaced
+from splinecam.questions.wanted import Wanted
+from splinecam.smooth.tables import Tables
 
 _MOST = 8  # names in a message
 
@@ -208,18 +204,21 @@ class Unresolved(NamedTuple):
 class PartitionData(Attached):
     """A convex polygon divided into V vertices, E edges and F regions, as flat tensors.
 
-    domain: the polygon; mesh: its subdivision, in the coordinates of ``frame``; values: (V, n_out)
-    the network's output at the vertices; _value_error: (n_out,) the rounding error of the output;
-    _layer_errors: by the name of a layer, the rounding errors of its units, (n,) each; unresolved:
-    places that float64 could not settle, usually none; layers: the names of the non-linearities, in
-    the order of evaluation; stripped: the final softmax, sigmoid or tanh that was left out, if any;
-    _dtype: the model's floating-point type; output: the selected output of a model with several;
-    smoothing: what was replaced in a model with smooth functions, None if it has none.
+    domain: the polygon; mesh: its subdivision, in the coordinates of ``frame``; _outputs: (V,
+    n_out) the network's output at the vertices, or one with the same answer to ``_wanted``;
+    _value_error: (n_out,) the rounding error of the output; _layer_errors: by the name of a layer,
+    the rounding errors of its units, (n,) each; unresolved: places that float64 could not settle,
+    usually none; layers: the names of the non-linearities, in the order of evaluation; stripped:
+    the final softmax, sigmoid or tanh that was left out, if any; _dtype: the model's floating-point
+    type; output: the selected output of a model with several; smoothing: what was replaced in a
+    model with smooth functions, None if it has none; _wanted: the question that regions were
+    divided for, None if all are complete; _settled: (F,) those that are not, as the answer is the
+    same on all of them.
     """
 
     domain: Domain
     mesh: Mesh
-    values: Tensor
+    _outputs: Tensor
     _value_error: Tensor
     _layer_errors: dict[str, Tensor]
     unresolved: tuple[Unresolved, ...]
@@ -228,6 +227,8 @@ class PartitionData(Attached):
     _dtype: torch.dtype
     output: Output = None
     smoothing: Smoothing | None = None
+    _wanted: Wanted | None = None
+    _settled: Tensor | None = None
     _names: tuple[str, ...] | None = field(default=None, init=False)
     _model: nn.Module | None = field(default=None, init=False)
     _program: Program | None = field(default=None, init=False)
@@ -239,6 +240,71 @@ class PartitionData(Attached):
 
     def __len__(self) -> int:
         return self.mesh.num_faces
+
+    @property
+    def values(self) -> Tensor:
+        """The output at the vertices, (V, n_out)."""
+        return self._outputs if self._wanted is None else self._true_outputs
+
+    @values.setter
+    def values(self, values: Tensor) -> None:
+        self._outputs = values
+
+    @property
+    def _n_out(self) -> int:
+        return int(self._outputs.shape[1])
+
+    @cached_property
+    def _true_outputs(self) -> Tensor:
+        """The output at all vertices, which the network computes at those of settled regions."""
+        found, others = self._outputs.clone(), (~self._known).nonzero()[:, 0]
+        step = max(1, backend_of(found.device).numbers // max(1, *self._network.widths))
+        with torch.no_grad():
+            for some in torch.split(others, step):
+                found[some] = self._network(self.domain.embed(self.vertices[some])).flatten(1)
+        return found
+
+    @cached_property
+    def _known(self) -> Tensor:
+        """The vertices of complete regions, (V,), at which ``_outputs`` are the network's."""
+        found = torch.zeros(self.mesh.num_vertices, dtype=torch.bool, device=self.mesh.uv.device)
+        found[self._face_vertices[self.complete[self.mesh.owners()]]] = True
+        return found
+
+    @property
+    def complete(self) -> Tensor:
+        """Which regions are linear regions of the network, (F,): all, unless ``refine`` was given.
+
+        On each of the others the answer to what was asked is the same, so that they were not
+        divided. They are unions of linear regions.
+        """
+        if self._settled is None:
+            return torch.ones(len(self), dtype=torch.bool, device=self.mesh.uv.device)
+        return ~self._settled
+
+    def _require(self, what: str, wanted: Wanted | None = None) -> None:
+        """Raise an error unless a question can be answered, or all regions are complete."""
+        own = self._wanted
+        if own is None or (wanted is not None and own.covers(wanted)):
+            return
+        need = "" if wanted is not None else ", and this needs all linear regions"
+        raise SplineCamError(
+            f"The partition was made for {own.words} alone (refine=), so that "
+            f"{int((~self.complete).sum()):,} of its {len(self):,} regions are not divided{need}. "
+            f"For {what}, leave refine= out: sc.partition(model, domain)."
+        )
+
+    def _claims(self, condition: OutputCondition) -> Tensor | None:
+        """1 or -1 for settled regions on which a condition holds or not, (F,); None without any."""
+        if self._wanted is None or not self._wanted.is_about(condition):
+            return None
+        first = self._face_vertices[self.mesh.offsets[:-1]]
+        return self._wanted.labels(self._outputs[first])[:, 0].to(torch.int8)
+
+    def _require_complete(self, regions: Tensor) -> None:
+        """Raise an error unless some regions (N,) are complete."""
+        if self._wanted is not None and not bool(self.complete[regions].all()):
+            self._require("what is linear on them")
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -256,7 +322,7 @@ class PartitionData(Attached):
 
     @names.setter
     def names(self, names: Sequence[str] | None) -> None:
-        self._names = names_of(names, self.values.shape[1])
+        self._names = names_of(names, self._n_out)
 
     @cached_property
     def _frame(self) -> Frame:
@@ -267,14 +333,14 @@ class PartitionData(Attached):
     def region_bounds(self) -> Tensor:
         """How far the model is at most from each region's map, (F, n_out); zero if it is exact."""
         if self.smoothing is None:
-            return self.values.new_zeros((len(self), self.values.shape[1]))
+            return self._outputs.new_zeros((len(self), self._n_out))
         return self.smoothing.region_bounds
 
     @property
     def _bound(self) -> Tensor:
         """How far each output of the model is at most from the maps, (n_out,)."""
         if self.smoothing is None:
-            return self.values.new_zeros(self.values.shape[1])
+            return self._outputs.new_zeros(self._n_out)
         return self.smoothing._bound
 
     @cached_property
@@ -309,23 +375,46 @@ class PartitionData(Attached):
     @cached_property
     def _maps(self) -> AffineMaps:
         """The affine maps in local coordinates, each relative to a point inside its region."""
+        self._require("the maps of regions")
+        return self._maps_on(self.mesh, self._outputs)
+
+    @cached_property
+    def _known_maps(self) -> AffineMaps:
+        """The same, with zeros for regions that are not complete."""
+        if self._wanted is None:
+            return self._maps
+        faces = self.complete.nonzero()[:, 0]
+        mesh, vertices, _ = self.mesh.select(faces)
+        found = vars(self._maps_on(mesh, self._outputs[vertices])).values()
+        shapes = ((x, x.new_zeros((len(self), *x.shape[1:]))) for x in found)
+        return AffineMaps(*(zero.index_copy_(0, faces, x) for x, zero in shapes))
+
+    def _maps_on(self, mesh: Mesh, values: Tensor) -> AffineMaps:
         # Triangles of a refinement have other maps than the network.
         refined = self.smoothing is not None and self.smoothing.refined
         network = None if refined else self._network
-        values = self.values, self._value_error
         with torch.no_grad():
-            return affine_maps(self.mesh, *values, network, self.domain, self._frame)
+            given = mesh, values, self._value_error
+            return affine_maps(*given, network, self.domain, self._frame)
 
-    @cached_property
+    @property
     def weight(self) -> Tensor:
         """Slope of each region's affine map in plane coordinates, (F, n_out, 2)."""
-        return self._maps.weight / self._frame.scale
+        self._require("the maps of regions")
+        return self._affine[0]
 
-    @cached_property
+    @property
     def bias(self) -> Tensor:
         """Offset of each region's affine map: output = weight @ uv + bias, (F, n_out)."""
-        anchor = self._frame.to_plane(self._maps.anchor)
-        return self._maps.value - (self.weight @ anchor[:, :, None])[:, :, 0]
+        self._require("the maps of regions")
+        return self._affine[1]
+
+    @cached_property
+    def _affine(self) -> tuple[Tensor, Tensor]:
+        """The slopes and offsets of all regions, which are zeros unless they are complete."""
+        maps, weight = self._known_maps, self._known_maps.weight / self._frame.scale
+        anchor = self._frame.to_plane(maps.anchor)
+        return weight, maps.value - (weight @ anchor[:, :, None])[:, :, 0]
 
     @cached_property
     def _edge_faces(self) -> Tensor:
@@ -372,7 +461,11 @@ class PartitionData(Attached):
 
         regions: numbers of regions, or a mask (F,), by default all.
         """
-        chosen = slice(None) if regions is None else self._indices(regions)
+        if regions is None:
+            self._require("the patterns of all regions")
+            return self._patterns_at(self.mesh.means())
+        chosen = self._indices(regions)
+        self._require_complete(chosen)
         return self._patterns_at(self.mesh.means()[chosen])
 
     def _patterns_at(self, local: Tensor, errors: float = 1.0) -> dict[str, Tensor]:
@@ -392,8 +485,9 @@ class PartitionData(Attached):
         regions: numbers of regions, or a mask (F,).
         """
         chosen = self._indices(regions)
+        self._require_complete(chosen)
         if not chosen.shape[0]:
-            return self.values.new_zeros((0, self.values.shape[1], *self.domain.input_shape))
+            return self._outputs.new_zeros((0, self._n_out, *self.domain.input_shape))
         uv = self._frame.to_plane(self.mesh.means()[chosen])
         return gradients(self._network, self.domain.embed(uv))
 
@@ -428,9 +522,12 @@ class PartitionData(Attached):
         parts = [
             counted(len(self), "region"),
             f"{self.mesh.num_edges:,} edges",
-            f"{self.values.shape[1]} output{'s' * (self.values.shape[1] != 1)}",
+            counted(self._n_out, "output"),
             counted(len(self.layers), "layer"),
         ]
+        if self._wanted is not None:
+            done = f"{int(self.complete.sum()):,} of them complete"
+            parts.append(f"{done}, made for {self._wanted.words}")
         if self.stripped:
             parts.append(f"final {self.stripped} left out")
         if self.smoothing is not None:
@@ -471,12 +568,17 @@ class Region:
     @property
     def weight(self) -> Tensor:
         """Slope of the output in plane coordinates, (n_out, 2)."""
-        return self.partition.weight[self.index]
+        return self._affine[0][self.index]
 
     @property
     def bias(self) -> Tensor:
         """Offset of the output, (n_out,)."""
-        return self.partition.bias[self.index]
+        return self._affine[1][self.index]
+
+    @property
+    def _affine(self) -> tuple[Tensor, Tensor]:
+        self.partition._require_complete(torch.tensor([self.index]))
+        return self.partition._affine
 
     @property
     def pattern(self) -> dict[str, Tensor]:
@@ -501,6 +603,8 @@ class Region:
         u, v = self.centroid.tolist()
         k = int(self.partition.mesh.counts()[self.index])
         place = f"around ({u:.4g}, {v:.4g})"
+        if not bool(self.partition.complete[self.index]):
+            place += ", not divided"
         return f"Region({self.index}: {k} vertices, area {self.area:.4g}, {place})"
 
 
@@ -530,62 +634,3 @@ def region_numbers(
     if bool(((index < 0) | (index >= count)).any()):
         raise IndexError(f"there are {count:,} regions, numbered from 0")
     return index
-
-
-_OTHER = "The model is not the one that was partitioned"
-_COMPARED = 1000  # vertices at which a model is compared with a partition from a file
-
-
-def attach(
-    part: PartitionData, model: nn.Module | str | os.PathLike[str], *, output: Output = None
-) -> None:
-    """Give a loaded partition its model back; an error if the model is another one.
-
-    model: the module, or the path of its file for ``load_model``. output: which of several
-    outputs, by default the partitioned one.
-    """
-    check_output(output)
-    output = part.output if output is None else output
-    if isinstance(output, Lost):
-        raise SplineCamError(
-            f"The partition is of an output that the function {output.name} selects, and files "
-            "hold no functions. Give the function again: output=..., along with the model."
-        )
-    network = loaded(model)
-    if not isinstance(network, nn.Module):
-        raise TypeError(f"model must be an nn.Module, not {instead_of(model)}")
-    with torch.inference_mode(False), torch.no_grad():
-        real, program = _captured(part, network, output)
-        some = slice(None, None, max(1, part.mesh.num_vertices // _COMPARED))
-        refined = part.smoothing is not None and part.smoothing.refined
-        compared = real if refined else program  # refined regions have values of the model itself
-        found = compared(part.domain.embed(part.vertices[some])).flatten(1)
-    off = (found - part.values[some]).abs()
-    spread = part.values.amax(0) - part.values.amin(0) + EPS * part.values.abs().amax(0)
-    limit = VALUE_PRECISION * spread.max() + SAFETY * part._value_error
-    if refined:
-        limit = limit + part._bound
-    if bool((off > limit).any()):
-        off_by = f"its outputs at the vertices differ by up to {float(off.max()):.3g}"
-        raise SplineCamError(f"{_OTHER}: {off_by}. Were its weights changed since?")
-    part._model, part._program, part.output = network, program, output
-
-
-def _captured(part: PartitionData, network: nn.Module, output: Output) -> tuple[Program, Program]:
-    """The network, and the one that was partitioned: with tables in place of smooth functions."""
-    record, shape = part.smoothing, part.domain.input_shape
-    device, smooth = part.mesh.uv.device, record is not None
-    program = capture(network, shape, smooth=smooth, device=device, output=output)
-    layers = tuple(layer.name for layer in program.layers)
-    refinement = part.layers[len(layers) :] if record is not None and record.refined else ()
-    outputs = prod(program.output_shape)
-    if layers + refinement != part.layers or outputs != part.values.shape[1]:
-        own = f"the partition has {part.values.shape[1]} and {part.layers}"
-        raise SplineCamError(f"{_OTHER}: it has {outputs} outputs and the layers {layers}; {own}.")
-    if record is None:
-        return program, program
-    found = {x.name: prod(x.shape) for x in program.layers if isinstance(x, SmoothScalar)}
-    if found != {name: int(table.slope.shape[1]) for name, table in record.tables.items()}:
-        own = f"the replaced layers are {tuple(record.tables)}"
-        raise SplineCamError(f"{_OTHER}: it has the smooth layers {tuple(found)}; {own}.")
-    return program, replaced(program, record.tables)

@@ -21,6 +21,7 @@ from splinecam._util.tolerances import AREA_PRECISION, EPS, SAFETY
 from splinecam.errors import DomainError, SplineCamError
 from splinecam.files.properties import Conjunction, OutputCondition, Property, PropertyCase
 from splinecam.files.vnnlib import read_vnnlib
+from splinecam.geometry.domain import Domain
 from splinecam.questions.boundary import unresolved_places
 from splinecam.questions.certainty import Band, band_of
 from splinecam.questions.class_regions import ClassPolygon, LabelledCells
@@ -39,6 +40,7 @@ from splinecam.questions.constraints import (
 from splinecam.questions.curves import Curves
 from splinecam.questions.partition_data import PartitionData, Unresolved, counted
 from splinecam.questions.validate import run_real
+from splinecam.questions.wanted import Wanted
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -322,13 +324,19 @@ def preimage(part: PartitionData, A: Any, b: Any = None) -> Preimage:
     1.75
     """
     condition = condition_of(A, b)
-    require_order_only(part, condition)
+    require_order_only(part.stripped, condition)
+    return _asked(part, condition)
+
+
+def _asked(part: PartitionData, condition: OutputCondition) -> Preimage:
+    """The preimage, or an error if the partition was made for another question."""
+    part._require("other conditions", Wanted("condition", condition=condition))
     return Preimage(part, condition)
 
 
-def require_order_only(part: PartitionData, condition: OutputCondition) -> None:
+def require_order_only(stripped: str | None, condition: OutputCondition) -> None:
     """Raise an error if a condition is about more than order, and a softmax was left out."""
-    if part.stripped is None:
+    if stripped is None:
         return
     A = condition.A
     order = (A.ne(0).sum(1) == 2) & (A.sum(1) == 0) & (condition.b == 0)
@@ -336,9 +344,9 @@ def require_order_only(part: PartitionData, condition: OutputCondition) -> None:
         order &= ~condition.C.ne(0).any(1)
     if not bool((order | ~A.ne(0).any(1)).all()):
         raise SplineCamError(
-            f"The network ends in {part.stripped}, which is not piecewise linear, so that the "
+            f"The network ends in {stripped}, which is not piecewise linear, so that the "
             "partition has the outputs before it. Compare outputs with each other, or leave the "
-            f"{part.stripped} out of the model and state the condition in these outputs."
+            f"{stripped} out of the model and state the condition in these outputs."
         )
 
 
@@ -473,13 +481,31 @@ def check(part: PartitionData, spec: Any) -> PropertyCheck:
     >>> part.check([([[-1.0, 0.0]], [-0.5])])
     PropertyCheck(violated on 25 % of the domain, area 1, at (0.75, 0.5), confirmed by the model)
     """
+    condition, limits, boxes = unsafe_outputs(spec, part.domain, part._n_out, part.stripped)
+    covered = 1.0 if limits is None else _asked(part, limits).share
+    if covered == 0:
+        raise DomainError("The domain touches the boxes of the property, without a common area.")
+    return PropertyCheck(_asked(part, condition), covered, boxes)
+
+
+Boxes = tuple[tuple[Tensor, Tensor], ...]
+
+
+def unsafe_outputs(
+    spec: Any, domain: Domain, n: int, stripped: str | None
+) -> tuple[OutputCondition, OutputCondition | None, Boxes]:
+    """What ``check`` looks for on a domain, as a condition on n outputs.
+
+    Also the condition that an input is in the boxes of a property, None if all of the domain is,
+    and the boxes that the domain meets. stripped: the final function that was left out.
+    """
     if isinstance(spec, str | os.PathLike):
         spec = read_vnnlib(spec)
     if not isinstance(spec, Property | PropertyCase):
         condition = condition_of(spec, None)
-        require_order_only(part, condition)
-        return PropertyCheck(Preimage(part, condition), 1.0, ())
-    n, D = int(part.values.shape[1]), part.domain.dim
+        require_order_only(stripped, condition)
+        return condition, None, ()
+    D = domain.dim
     if isinstance(spec, Property):
         cases, inputs, outputs = spec.cases, prod(spec.input_shape), prod(spec.output_shape)
     else:
@@ -487,13 +513,17 @@ def check(part: PartitionData, spec: Any) -> PropertyCheck:
     for found, size, kind in ((inputs, D, "inputs"), (outputs, n, "outputs")):
         if found != size:
             raise SplineCamError(f"The property is about {found} {kind}; the network has {size}.")
-    return _check_cases(part, cases, n)
+    for case in cases:
+        require_order_only(stripped, case.condition)
+    return _unsafe_in_boxes(cases, domain, n)
 
 
-def _check_cases(part: PartitionData, cases: Sequence[PropertyCase], n: int) -> PropertyCheck:
-    """The verdict on a property on the part of the domain in the boxes of its cases."""
-    corners = part.domain.embed(part.domain.corners).flatten(1)
-    reach = part.domain.origin.abs() + part.domain.corners.abs().amax(0) @ part.domain.basis.abs()
+def _unsafe_in_boxes(
+    cases: Sequence[PropertyCase], domain: Domain, n: int
+) -> tuple[OutputCondition, OutputCondition | None, Boxes]:
+    """The same for the cases of a property, each with its box."""
+    corners = domain.embed(domain.corners).flatten(1)
+    reach = domain.origin.abs() + domain.corners.abs().amax(0) @ domain.basis.abs()
     bounds = [(case.lo.reshape(-1), case.hi.reshape(-1)) for case in cases]
     found = [_limits(lo, hi, corners, reach) for lo, hi in bounds]
     met = [k for k, rows in enumerate(found) if rows is not None]
@@ -505,18 +535,14 @@ def _check_cases(part: PartitionData, cases: Sequence[PropertyCase], n: int) -> 
         )
     groups: list[Conjunction] = []
     for k, (C, b) in zip(met, limits, strict=True):
-        require_order_only(part, cases[k].condition)
         groups += [_with_limits(each, C, b, n) for each in cases[k].condition]
     none = torch.zeros(0, n, dtype=torch.float64)
     anything = Conjunction(none, none[:, 0], none[:, 0] > 0, None)
     boxes = [_with_limits(anything, *rows, n) for rows in limits]
     whole = any(len(each.b) == 0 for each in boxes)
-    covered = 1.0 if whole else Preimage(part, disjunction(boxes)).share
-    if covered == 0:
-        raise DomainError("The domain touches the boxes of the property, without a common area.")
     zero = torch.zeros(1, n, dtype=torch.float64)  # no outputs y satisfy 0 y <= -1
     condition = disjunction(groups) if groups else OutputCondition.of([(zero, zero[:, 0] - 1)])
-    return PropertyCheck(Preimage(part, condition), covered, tuple(bounds[k] for k in met))
+    return condition, None if whole else disjunction(boxes), tuple(bounds[k] for k in met)
 
 
 def _limits(lo: Tensor, hi: Tensor, corners: Tensor, reach: Tensor) -> tuple[Tensor, Tensor] | None:

@@ -177,6 +177,7 @@ def density(part: PartitionData, x: Any, radius: float) -> Density:
     >>> part.density([[0.25, 0.0], [0.75, 0.0]], radius=0.5).count
     tensor([2, 1])
     """
+    part._require("the density of regions")
     if not isinstance(radius, Real) or isinstance(radius, bool):
         raise TypeError(f"radius must be a number, not {radius!r}")
     if not (math.isfinite(radius) and radius > 0):

@@ -340,6 +340,8 @@ def _blocks(parts: Sequence[PartitionData]) -> list[list[int]]:
 @torch.no_grad()
 def _measured(parts: Sequence[PartitionData], names: Sequence[str]) -> dict[str, list[float]]:
     """The statistics of partitions that fit a block."""
+    for part in parts:
+        part._require("statistics of regions")
     meshes = [part.mesh for part in parts]
     mesh, device = _united(meshes), meshes[0].uv.device
     counts = torch.tensor([each.num_faces for each in meshes], device=device)

@@ -93,6 +93,7 @@ class RegionGraph:
 
 def region_graph(part: PartitionData) -> RegionGraph:
     """The graph of the regions of a partition; regions that only touch at a vertex are apart."""
+    part._require("the graph of regions")
     beside = part._edge_faces
     a, b = beside[(beside >= 0).all(1)].unbind(1)
     return RegionGraph(*graph_of(len(part), a, b))
@@ -174,18 +175,20 @@ class Topology:
         return (*self.class_regions.unresolved, *self._boundary.unresolved)
 
     def _tables(self) -> list[TextTable]:
+        classes = [(each.name, [*map(number_text, each[1:])]) for each in self.classes]
+        boundary = [("", [*map(number_text, self.boundary)])]
+        tables = [
+            TextTable("Classes", ("components", "holes", "area"), few_rows(classes)),
+            TextTable("Decision boundary", ("components", "cycles", "length"), boundary),
+        ]
+        if self.class_regions.partition._wanted is not None:  # its regions are not all there
+            return tables
         low, high = self.graph.diameter_bounds
         diameter = number_text(low) if low == high else f"{low:,} to {high:,}"
         degrees = (self.graph.min_degree, self.graph.mean_degree, self.graph.max_degree)
-        classes = [(each.name, [*map(number_text, each[1:])]) for each in self.classes]
-        boundary = [("", [*map(number_text, self.boundary)])]
         graph = [("", [*map(number_text, (len(self.graph), *degrees)), diameter])]
         heads = ("regions", "min degree", "mean", "max", "diameter")
-        return [
-            TextTable("Classes", ("components", "holes", "area"), few_rows(classes)),
-            TextTable("Decision boundary", ("components", "cycles", "length"), boundary),
-            TextTable("Graph of regions", heads, graph),
-        ]
+        return [*tables, TextTable("Graph of regions", heads, graph)]
 
     def __repr__(self) -> str:
         tables = self._tables()

@@ -45,6 +45,7 @@ from splinecam.network.capture.tracing.diagnosis import first_line
 from splinecam.network.ops.affine import convolution
 from splinecam.network.program import Program
 from splinecam.questions.partition_data import PartitionData, counted
+from splinecam.questions.wanted import Wanted
 
 Forward = Callable[[Tensor], Tensor]
 
@@ -331,7 +332,7 @@ def worst_of(rows: int, off: Callable[..., Tensor], *columns: Tensor) -> float:
 
 def _predict(part: PartitionData, faces: Tensor, uv: Tensor) -> Tensor:
     """The model's output at local points according to the regions' maps, (N, n_out)."""
-    maps = part._maps
+    maps = part._known_maps
     shift = (uv - maps.anchor[faces])[:, :, None]
     return with_final(part._network, maps.value[faces] + (maps.weight[faces] @ shift).squeeze(2))
 
@@ -363,7 +364,7 @@ def _check_values(
             bounds = 2 * bounds.amax(1, keepdim=True).expand_as(bounds)
         return (found - bounds).clamp(min=0)
 
-    exact, limit = part.smoothing is None, value_limit(part.values, part._value_error, dtype)
+    exact, limit = part.smoothing is None, value_limit(part._outputs, part._value_error, dtype)
     where = "" if dtype == torch.float64 else f" in {str(dtype).removeprefix('torch.')}"
     what = "map against the model" if exact else "map beyond its bound"
     return [
@@ -390,7 +391,7 @@ def _check_replaced(part: PartitionData, claims: Claims) -> list[Check]:
         found = part._network(part.domain.embed(part._frame.to_plane(at)))
         return with_final(part._network, found.flatten(1)) - said
 
-    limit, rows = value_limit(part.values, part._value_error, torch.float64), rows_of(part)
+    limit, rows = value_limit(part._outputs, part._value_error, torch.float64), rows_of(part)
     return [
         Check(f"map against the replaced network at {name}", worst_of(rows, off, uv, said), limit)
         for name, (_, uv, said) in claims.items()
@@ -401,7 +402,7 @@ def _check_slopes(
     forward: Forward, part: PartitionData, sites: Sites, single: bool, generator: torch.Generator
 ) -> Check:
     """A check of slopes against the real model at some of the random interior points."""
-    outputs = part.values.shape[1]
+    outputs = part._n_out
     count = _SINGLE_SLOPES if single else _SLOPES
     some = torch.randperm(sites.faces.shape[0], generator=generator)[:count]
     some = some.to(sites.faces.device)
@@ -410,10 +411,10 @@ def _check_slopes(
         factors = torch.eye(outputs, dtype=torch.float64)[chosen]
     else:
         factors = torch.randint(2, (1, outputs), generator=generator).double() * 2 - 1
-    steepest = float(part._maps.weight.abs().max()) or 1.0
+    steepest = float(part._known_maps.weight.abs().max()) or 1.0
     limit = JACOBIAN_PRECISION * steepest + SAFETY * float(part._value_error.max())
     limit *= float(factors.square().sum(1).max().sqrt())  # of a sum with random signs
-    factors, worst, own = factors.to(part.values), 0.0, False
+    factors, worst, own = factors.to(part._outputs), 0.0, False
     try:
         for rows in torch.split(some, max(1, rows_of(part) // 4)):  # a graph keeps all activations
             faces, uv = sites.faces[rows], sites.interior[rows]
@@ -523,14 +524,20 @@ def validate(
         checks = check_mesh(part.mesh, float(part.domain.area) / part._frame.scale**2, trusted)
         if not all(check.ok for check in checks) or not bool(trusted.any()):
             return accepted(Report(tuple(checks), len(part), 0, excused), part)
-        sites, located = _sites(part, trusted, most, 0 if samples else _LEAST, generator)
+        least = 0 if samples else _LEAST
+        sites, located = _sites(part, trusted & part.complete, most, least, generator)
         evaluations = 4 * sites.faces.shape[0] + sites.around.shape[0]
         with progress_bar(evaluations, "point", progress) as bar:
-            switched, decided = switches(part, sites, bar.update)
-            checks += [*located, Check("regions inside which a unit switches", switched, 0)]
-            if part.unresolved:  # the uncertainty may reach farther than the place itself
-                excused += int((~decided).sum())
-                sites = sites.only(decided)
+            checks += located
+            if len(sites.faces):
+                switched, decided = switches(part, sites, bar.update)
+                checks.append(Check("regions inside which a unit switches", switched, 0))
+                if part.unresolved:  # the uncertainty may reach farther than the place itself
+                    excused += int((~decided).sum())
+                    sites = sites.only(decided)
+            if part._wanted is not None:
+                settled = chosen_regions(part, trusted & ~part.complete, most, generator)
+                checks += _check_claims(part, part._wanted, settled, generator)
             sampled = int(sites.faces.shape[0])
             if sampled:
                 checks += check_model(part, sites, thorough, generator, bar.update)
@@ -551,6 +558,36 @@ def accepted(report: R, part: object) -> R:
     if report.sampled and not any("switches" in check.name for check in failed):
         hint = "\nIf the model was changed since (weights, train mode), partition it again."
     raise ValidationError(f"{part!r} is not valid:\n{listed}{hint}")
+
+
+def _check_claims(
+    part: PartitionData, wanted: Wanted, faces: Tensor, generator: torch.Generator
+) -> list[Check]:
+    """Checks that the model's answer inside of settled regions (N,) is the one that is claimed."""
+    first = part._face_vertices[part.mesh.offsets[faces]]
+    claimed = wanted.labels(part._outputs[first])
+    points = {
+        "centroids": part._frame.to_local(part.centroids[faces]),
+        "random interior points": interior_points(part.mesh, faces, generator),
+    }
+
+    def count(forward: Forward, dtype: torch.dtype) -> list[Check]:
+        # Lower precision, and a final softmax in any precision, may make equal what is not.
+        exact = dtype == torch.float64 and part._network.final is None
+        real = forward if exact else part._network
+
+        def wrong(uv: Tensor, said: Tensor) -> Tensor:
+            outputs = real(part.domain.embed(part._frame.to_plane(uv))).flatten(1)
+            return (wanted.labels(outputs) != said).any(1).double()
+
+        rows, name = rows_of(part), "settled regions with another answer at"
+        return [
+            Check(f"{name} {where}", worst_of(rows, wrong, uv, claimed), 0)
+            for where, uv in points.items()
+        ]
+
+    options = part.model, part.output, part._dtype
+    return compared(part, options, part.mesh.uv.device, count, lambda _: [])[0]
 
 
 def near_unresolved(part: PartitionData) -> Tensor:

@@ -112,6 +112,7 @@ def find_winners(part: PartitionData, *, smallest: bool, level: float, whole: bo
     faces, settled = None, torch.full_like(part.mesh.offsets[1:], -1)
     if not whole:
         faces = disputed(part.mesh, leads)
+        faces = faces[part.complete[faces]]
         first = take(part.mesh.corners, part.mesh.offsets[:-1])
         settled = take(winner, take(part.mesh.edges.view(-1), first))
         settled[faces] = -1
@@ -135,7 +136,7 @@ class Scores:
     @classmethod
     def of(cls, part: PartitionData, *, smallest: bool, level: float) -> Scores:
         """The outputs, or if ``smallest`` their opposites; 0 and a single one less the level."""
-        z, error = part.values, part._value_error
+        z, error = part._outputs, part._value_error
         if z.shape[1] == 1:
             z = torch.cat([torch.zeros_like(z), z - level], 1)
             error = torch.cat([torch.zeros_like(error), error + EPS * abs(level)])

@@ -332,7 +332,7 @@ class AtlasData(Attached):
         return Tile(
             domain=self.domain,
             mesh=mesh if self.device.type == "cpu" else mesh.to(self.device),
-            values=values.to(self.device),
+            _outputs=values.to(self.device),
             _value_error=self.value_error,
             _layer_errors=self.layer_errors,
             unresolved=_unresolved(self.manifest.unresolved + entry.unresolved),

@@ -47,7 +47,7 @@ def extract(
             edges.append(_named(edge_ids, atlas.shared_edges(number), edge))
             vertex, edge = vertex + mesh.num_vertices, edge + mesh.num_edges
     mesh, kept = _glued(meshes, torch.cat(vertices), torch.cat(edges))
-    part = replace(first, mesh=mesh, values=torch.cat(values)[kept], unresolved=atlas.unresolved)
+    part = replace(first, mesh=mesh, _outputs=torch.cat(values)[kept], unresolved=atlas.unresolved)
     part.names = atlas.names
     part._model, part._program = atlas._model, atlas._program
     return part, torch.cat(numbers)
@@ -160,7 +160,7 @@ def tiles_in(atlas: AtlasData, local: Box) -> list[int]:
 def selected(tile: Tile, faces: Tensor) -> Tile:
     """Some regions of a tile, as a partition with the tile's model and names."""
     mesh, vertices, _ = tile.mesh.select(faces)
-    part = replace(tile, mesh=mesh, values=tile.values[vertices])
+    part = replace(tile, mesh=mesh, _outputs=tile.values[vertices])
     part.names = tile.names
     part._model, part._program = tile._model, tile._program
     return part

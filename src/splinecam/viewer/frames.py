@@ -233,5 +233,5 @@ def _key(snapshot: Snapshot) -> str:
 def _size(part: Partition) -> int:
     """Return about how many bytes a partition takes."""
     mesh = part.mesh
-    arrays = (mesh.uv, mesh.edges, mesh.corners, mesh.offsets, part.values)
+    arrays = (mesh.uv, mesh.edges, mesh.corners, mesh.offsets, part._outputs)
     return 2 * sum(array.numel() * array.element_size() for array in arrays)

@@ -16,6 +16,7 @@ from splinecam.plot.arrays import to_numpy, weighted_quantiles
 from splinecam.plot.colors import Coloring, ColorOptions, class_legend, color_regions, output_name
 from splinecam.plot.rasters import CellColors
 from splinecam.plot.regions import default_color
+from splinecam.questions.boundary import knows_classes
 from splinecam.questions.certainty import class_band
 from splinecam.questions.class_regions import class_regions
 from splinecam.questions.partition_data import PartitionData
@@ -33,7 +34,7 @@ def class_coloring(part: PartitionData, options: ColorOptions, *, most: int = _C
     """
     if options.limits is None and len(part) <= most:
         return color_regions(part, "class", options)
-    values = part.values
+    values = part._outputs
     if options.limits is not None:
         winner = _winners(values, options.level)
         weight, typical = torch.ones_like(winner, dtype=torch.float64), options.limits[1]
@@ -61,14 +62,14 @@ _STEPS = 127  # of a byte, on each side of 0
 
 def winning_outputs(part: PartitionData, regions: Tensor) -> Tensor:
     """Return the largest output (N,) in the middle of each region (N,)."""
-    mesh, n = part.mesh, part.values.shape[1]
+    mesh, n = part.mesh, part._n_out
     if n == 1:
         return torch.zeros_like(regions)
     if regions.shape[0] == 1:
         first, last = mesh.offsets[regions[0]], mesh.offsets[regions[0] + 1]
         corner = mesh.edges.view(-1)[mesh.corners[first:last]]
-        return part.values[corner].mean(0).argmax()[None]
-    middle = mesh.sums(part.values[mesh.corner_vertices()]) / mesh.counts()[:, None]
+        return part._outputs[corner].mean(0).argmax()[None]
+    middle = mesh.sums(part._outputs[mesh.corner_vertices()]) / mesh.counts()[:, None]
     return middle.argmax(1)[regions]
 
 
@@ -79,7 +80,7 @@ def gradients_at(part: PartitionData, regions: Tensor, outputs: Tensor) -> Tenso
         return slope @ part.domain.basis.to(slope)
     program, domain = part._network, part.domain
     widest = max([domain.dim, *(math.prod(layer.shape) for layer in program.layers)])
-    rows = max(1, backend_of(part.values.device).traced_activations // widest)
+    rows = max(1, backend_of(part.mesh.uv.device).traced_activations // widest)
     middle = part._frame.to_plane(part.mesh.means()[regions])
     found = []
     for uv, output in zip(torch.split(middle, rows), torch.split(outputs, rows), strict=True):
@@ -90,12 +91,13 @@ def gradients_at(part: PartitionData, regions: Tensor, outputs: Tensor) -> Tenso
             chosen = y.gather(1, output[:, None]).sum()
             slope = torch.autograd.grad(chosen, x, materialize_grads=True)[0]
         found.append(slope.flatten(1))
-    return torch.cat(found) if found else part.values.new_zeros((0, domain.dim))
+    return torch.cat(found) if found else part._outputs.new_zeros((0, domain.dim))
 
 
 def gradient_answer(part: PartitionData, mesh: str, region: int, output: int | None) -> Message:
     """Return the derivative of an output, or of the winning one, on a region as a message."""
-    regions = torch.tensor([region], device=part.values.device)
+    regions = torch.tensor([region], device=part.mesh.uv.device)
+    part._require_complete(regions)
     chosen = winning_outputs(part, regions)
     if output is not None:
         chosen = torch.full_like(chosen, output)
@@ -106,7 +108,7 @@ def gradient_answer(part: PartitionData, mesh: str, region: int, output: int | N
 
 def quantized_gradients(part: PartitionData) -> dict[str, Any]:
     """Return bytes (F, D) that are, times their scales (F,), derivatives of the winning outputs."""
-    regions = torch.arange(len(part), device=part.values.device)
+    regions = torch.arange(len(part), device=part.mesh.uv.device)
     outputs = winning_outputs(part, regions)
     slope = to_numpy(gradients_at(part, regions, outputs))
     scale = np.abs(slope).max(1, initial=0.0) / _STEPS
@@ -145,14 +147,15 @@ class MeshSizes:
 def has_classes(part: PartitionData, level: float | None = None) -> bool:
     """Return whether outputs mean classes: as in pictures, or as names or a level are given."""
     named = part.names is not None or level is not None
-    return part.values.shape[1] <= MAX_CLASSES and (named or default_color(part) == "class")
+    known = part._n_out <= MAX_CLASSES and knows_classes(part, level or 0.0)
+    return known and (named or default_color(part) == "class")
 
 
 def mesh_answer(
     part: PartitionData, about: dict[str, Any], level: float | None, sizes: MeshSizes
 ) -> Message:
     """Return the mesh of a partition; about: its id, pane, frame and window."""
-    mesh, outputs, values = part.mesh, outputs_of(part, level, sizes), part.values
+    mesh, outputs, values = part.mesh, outputs_of(part, level, sizes), part._outputs
     if len(outputs) < values.shape[1]:
         values = values[:, torch.tensor(outputs, device=values.device)]
     header = {
@@ -196,7 +199,7 @@ def _real(values: Tensor, precise: int) -> Any:
 
 def outputs_of(part: PartitionData, level: float | None, sizes: MeshSizes) -> list[int]:
     """Return the outputs to send, ascending: all, or those that win somewhere or come closest."""
-    n, vertices = int(part.values.shape[1]), part.mesh.num_vertices
+    n, vertices = part._n_out, part.mesh.num_vertices
     most = max(2, min(sizes.outputs, sizes.values // max(1, vertices)))
     if n <= most:
         return list(range(n))
@@ -204,7 +207,7 @@ def outputs_of(part: PartitionData, level: float | None, sizes: MeshSizes) -> li
     classes = has_classes(part, level)
 
     def find() -> list[int]:
-        lead = _leads(part.values)
+        lead = _leads(part._outputs)
         if classes:
             winners = torch.unique(class_regions(part).cell_class) if exact else lead == 0
             lead[winners] = torch.inf

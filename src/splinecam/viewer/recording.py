@@ -61,7 +61,7 @@ class Recording:
             answer = self.session.reply(request)
             gradients, dim = self._gradients, part.domain.dim
             if gradients is None:  # in a plane of two inputs, the maps tell the same
-                known = part._program is not None and dim > 2
+                known = part._program is not None and dim > 2 and part._wanted is None
                 gradients = known and regions * dim <= _GRADIENTS
             if gradients:
                 answer = Message(answer.message, answer.arrays | quantized_gradients(part))
@@ -92,7 +92,7 @@ class Recording:
                 f"The partition is too large for a file: {reason}. Give a smaller domain, or a "
                 "larger max_regions."
             ) from None
-        return len(part), len(part) * int(part.values.shape[1])
+        return len(part), len(part) * part._n_out
 
     def _names(self, regions: int) -> list[str]:
         """Return the colourings of the file: those that were asked for, or are not too much."""
@@ -120,7 +120,7 @@ class Recording:
     ) -> dict[str, bytes]:
         """Return the answers about one colouring of a mesh, for each output where it matters."""
         outputs: list[int | None] = [None]
-        if part.values.shape[1] > 1 and (name == "output" or (name == "slope" and not single)):
+        if part._n_out > 1 and (name == "output" or (name == "slope" and not single)):
             outputs += outputs_of(part, self.session.options.level, _FILE)
         found: dict[str, bytes] = {}
         for output in reversed(outputs):

@@ -179,9 +179,12 @@ def _state(part: PartitionData, options: SceneOptions) -> dict[str, Any]:
 def pane_answer(number: int, pane: Pane, options: SceneOptions) -> Message:
     """Return the header of a pane, and its arrays; their names begin with the pane's number."""
     part, domain, plane = representative(pane), pane.domain, pane.plane
-    n, notes = int(part.values.shape[1]), list[str]()
+    n, notes = part._n_out, list[str]()
     if n > MAX_CLASSES:
         notes.append(f"There are {n:,} outputs: too many to show where each of them is largest.")
+    if part._wanted is not None:
+        what = "only there are outputs and lines of regions exact"
+        notes.append(f"Regions are divided for {part._wanted.words}: {what}.")
     points = points_of(part, domain, options, notes)
     anchors = anchors_of(domain, plane.inputs if plane else options.anchors, options.shape)
     known = plane.directions if plane else ()
@@ -230,7 +233,7 @@ def representative(pane: Pane) -> PartitionData:
     bare = PartitionData(
         domain=domain,
         mesh=polygon_mesh(local),
-        values=torch.zeros((1, 1), dtype=torch.float64).expand(len(local), n),
+        _outputs=torch.zeros((1, 1), dtype=torch.float64).expand(len(local), n),
         _value_error=torch.zeros(1, dtype=torch.float64).expand(n),
         _layer_errors={layer.name: torch.zeros(prod(layer.shape)) for layer in program.layers},
         unresolved=(),
@@ -271,17 +274,19 @@ def _classes(part: PartitionData, options: SceneOptions) -> list[dict[str, str]]
 def _colorings(part: PartitionData, options: SceneOptions) -> list[dict[str, Any]]:
     """Return the colourings of regions that a viewer offers."""
     kinds = ["slope", "area", "output", "layer", "vertices", "random", "merged"]
+    if part._wanted is not None:
+        kinds = ["area", "layer", "vertices", "random"]
     if has_classes(part, options.level):
         kinds.insert(0, "class")
     own = [name for name in options.colors if name not in kinds]
     if options.color not in (None, "class", *kinds, *COLUMNS, *own):  # the name of a colour
         own.append(str(options.color))
-    columns = [name for name in COLUMNS if name not in own]
+    columns = [name for name in COLUMNS if name not in own and part._wanted is None]
     return [
         {
             "name": name,
             "label": _LABELS.get(name, name.replace("_", " ") if name in COLUMNS else name),
-            "byOutput": name in BY_OUTPUT and part.values.shape[1] > 1,
+            "byOutput": name in BY_OUTPUT and part._n_out > 1,
         }
         for name in (*kinds, *own, *columns)
     ]

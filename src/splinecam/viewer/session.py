@@ -316,7 +316,7 @@ class Session:
         """Return the output of a request, or None."""
         if request.get("output") is None:
             return None
-        return integer(request, "output", int(part.values.shape[1]))
+        return integer(request, "output", part._n_out)
 
 
 def _said(error: BaseException) -> str:

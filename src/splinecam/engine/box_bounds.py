@@ -1,0 +1,415 @@
+"""Bounds on the outputs of a network over boxes of the plane, without dividing them.
+
+On a box every value of the network is near an affine function, which is known by its values at
+three points, and no farther from it than a radius. An affine stage maps the function, and the
+radius by the moduli of its coefficients. A unit that stays on one piece does so exactly. Where a
+unit passes a knot, its function is replaced by a line in the middle of the gap, and half of the
+gap is its noise. In the radius of later layers all noise adds up. For the outputs it does so with
+the signed slopes from each unit to each output, which are found backwards; that is far less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from splinecam._util.backend import backend_of
+from splinecam._util.tolerances import EPS, SAFETY
+from splinecam.kernels.kernel import CompiledChain, Kernel
+from splinecam.network.nonlinearities import (
+    ChoiceNonlinearity,
+    MaxNonlinearity,
+    Nonlinearity,
+    PiecewiseScalar,
+    SortNonlinearity,
+)
+from splinecam.network.ops.bounds import Bound
+from splinecam.network.program import Program
+
+_SINGLE = SAFETY * 2.0**-23  # the rounding of single precision, with safety
+_UPWARDS = 1 + 2.0**-12  # sums of moduli are rounded by less
+_DETAILS = "offset", "norm", "rounding"
+
+
+class AffineRange(NamedTuple):
+    """Functions on B boxes that are affine but for a radius.
+
+    rows: (3, B, ...) the affine function at the centre of a box, and in the middle of its right
+    and of its upper side; radius: (B, ...) how far the function is from it at most.
+    """
+
+    rows: Tensor
+    radius: Tensor
+
+    def reach(self) -> Tensor:
+        """How far the value on a box may be from that at its centre, (B, ...)."""
+        middle, right, upper = self.rows
+        wide: Tensor = (right - middle).abs_().add_((upper - middle).abs_())
+        return wide.add_(self.radius)
+
+
+class _Line(NamedTuple):
+    """What a layer is replaced by on each box.
+
+    apply: maps rows (3, B, ...) linearly, with slopes as far as ``radius`` has them; shift: what is
+    added; noise: (B, ...) how far the layer is from that; radius: (B, ...) the radius of the
+    result, with the noise.
+    """
+
+    apply: Callable[[Tensor], Tensor]
+    shift: Tensor
+    noise: Tensor
+    radius: Tensor
+
+
+class BoundedOutputs(NamedTuple):
+    """What is known of a network on B boxes.
+
+    rows: (3, B, n) affine functions near the outputs, at the points of ``AffineRange``; radius:
+    (B, m) how far functions of the outputs are from the same functions of these; passed: (B,) how
+    many units pass a knot.
+    """
+
+    rows: Tensor
+    radius: Tensor
+    passed: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class BoxBounds:
+    """Bounds functions of the outputs of a network over boxes.
+
+    functions: (m, n) of n outputs; None stands for the differences of each output to the one that
+    is the largest at the centre of a box. kernel: computes chains, None for tensor operations.
+    """
+
+    program: Program
+    functions: Tensor | None
+    kernel: Kernel | None = None
+
+    @staticmethod
+    def fits(program: Program) -> bool:
+        """Whether all layers of a network can be bounded."""
+        kinds = PiecewiseScalar | MaxNonlinearity | SortNonlinearity | ChoiceNonlinearity
+        return all(isinstance(layer, kinds) for layer in program.layers)
+
+    def __call__(self, x: Tensor) -> BoundedOutputs:
+        """Bounds over boxes; x: (3, B, *input_shape) the inputs at the three points of each."""
+        width = max(*self.program.widths, prod(self.program.input_shape))
+        step = max(1, backend_of(self.program.device).numbers // (4 * width))
+        bounds = self._bounds if self._chain is None else self._chain
+        rows, radius, passed = zip(*(bounds(some) for some in torch.split(x, step, 1)), strict=True)
+        return BoundedOutputs(torch.cat(rows, 1), torch.cat(radius), torch.cat(passed))
+
+    @cached_property
+    def _chain(self) -> _Chain | None:
+        return _Chain.of(self.program, self.functions, self.kernel)
+
+    def _bounds(self, x: Tensor) -> BoundedOutputs:
+        program, lines = self.program, []
+        passed = x.new_zeros(x.shape[1])
+        live = {program.input_name: AffineRange(x, torch.zeros_like(x[0]))}
+        size = x[0].abs() + live[program.input_name].reach()
+        bounds = {program.input_name: Bound(size, EPS * size)}
+        for i, stage in enumerate(program.stages):
+            live, bounds = self._advance(i, live), program.bounds(i, bounds)
+            layer = stage.layer
+            if layer is not None:
+                line = _line(layer, live, SAFETY * bounds[layer.source].error)
+                source = live[layer.source]
+                low, high = ((source.rows[0] + k * source.reach()).flatten(1) for k in (-1, 1))
+                bounds[layer.result] = layer.bound(bounds[layer.argument], low, high)
+                rows = line.apply(live[layer.argument].rows).add_(line.shift)
+                live[layer.result] = AffineRange(rows, line.radius)
+                passed += (line.noise > 0).flatten(1).sum(1)
+                lines.append(line)
+        output = live[program.output_name]
+        rows, radius = output.rows.flatten(2), output.radius.flatten(1)
+        rounding = SAFETY * bounds[program.output_name].error.flatten(1)
+        best = rows[0].argmax(1) if self.functions is None else None
+        radius = _of_functions(radius, self.functions, best)
+        if lines:
+            radius = torch.minimum(radius, self._backward(x[0], lines, best))
+        return BoundedOutputs(rows, radius + _of_functions(rounding, self.functions, best), passed)
+
+    def _advance(self, i: int, live: dict[str, AffineRange]) -> dict[str, AffineRange]:
+        """The values after an affine stage."""
+        program, names = self.program, self.program.stages[i].live_in
+        count = live[names[0]].radius.shape[0]
+        made = program.advance(i, {name: live[name].rows.flatten(0, 1) for name in names})
+        spread = program.moduli(i, {name: live[name].radius for name in names})
+        return {
+            name: AffineRange(
+                rows.view(3, count, *rows.shape[1:]),
+                (spread[name] - self._offsets[i][name]).clamp_(min=0),
+            )
+            for name, rows in made.items()
+        }
+
+    @cached_property
+    def _offsets(self) -> list[dict[str, Tensor]]:
+        """What the moduli of each stage make of nothing."""
+        stages = range(len(self.program.stages))
+        return [self.program.moduli(i, self.program.zeros(i, 1)) for i in stages]
+
+    def _backward(self, x: Tensor, lines: list[_Line], best: Tensor | None) -> Tensor:
+        """How far noise moves each function, (B, m)."""
+        with torch.inference_mode(False), torch.enable_grad():
+            noise = [torch.zeros_like(line.noise).requires_grad_() for line in lines]
+            live = {self.program.input_name: x.clone()}
+            for i, stage in enumerate(self.program.stages):
+                live = self.program.advance(i, live)
+                if stage.layer is not None:
+                    moved = lines[i].apply(live[stage.layer.argument].clone()[None])[0]
+                    live[stage.layer.result] = moved + noise[i]
+            outputs = live[self.program.output_name].flatten(1)
+            if best is not None:
+                outputs = outputs - outputs.gather(1, best.clone()[:, None])
+            elif self.functions is not None:
+                outputs = outputs @ self.functions.clone().T
+            found = []
+            for output in outputs.unbind(1):
+                ways = torch.autograd.grad(
+                    output.sum(), noise, retain_graph=True, allow_unused=True
+                )
+                parts = [
+                    (way.abs() * line.noise).flatten(1).sum(1)
+                    for way, line in zip(ways, lines, strict=True)
+                    if way is not None
+                ]
+                found.append(sum(parts, torch.zeros_like(output)).detach())
+        return torch.stack(found, 1)
+
+
+def _of_functions(radius: Tensor, functions: Tensor | None, best: Tensor | None) -> Tensor:
+    """The radius (B, m) of functions of outputs with a radius (B, n)."""
+    if functions is not None:
+        return radius @ functions.abs().T
+    if best is None:
+        return radius
+    return (radius + radius.gather(1, best[:, None])).scatter(1, best[:, None], 0.0)
+
+
+class _Product(NamedTuple):
+    """A product with a matrix in single precision: its moduli, its offset, the norms of its rows.
+
+    The modulus of the offset is rounding already.
+    """
+
+    weight: Tensor
+    modulus: Tensor
+    offset: Tensor
+    norm: Tensor
+    rounding: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class _Chain:
+    """The same for a chain of products with matrices and ReLUs, in single precision.
+
+    last: the functions of the last layer, if they are not differences of outputs.
+    """
+
+    products: list[_Product]
+    functions: Tensor | None
+    last: Tensor | None
+    kernel: Kernel | None
+
+    @classmethod
+    def of(cls, program: Program, functions: Tensor | None, kernel: Kernel | None) -> _Chain | None:
+        """The chain that a network is, None if it is not one."""
+        if not all(layer.rectifies and len(layer.shape) == 1 for layer in program.layers):
+            return None
+        products = []
+        for i, name in enumerate([program.input_name, *(x.result for x in program.layers)]):
+            found = program.dense(i)
+            if found is None or found[0] != name:
+                return None
+            weight, bias = found[1].args[1], (*found[1].args, None)[2]
+            offset = weight.new_zeros(len(weight)) if bias is None else bias
+            norm, rounding = weight.norm(dim=1) * _UPWARDS, _SINGLE * offset.abs()
+            parts = weight, weight.abs() * _UPWARDS, offset, norm, rounding
+            products.append(_Product(*(part.float() for part in parts)))
+        if not all(bool(x.modulus.sum(1).isfinite().all()) for x in products):
+            return None
+        last = None if functions is None else functions.float() @ products[-1].weight
+        return cls(products, functions, last, kernel)
+
+    @cached_property
+    def _compiled(self) -> CompiledChain:
+        details = [torch.cat([getattr(x, name) for x in self.products]) for name in _DETAILS]
+        return CompiledChain([x.weight for x in self.products], details, self.last, _SINGLE)
+
+    def __call__(self, x: Tensor) -> BoundedOutputs:
+        """The same as ``BoxBounds``."""
+        ways = x.flatten(2)
+        ways = torch.cat([ways[:1], ways[1:] - ways[:1]]).float()  # at the centre, and to the sides
+        if self.kernel is None:
+            ways, rounding, radius, passed = self._bounds(ways)
+        else:
+            inputs = ways.transpose(0, 1).contiguous()
+            ways, rounding, radius, passed = self.kernel.bound_boxes(self._compiled, inputs)
+            ways = ways.transpose(0, 1)
+        rows, radius = ways.to(x.dtype), radius.to(x.dtype).mul_(_UPWARDS)
+        rows[1:] += rows[:1]
+        best = rows[0].argmax(1) if self.functions is None else None
+        radius += _of_functions(rounding.to(x.dtype), self.functions, best)
+        return BoundedOutputs(rows, radius, passed.to(x.dtype))
+
+    def _bounds(self, ways: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The outputs, their rounding, the radius of functions, and how many units pass a knot."""
+        radius, passed = torch.zeros_like(ways[0]), torch.zeros_like(ways[0, :, 0])
+        off = _SINGLE * ways[0].abs().amax(1, keepdim=True)
+        reach = ways.abs().sum(0)
+        slopes, noises = [], []
+        for k, (weight, modulus, offset, norm, rounded) in enumerate(self.products):
+            # A sum of products rounds by no more than the product of both norms.
+            off = off + _SINGLE * reach.norm(dim=1, keepdim=True)
+            rounding = torch.addcmul(rounded, off, norm)
+            ways, radius = ways @ weight.T, radius @ modulus.T
+            ways[0] += offset
+            if k == len(self.products) - 1:
+                break
+            reach = ways[1].abs().add_(ways[2].abs()).add_(radius).add_(rounding)
+            below = (ways[0] - reach).clamp_(max=0)
+            above = reach.add_(ways[0]).clamp_(min=0)
+            slope = (above / (above - below)).nan_to_num_(nan=0.0)
+            noise = below.mul_(slope).mul_(-0.5)
+            ways *= slope
+            ways[0] += noise
+            radius.mul_(slope).add_(noise)
+            passed += (noise > 0).sum(1)
+            reach, off = above, (rounding * (above > 0)).amax(1, keepdim=True)
+            slopes.append(slope)
+            noises.append(noise)
+        best = ways[0].argmax(1) if self.functions is None else None
+        functions = None if self.functions is None else self.functions.float()
+        moved = self._backward(slopes, noises, best)
+        return ways, rounding, torch.minimum(_of_functions(radius, functions, best), moved), passed
+
+    def _backward(self, slopes: list[Tensor], noises: list[Tensor], best: Tensor | None) -> Tensor:
+        """How far noise moves each function, (B, m)."""
+        last = self.products[-1].weight if self.last is None else self.last
+        ways = last[None] if best is None else last - last[best][:, None]
+        total = torch.zeros((), device=last.device)
+        for k in range(len(slopes) - 1, -1, -1):
+            total = total + (ways.abs() * noises[k][:, None]).sum(2)
+            if k:
+                ways = (ways * slopes[k][:, None]) @ self.products[k].weight
+        return total
+
+
+def _line(layer: Nonlinearity, live: dict[str, AffineRange], rounding: Tensor) -> _Line:
+    """What replaces a layer; rounding: (1, *shape) of the units of its source."""
+    given = live[layer.argument]
+    if isinstance(layer, PiecewiseScalar):
+        return _scalar_line(layer, given, rounding)
+    if isinstance(layer, MaxNonlinearity):
+        return _maximum_line(layer, given, rounding)
+    if isinstance(layer, SortNonlinearity):
+        return _sorted_line(layer, given, rounding)
+    return _choice_line(given, rounding)
+
+
+def _scalar_line(layer: PiecewiseScalar, given: AffineRange, rounding: Tensor) -> _Line:
+    reach = given.reach().add_(rounding)
+    low, high = given.rows[0] - reach, given.rows[0] + reach
+    if layer.rectifies:
+        above, below = high.clamp_(min=0), low.clamp_(max=0)
+        slope = above / (above - below)
+        slope.nan_to_num_(nan=0.0)
+        noise = (slope * below).mul_(-0.5)
+        return _Line(slope.mul, noise, noise, torch.addcmul(noise, slope, given.radius))
+    slope, shift, noise = _chord(layer, low, high)
+    return _Line(slope.mul, shift, noise, slope.abs() * given.radius + noise)
+
+
+def _chord(layer: PiecewiseScalar, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The line in the middle between a function and its chord: slope, offset, half of the gap.
+
+    low, high: (B, *shape) the interval of each unit.
+    """
+    shape, ends = low.shape, (low.flatten(1), high.flatten(1))
+    levels = layer.levels_between(ends[0].amin(0), ends[1].amax(0))[:, None].clamp(*ends)
+    points = torch.cat([ends[0][None], ends[1][None], levels])
+    values = layer.apply(points.view(-1, *shape[1:])).view(points.shape)
+    width = ends[1] - ends[0]
+    slope = torch.where(width > 0, (values[1] - values[0]) / torch.where(width > 0, width, 1.0), 0)
+    off = values - slope * points
+    most, least = off.amax(0), off.amin(0)
+    noise = (most - least) / 2
+    # On one piece, what is left are differences of rounded numbers.
+    size = values.abs().amax(0) + (slope * points).abs().amax(0)
+    noise = torch.where(noise <= SAFETY * EPS * size, 0.0, noise)
+    return slope.view(shape), ((most + least) / 2).view(shape), noise.view(shape)
+
+
+def _maximum_line(layer: MaxNonlinearity, given: AffineRange, rounding: Tensor) -> _Line:
+    """The unit that wins at the centre, and by how much others may be ahead of it."""
+    sign, count, shape = -1.0 if layer.smallest else 1.0, len(given.radius), layer.groups.shape
+    members = layer.members
+    radius = (given.radius + rounding).flatten(1)[:, members]  # (B, G, R)
+    rows = sign * given.rows.flatten(2)[:, :, members]
+    place = rows[0].argmax(2, keepdim=True)
+    lead = rows - rows.gather(3, place.expand(3, -1, -1, 1))
+    mine = radius.gather(2, place)
+    ahead = lead[0] + (lead[1] - lead[0]).abs_() + (lead[2] - lead[0]).abs_() + radius + mine
+    unit = members.expand(count, -1, -1)
+    winner = unit.gather(2, place)
+    noise = ahead.masked_fill_(unit == winner, 0.0).clamp_(min=0).amax(2).div_(2)
+    noise = noise.view(count, *shape)
+
+    def pick(rows: Tensor) -> Tensor:
+        flat = rows.flatten(2)
+        found = flat.gather(2, winner[..., 0].expand(flat.shape[0], -1, -1))
+        return found.view(-1, count, *shape)
+
+    return _Line(pick, sign * noise, noise, mine[..., 0].view(count, *shape) + noise)
+
+
+def _sorted_line(layer: SortNonlinearity, given: AffineRange, rounding: Tensor) -> _Line:
+    """Groups in the order of their centres where that is certain, else places with their ranges."""
+    own = (given.radius + rounding).flatten(1)
+    first, second = layer.pairs
+    flat = given.rows.flatten(2)
+    gap = flat[:, :, first] - flat[:, :, second]
+    wide = (gap[1] - gap[0]).abs() + (gap[2] - gap[0]).abs() + own[:, first] + own[:, second]
+    passes = torch.zeros_like(own).scatter_add_(
+        1, first.expand(len(own), -1), (wide >= gap[0].abs()).to(own.dtype)
+    )
+    largest = own.clone()
+    passes[:, layer.members] = passes[:, layer.members].amax(2, keepdim=True)
+    largest[:, layer.members] = own[:, layer.members].amax(2, keepdim=True)
+    open_ = (passes > 0).view(given.radius.shape)
+    reach = given.reach().add_(rounding)
+    low, high = (layer.apply(given.rows[0] + k * reach) for k in (-1, 1))
+    noise = torch.where(open_, (high - low) / 2, 0.0)
+
+    def order(rows: Tensor) -> Tensor:
+        return torch.where(open_, 0.0, torch.stack([layer.apply(row) for row in rows]))
+
+    shift = torch.where(open_, (high + low) / 2, 0.0)
+    return _Line(order, shift, noise, torch.where(open_, noise, largest.view(noise.shape)))
+
+
+def _choice_line(given: AffineRange, rounding: Tensor) -> _Line:
+    """The chosen value where the choice is certain, else the middle of both."""
+    by, true, false = (AffineRange(given.rows[:, :, k], given.radius[:, k]) for k in range(3))
+    reach = by.reach().add_(rounding.view(1, *by.radius.shape[1:]))
+    above, below = by.rows[0] > reach, by.rows[0] <= -reach
+    share = above.to(reach.dtype) + 0.5 * (~above & ~below)
+    gap = AffineRange(true.rows - false.rows, true.radius + false.radius)
+    noise = torch.where(above | below, 0.0, (gap.rows[0].abs() + gap.reach()) / 2)
+    radius = torch.where(above, true.radius, torch.where(below, false.radius, 0.0)) + noise
+
+    def pick(rows: Tensor) -> Tensor:
+        return rows[:, :, 1] * share + rows[:, :, 2] * (1 - share)
+
+    radius = torch.where(above | below, radius, torch.maximum(true.radius, false.radius) + noise)
+    return _Line(pick, torch.zeros_like(noise), noise, radius)

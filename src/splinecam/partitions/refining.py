@@ -1,0 +1,79 @@
+"""What callers give for ``refine=``, read into the question that a partition is to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from splinecam._util.options import kind_of
+from splinecam._util.text import did_you_mean
+from splinecam.errors import SplineCamError
+from splinecam.files.properties import Conjunction, OutputCondition, Property, PropertyCase
+from splinecam.geometry.domain import Domain
+from splinecam.questions.boundary import Kind, levels_of, output_index, pair_of
+from splinecam.questions.preimage import unsafe_outputs
+from splinecam.questions.wanted import Wanted
+
+_Pair = tuple[int | str, int | str]
+_Conditions = Property | PropertyCase | OutputCondition | Conjunction
+Refine = str | _Pair | Mapping[str, Any] | _Conditions | None
+"""What regions are divided for, as ``sc.partition`` describes it; None for all linear regions."""
+
+_KEYS = ("classes", "kind", "level", "output")
+_EXAMPLES = '"boundary", a pair of classes, {"level": 0.5, "output": 2}, or a condition'
+
+
+def check_refine(refine: Any) -> None:
+    """Raise an error for what no network can be refined for."""
+    if isinstance(refine, str):
+        if refine != "boundary":
+            hint = did_you_mean(refine, ["boundary"])
+            raise ValueError(f"refine is {refine!r}: give {_EXAMPLES}.{hint}")
+    elif isinstance(refine, Mapping):
+        wrong = next((key for key in refine if key not in _KEYS), None)
+        if wrong is not None:
+            hint = did_you_mean(str(wrong), _KEYS)
+            raise ValueError(f"refine has no entry {wrong!r}: the entries are {_KEYS}.{hint}")
+        if not refine or ("output" in refine and "level" not in refine):
+            raise ValueError(f"refine is {refine!r}: say which level, kind or classes")
+        if "level" in refine and not refine.keys() <= {"level", "output"}:
+            raise ValueError("refine is either about a level, or about kind and classes")
+    elif not isinstance(refine, _Conditions | tuple | list):
+        raise TypeError(f"refine must be {_EXAMPLES}, not {kind_of(refine)}")
+
+
+def wanted_of(
+    refine: Any, domain: Domain, n: int, names: tuple[str, ...] | None, stripped: str | None
+) -> Wanted:
+    """The question about n outputs on a domain; names: of classes.
+
+    stripped: the final softmax, sigmoid or tanh that was left out.
+    """
+    if isinstance(refine, _Conditions):
+        condition = unsafe_outputs(refine, domain, n, stripped)[0]
+        _check_condition(condition, domain, n)
+        return Wanted("condition", condition=condition)
+    if isinstance(refine, Mapping) and "level" in refine:
+        levels = tuple(levels_of(refine["level"]).tolist())
+        if not levels:
+            raise ValueError("refine has no level: give one, or several")
+        return Wanted("level", None, output_index(n, refine.get("output")), levels)
+    given = {} if refine == "boundary" else refine
+    if not isinstance(given, Mapping):
+        given = {"classes": given}
+    kind, classes = given.get("kind", "argmax"), given.get("classes")
+    if kind not in get_args(Kind):
+        raise ValueError(f"kind is {kind!r}; choose one of {', '.join(map(repr, get_args(Kind)))}")
+    if n == 1 and kind == "argmin":
+        raise SplineCamError('The model has one output: kind="argmin" needs several.')
+    pair = None if classes is None else pair_of(classes, max(n, 2), names)
+    return Wanted.classes(n, kind, 0.0, pair if n > 2 else None)
+
+
+def _check_condition(condition: OutputCondition, domain: Domain, n: int) -> None:
+    """Raise an error unless a condition fits the numbers of inputs and outputs."""
+    for rows, size, kind in ((condition.A, n, "outputs"), (condition.C, domain.dim, "inputs")):
+        if rows is not None and rows.shape[1] != size:
+            raise SplineCamError(
+                f"The condition is about {rows.shape[1]} {kind}; the network has {size}."
+            )
