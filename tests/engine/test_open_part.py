@@ -194,6 +194,24 @@ def test_settled_faces_have_one_sign_and_others_are_whole_regions(
     assert all({tuple(x.tolist()) for x in (each - 1, each, each + 1)} & places for each in mine)
 
 
+def test_squares_beside_a_slim_domain_are_left_out() -> None:
+    _, program = network("chain")
+    slim = sc.Domain.polygon(torch.tensor([[-1.0, -1.0], [1.0, 0.9], [1.0, 1.0], [-1.0, -0.9]]))
+    told: list[str] = []
+    with torch.no_grad():
+        place = Plan.of(program).first
+        part = squares.open_part(place, slim, Question(), lambda name, *_: told.append(name))
+    assert part is not None
+    assert len(part.half) < len(found(program, Question()).half)
+    shares = [int(text.partition("%")[0]) for text in told]
+    assert shares == sorted(shares)
+    assert 0 <= shares[0] <= shares[-1] <= 100
+    whole = run(program, slim)
+    kernel = Plan.of(program).first.kernel
+    few = whole.mesh.counts() <= squares._CORNERS
+    assert torch.equal(part.faces(whole.mesh, kernel)[few], part.faces(whole.mesh, None)[few])
+
+
 def test_a_constant_output_is_settled_at_once() -> None:
     model = chain(2, 6, 6, 1).double()
     nn.init.zeros_(model[-1].weight)

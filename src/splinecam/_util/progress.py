@@ -36,7 +36,7 @@ def in_notebook() -> bool:
 
 def tell(bar: tqdm[Any], name: str, regions: int, share: float = 0.0) -> None:
     """Report in the log and in the bar how many regions there are after a share of a layer."""
-    text = f"{name}: {regions:,} regions"
+    text = f"{name}: {regions:,} regions" if regions else name
     log.info("%s", text)
     bar.set_description_str(text)
     bar.update(share)

@@ -196,10 +196,11 @@ def open_part(
     functions = None if question.rows is None else question.rows.to(low)
     bounds = BoxBounds(program, functions, place.kernel)
     side = torch.arange(2**_FIRST, device=low.device)
-    at = torch.cartesian_prod(side, side)
+    at = _within(torch.cartesian_prod(side, side), (mesh.uv - corner) / size, _FIRST)
+    whole = len(at) * 0.25**_FIRST
     parts: list[tuple[Tensor, ...]] = []
     finest: list[Tensor] = []
-    count, unsettled, expected, futile = 0, 1.0, inf, True
+    count, left, expected, futile = 0, 0.0, inf, True
     for level in range(_FIRST, _LAST + 1):
         finest.append(_finest(finest[-1] if finest else None, at, level, count))
         half = 0.5**level / 2
@@ -213,17 +214,18 @@ def open_part(
         share = open_.flatten(1).double().mean(1)
         each = torch.full_like(share, half)
         parts.append((centre, each, rows, radius, share == 0))
-        unsettled -= float((1 - share).sum()) * 0.25**level
+        unsettled = left + float(share.sum()) * 0.25**level
         count += len(at)
         regions = 1 + passed + passed * passed / 4
         if level == _FIRST:
             expected = float(regions.sum()) / _COUNTED
         if expected < LEAST:
             return None
-        report(f"{1 - unsettled:.0%} settled", 0, 0.0)
+        report(f"{1 - unsettled / whole:.0%} settled", 0, 0.0)
         fine = regions * share > WORTH
-        at = _quarters(at[fine], open_[fine])
-        futile = unsettled > 1 - _LITTLE
+        left += float(share[~fine].sum()) * 0.25**level  # of squares that are not divided
+        at = _within(_quarters(at[fine], open_[fine]), (mesh.uv - corner) / size, level + 1)
+        futile = unsettled > (1 - _LITTLE) * whole
         most = (_FUTILE / 4 if futile else _FUTILE) * expected
         if not len(at) or (count + len(at)) * WORTH / 4 > most:
             break
@@ -232,6 +234,17 @@ def open_part(
     centre, halves, rows, radius, settled = (torch.cat(each) for each in zip(*parts, strict=True))
     squares = centre, halves, rows, radius, settled
     return OpenPart(question, corner, size, *squares, torch.cat(finest), level)
+
+
+def _within(place: Tensor, corners: Tensor, level: int) -> Tensor:
+    """The squares (B', 2) that may meet the domain, whose corners (k, 2) turn to the left."""
+    side = corners.roll(-1, 0) - corners
+    inwards = torch.stack([-side[:, 1], side[:, 0]])  # (2, k)
+    depth = ((2 * place + 1).to(corners) / 2 ** (level + 1)) @ inwards - (corners.T * inwards).sum(
+        0
+    )
+    reach = inwards.abs().sum(0) / 2 ** (level + 1)
+    return place[(depth >= -(1 + 2.0**-20) * reach).all(1)]
 
 
 def _finest(coarser: Tensor | None, place: Tensor, level: int, first: int) -> Tensor:
