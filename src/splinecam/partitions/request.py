@@ -145,8 +145,9 @@ class Request:
         if refine is not None:
             check_refine(refine)
             if verb != "partition":
-                instead = 'smooth functions are refined by smooth=sc.Smooth(1e-3, refine="boundary")'
-                raise TypeError(f"{verb}() has no refine=, as sc.partition has; {instead}")
+                where = f"refine= is for sc.partition and sc.boundary, not for {verb}()"
+                instead = 'smooth=sc.Smooth(1e-3, refine="boundary")'
+                raise TypeError(f"{where}; networks with smooth functions take {instead}")
             if smooth is not None:
                 if refine != "boundary":
                     raise TypeError('with smooth= regions are refined for refine="boundary" alone')
