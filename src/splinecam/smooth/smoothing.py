@@ -45,7 +45,7 @@ _BEYOND = 2.0**16  # times what is allowed: errors that finer tables do not mend
 _FILLED = 0.78, 0.87  # the share of the tolerance that errors at some points are to fill
 _ROUNDED = 2.0**-5  # the share of the tolerance that rounding in single precision may be
 _FEWEST, _POINTS = 1 << 8, 1 << 12
-_MORE, _MANY = 8, 1 << 8  # times as many points are worth their time for so many pieces
+_MORE, _MANY = 8, 1 << 6  # times as many points are worth their time for so many of a unit
 _SEARCHES = 5  # steps at most to find the scale of all errors
 _ATTEMPTS = 10
 _HOPEFUL = 1 - GOAL / 4  # the share of the tolerance up to which errors at vertices may be bounded
@@ -287,11 +287,12 @@ def _scale(
             if filled >= least:
                 break
         scale *= (least + most) / 2 / max(filled, _LEAST)
-    if points == _POINTS and total_pieces(tables) > _MANY:  # an attempt costs more than points
+    pieces = max(int(table.pieces.max()) for table in tables.values())
+    if points == _POINTS and pieces > _MANY:  # an attempt costs more than points
         tables = choose_tables(layers, largest or scale)
         filled = float(shares_at(_MORE * points, tables).max())
         largest = (largest or scale) * min(1.0, least / max(filled, _LEAST))
-    if filled > 1 and max(int(table.pieces.max()) for table in tables.values()) >= MOST_PIECES:
+    if filled > 1 and pieces >= MOST_PIECES:
         worst = int(shares.argmax())
         if constant is not None and bool(constant[worst]):
             raise SplineCamError(_CONSTANT.format(worst, option("smooth", "1e-3")))
