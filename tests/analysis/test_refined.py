@@ -457,6 +457,8 @@ def test_options_that_do_not_go_together(model: nn.Module, tmp_path: Any) -> Non
         sc.atlas(model, WIDE, tmp_path / "atlas", **asked)
     with pytest.raises(TypeError, match="not for difference"):
         sc.difference(model, model, WIDE, **asked)
+    with pytest.raises(TypeError, match=r"level= is a part of at, as in boundary\(..., \{\"level"):
+        sc.boundary(model, WIDE, level=0.5)
     with pytest.raises(TypeError, match="not for sweep"):
         sc.sweep(model, [WIDE], **asked)
     with pytest.raises(sc.SplineCamError, match='"argmin" needs several'):

@@ -406,10 +406,10 @@ def _choice_line(given: AffineRange, rounding: Tensor) -> _Line:
     share = above.to(reach.dtype) + 0.5 * (~above & ~below)
     gap = AffineRange(true.rows - false.rows, true.radius + false.radius)
     noise = torch.where(above | below, 0.0, (gap.rows[0].abs() + gap.reach()) / 2)
-    radius = torch.where(above, true.radius, torch.where(below, false.radius, 0.0)) + noise
+    both = torch.maximum(true.radius, false.radius)
+    radius = torch.where(above, true.radius, torch.where(below, false.radius, both)) + noise
 
     def pick(rows: Tensor) -> Tensor:
         return rows[:, :, 1] * share + rows[:, :, 2] * (1 - share)
 
-    radius = torch.where(above | below, radius, torch.maximum(true.radius, false.radius) + noise)
     return _Line(pick, torch.zeros_like(noise), noise, radius)

@@ -25,9 +25,8 @@ from splinecam.network.program import Program
 from splinecam.parallel import Job, engine_for, run_domain
 from splinecam.partitions.computing import compute
 from splinecam.partitions.partition import Partition, assemble
-from splinecam.partitions.refining import Refine, wanted_of
+from splinecam.partitions.refining import ENTRIES, Refine, wanted_of
 from splinecam.partitions.request import (
-    BoundaryOptions,
     FewOptions,
     Model,
     Options,
@@ -133,7 +132,7 @@ def partition(
 
 
 def boundary(
-    model: Model, domain: Domain, at: Refine = "boundary", **options: Unpack[BoundaryOptions]
+    model: Model, domain: Domain, at: Refine = "boundary", **options: Unpack[Options]
 ) -> Curves:
     """The exact decision boundary of a network, or a level set, without its whole partition.
 
@@ -149,6 +148,9 @@ def boundary(
     >>> levels.levels
     (0.5,)
     """
+    for name in ENTRIES:
+        if name in options and name != "output":
+            raise TypeError(f'{name}= is a part of at, as in boundary(..., {{"{name}": ...}})')
     part = partition(model, domain, refine=at, **options)
     wanted = wanted_of(at, domain, part._n_out, part.names, part.stripped)
     if wanted.condition is not None:

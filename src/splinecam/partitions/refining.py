@@ -19,7 +19,7 @@ _Conditions = Property | PropertyCase | OutputCondition | Conjunction
 Refine = str | _Pair | Mapping[str, Any] | _Conditions | None
 """What regions are divided for, as ``sc.partition`` describes it; None for all linear regions."""
 
-_KEYS = ("classes", "kind", "level", "output")
+ENTRIES = ("classes", "kind", "level", "output")
 _EXAMPLES = '"boundary", a pair of classes, {"level": 0.5, "output": 2}, or a condition'
 
 
@@ -30,10 +30,10 @@ def check_refine(refine: Any) -> None:
             hint = did_you_mean(refine, ["boundary"])
             raise ValueError(f"refine is {refine!r}: give {_EXAMPLES}.{hint}")
     elif isinstance(refine, Mapping):
-        wrong = next((key for key in refine if key not in _KEYS), None)
+        wrong = next((key for key in refine if key not in ENTRIES), None)
         if wrong is not None:
-            hint = did_you_mean(str(wrong), _KEYS)
-            raise ValueError(f"refine has no entry {wrong!r}: the entries are {_KEYS}.{hint}")
+            hint = did_you_mean(str(wrong), ENTRIES)
+            raise ValueError(f"refine has no entry {wrong!r}: the entries are {ENTRIES}.{hint}")
         if not refine or ("output" in refine and "level" not in refine):
             raise ValueError(f"refine is {refine!r}: say which level, kind or classes")
         if "level" in refine and not refine.keys() <= {"level", "output"}:

@@ -81,20 +81,14 @@ class FewOptions(TypedDict, total=False):
     names: Sequence[str] | None
 
 
-class BoundaryOptions(FewOptions, total=False):
-    """The options that have no other name in ``sc.boundary``."""
+class Options(FewOptions, total=False):
+    """The options that all computations share, as ``sc.partition`` describes them."""
 
     output: Output
     memory: float | str | None
     max_regions: float | None
     progress: bool
     smooth: Smooth | float | str | None
-
-
-class Options(BoundaryOptions, total=False):
-    """The options that all computations share, as ``sc.partition`` describes them."""
-
-    refine: Refine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +120,7 @@ class Request:
             if name == "undecided":
                 example = "smooth=sc.Smooth(1e-3, undecided=1e-4)"
                 raise TypeError(f"{name}= is a part of smooth=, as in {example}")
-            if name not in Options.__annotations__:
+            if name not in Options.__annotations__ and name != "refine":
                 hint = f".{did_you_mean(name, Options.__annotations__)}".rstrip(".")
                 raise TypeError(f"{verb}() got an unexpected keyword argument {name!r}{hint}")
         given = dict(options)
