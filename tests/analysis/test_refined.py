@@ -427,7 +427,7 @@ BAD: list[tuple[Any, type[Exception], str]] = [
     ({}, ValueError, "say which"),
     ({"output": 1}, ValueError, "say which"),
     ({"level": 0.5, "kind": "argmin"}, ValueError, "either about a level"),
-    ({"level": 0.5}, sc.SplineCamError, "say which one"),
+    ({"level": 0.5}, sc.SplineCamError, "say which one, as in refine="),
     ({"level": [], "output": 1}, ValueError, "no level"),
     ({"level": float("nan"), "output": 1}, ValueError, "finite"),
     ({"level": "high", "output": 1}, TypeError, "number"),
@@ -436,7 +436,7 @@ BAD: list[tuple[Any, type[Exception], str]] = [
     ((0, 3), IndexError, "of 3 classes"),
     ((1, 1), ValueError, "one class"),
     ((0, 1, 2), TypeError, "a pair"),
-    (("cat", "dog"), ValueError, "no class 'cat'"),
+    (("cat", "dog"), ValueError, "no class 'cat': give names="),
     (sc.OutputCondition.of([([[1.0, 0.0]], [0.0])]), sc.SplineCamError, "about 2 outputs"),
 ]
 

@@ -57,6 +57,9 @@ def wanted_of(
         levels = tuple(levels_of(refine["level"]).tolist())
         if not levels:
             raise ValueError("refine has no level: give one, or several")
+        if n > 1 and refine.get("output") is None:
+            example = 'refine={"level": 0.5, "output": 0}'
+            raise SplineCamError(f"The model has {n} outputs: say which one, as in {example}.")
         return Wanted("level", None, output_index(n, refine.get("output")), levels)
     given = {} if refine == "boundary" else refine
     if not isinstance(given, Mapping):
@@ -66,6 +69,9 @@ def wanted_of(
         raise ValueError(f"kind is {kind!r}; choose one of {', '.join(map(repr, get_args(Kind)))}")
     if n == 1 and kind == "argmin":
         raise SplineCamError('The model has one output: kind="argmin" needs several.')
+    unknown = [each for each in classes or () if isinstance(each, str)]
+    if names is None and unknown:
+        raise ValueError(f"there is no class {unknown[0]!r}: give names=, those of all classes")
     pair = None if classes is None else pair_of(classes, max(n, 2), names)
     return Wanted.classes(n, kind, 0.0, pair if n > 2 else None)
 
