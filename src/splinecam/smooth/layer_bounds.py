@@ -152,7 +152,7 @@ class Followed:
     @property
     def curvatures(self) -> Tensor:
         """Bounds (2, C, *shape) on the second derivative downwards, and upwards."""
-        half, seconds = modulus(self.seconds).div_(2).add_(self.variation), self.seconds / 2
+        half, seconds = (self.form + self.variation) / 2, self.seconds / 2
         return torch.stack([norm(half - seconds), norm(half + seconds)]) * UPWARDS
 
     def units(self, entries: Tensor) -> Followed:
