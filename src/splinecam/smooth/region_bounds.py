@@ -159,8 +159,9 @@ def _by_forms(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """``bend`` and ``gap`` in triangles, and how much second derivatives vary along their sides.
 
-    seconds, variation, spread: as in ``Followed``. The last result is (3, N, n). Where second derivatives are at least H, a function is at most the quadratic one with
-    these derivatives and the same numbers at the corners: their difference is convex.
+    seconds, variation, spread: as in ``Followed``. The last result is (3, N, n). Where second
+    derivatives are at least H, a function is at most the quadratic one with these derivatives and
+    the same numbers at the corners: their difference is convex.
     """
     ends, at = torch.stack(errors.unbind(1)), torch.stack(corners.unbind(1))
     along = at.roll(-1, 0).sub_(at)
