@@ -285,7 +285,7 @@ class Program:
         vars(changed)["_sizes"] = self._sizes  # finding them runs all stages
         if all(new.steps is old.steps for new, old in zip(stages, self.stages, strict=True)):
             vars(changed)["_dense_moduli"] = self._dense_moduli
-            vars(changed)["_steps_known"] = self._steps_known
+            vars(changed).update(_roundings=self._roundings, _row_shapes=self._row_shapes)
         return changed
 
     @cached_property
@@ -345,33 +345,34 @@ class Program:
 
     def roundings(self, i: int) -> dict[str, float]:
         """By how much the steps of stage i round, by their names, see ``Step.rounding``."""
-        return self._of_steps(i)[0]
+        if i not in self._roundings:
+            found: dict[str, float] = {}
+
+            def visit(step: Step, env: dict[str, Any]) -> None:
+                found[step.name] = step.rounding(env, env[step.name], self.device)
+
+            self.advance(i, self.zeros(i, 1), visit=visit)
+            self._roundings[i] = found
+        return self._roundings[i]
 
     def row_shapes(self, i: int) -> dict[str, torch.Size]:
         """The shapes of a point's results of steps of stage i, as far as each point has a row."""
-        return self._of_steps(i)[1]
+        if i in self._row_shapes:
+            return self._row_shapes[i]
+        shapes: dict[str, list[tuple[int, ...]]] = {}
 
-    def _of_steps(self, i: int) -> tuple[dict[str, float], dict[str, torch.Size]]:
-        if i not in self._steps_known:
-            roundings: dict[str, float] = {}
-            shapes: dict[str, list[tuple[int, ...]]] = {}
+        def visit(step: Step, env: dict[str, Any]) -> None:
+            if isinstance(result := env[step.name], Tensor):
+                shapes.setdefault(step.name, []).append(tuple(result.shape))
 
-            def visit(step: Step, env: dict[str, Any]) -> None:
-                result = env[step.name]
-                if step.name not in roundings:
-                    roundings[step.name] = step.rounding(env, result, self.device)
-                if isinstance(result, Tensor):
-                    shapes.setdefault(step.name, []).append(tuple(result.shape))
-
-            for rows in (1, 2, 3):
-                self.advance(i, self.zeros(i, rows), visit=visit)
-            found = {
-                name: torch.Size(each[0][1:])
-                for name, each in shapes.items()
-                if each == [(rows, *each[0][1:]) for rows in (1, 2, 3)]
-            }
-            self._steps_known[i] = roundings, found
-        return self._steps_known[i]
+        for rows in (1, 2, 3):
+            self.advance(i, self.zeros(i, rows), visit=visit)
+        self._row_shapes[i] = {
+            name: torch.Size(each[0][1:])
+            for name, each in shapes.items()
+            if each == [(rows, *each[0][1:]) for rows in (1, 2, 3)]
+        }
+        return self._row_shapes[i]
 
     def dense_moduli(self, i: int) -> dict[str, dict[str, Tensor]] | None:
         """The moduli (n, m) of the coefficients of stage i, by result and by source.
@@ -385,7 +386,11 @@ class Program:
         return self._dense_moduli[i]
 
     @cached_property
-    def _steps_known(self) -> dict[int, tuple[dict[str, float], dict[str, torch.Size]]]:
+    def _roundings(self) -> dict[int, dict[str, float]]:
+        return {}
+
+    @cached_property
+    def _row_shapes(self) -> dict[int, dict[str, torch.Size]]:
         return {}
 
     @cached_property

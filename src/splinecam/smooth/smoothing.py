@@ -225,17 +225,18 @@ def _on_lines(domain: Domain) -> Tensor:
 
 def _finite(found: Survey) -> bool:
     """Whether the network, and the bounds on it, are not too large for their numbers."""
-    bounds = found.bounds.forms[0][:, :, :6]
+    bounds = found.bounds.forms[: math.prod(found.bounds.grid.counts), :6]
     return bool(torch.isfinite(found.values).all() & torch.isfinite(bounds).all())
 
 
 def _replaced(real: Program, domain: Domain, found: Survey, allowed: Tensor, run: Run) -> Smoothed:
     """Partition the network with tables whose errors in the outputs are allowed."""
     layers = with_influence(found, real, domain, allowed)
-    scale = _scale(layers, real, domain, allowed, found.constant)
+    scale, tables = _scale(layers, real, domain, allowed, found)
     best, pieces = math.inf, 0
-    for _ in range(_ATTEMPTS):
-        tables = choose_tables(layers, scale)
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            tables = choose_tables(layers, scale)
         before, pieces = pieces, total_pieces(tables)
         program = replaced(real, tables)
         outcome = run(program)
@@ -266,21 +267,24 @@ def _scale(
     real: Program,
     domain: Domain,
     allowed: Tensor,
-    constant: Tensor | None,
-) -> float:
-    """How large the errors of tables may be, from those of the outputs at some points."""
+    found: Survey,
+) -> tuple[float, dict[str, Tables]]:
+    """How large the errors of tables may be, from those of the outputs at some points; tables."""
     points = max(_FEWEST, min(_POINTS, 4 * _PRODUCTS // max(1, sum(real.products))))
 
-    def shares_at(points: int, tables: dict[str, Tables]) -> Tensor:
+    def values_at(points: int) -> tuple[Tensor, Tensor]:
         x = domain.embed(scattered(domain, points, real.device))
-        off = replaced(real, tables)(x).sub_(real(x)).flatten(1)
+        return x, found.program(x).flatten(1)
+
+    def shares_at(x: Tensor, values: Tensor, tables: dict[str, Tables]) -> Tensor:
+        off = replaced(real, tables)(x).flatten(1).sub_(values)
         return (off.abs_() / allowed).amax(0)
 
     scale, largest = first_scale(layers), 0.0
-    least, most = _FILLED
+    known, (least, most) = values_at(points), _FILLED
     for _ in range(_SEARCHES):
-        tables = choose_tables(layers, scale)
-        shares = shares_at(points, tables)
+        tried, tables = scale, choose_tables(layers, scale)
+        shares = shares_at(*known, tables)
         filled = float(shares.max())
         if filled <= most:
             largest = max(largest, scale)
@@ -289,15 +293,17 @@ def _scale(
         scale *= (least + most) / 2 / max(filled, _LEAST)
     pieces = max(int(table.pieces.max()) for table in tables.values())
     if points == _POINTS and pieces > _MANY:  # an attempt costs more than points
-        tables = choose_tables(layers, largest or scale)
-        filled = float(shares_at(_MORE * points, tables).max())
-        largest = (largest or scale) * min(1.0, least / max(filled, _LEAST))
+        tried = largest or scale
+        tables = choose_tables(layers, tried)
+        filled = float(shares_at(*values_at(_MORE * points), tables).max())
+        largest = tried * min(1.0, least / max(filled, _LEAST))
     if filled > 1 and pieces >= MOST_PIECES:
         worst = int(shares.argmax())
-        if constant is not None and bool(constant[worst]):
+        if found.constant is not None and bool(found.constant[worst]):
             raise SplineCamError(_CONSTANT.format(worst, option("smooth", "1e-3")))
         raise LimitError(
             f"With {MOST_PIECES:,} pieces of a function outputs are still off by {filled:.2g} "
             "times what smooth= allows. Allow a larger error, or choose a smaller domain."
         )
-    return largest or scale
+    scale = largest or scale
+    return scale, tables if scale == tried else choose_tables(layers, scale)
