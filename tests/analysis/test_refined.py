@@ -57,6 +57,29 @@ def whole(model: nn.Module) -> sc.Partition:
 WIDE = sc.Domain.box(-2, 2)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_outputs_are_within_the_ranges_of_settled_regions(seed: int) -> None:
+    model = network(seed=seed)
+    part = refined(model, "boundary")
+    assert not bool(part.complete.all())
+    points = 4 * torch.rand((4000, 2), dtype=torch.float64) - 2
+    with torch.no_grad():
+        values = model(points)
+    low, high = part.ranges[part.locate(points)].unbind(2)
+    assert bool((low - 1e-9 <= values).all() & (values <= high + 1e-9).all())
+    narrow = (part.ranges[:, :, 1] - part.ranges[:, :, 0])[~part.complete]
+    assert bool((narrow < values.amax(0) - values.amin(0)).any())
+
+
+def test_ranges_of_linear_regions_are_exact(model: nn.Module, whole: sc.Partition) -> None:
+    part = refined(model, "boundary")
+    at = part.complete.nonzero()[:, 0]
+    found = part.ranges[at]
+    expected = whole.ranges[whole.locate(part.centroids[at])]
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    assert whole.ranges.shape == (len(whole), 3, 2)
+
+
 def refined(model: nn.Module, refine: Any, domain: sc.Domain = WIDE) -> sc.Partition:
     return sc.partition(model, domain, refine=refine, progress=False)
 
