@@ -141,20 +141,19 @@ def _through_stage(program: Program, index: int, live: Live, extents: Extents) -
     moduli = _through_moduli(program, index, moduli, 1 + widths[0], slack)
     found = {}
     for name in stage.live_out:
-        zero, value, *derivatives = _parts(made[name], sizes)
-        least, size, *largest = _parts(moduli[name], widths)
-        u, v, *second = ((derivative - zero) / FAR for derivative in derivatives)
-        turn, tilt, spread, rounding, *bend = (
-            (each - least).clamp(min=0) * (UPWARDS / FAR) for each in largest
-        )
-        own, first, again = (slack * size, 0, 0) if errors is None else errors[name]
+        zero, value, derivatives = _parts(made[name], [sizes[0], sum(sizes[1:])])
+        least, size, bounds = _parts(moduli[name], [widths[0], sum(widths[1:])])
+        first, second = torch.split((derivatives - zero).div_(FAR), [2 * sizes[1], 3 * sizes[3]])
+        largest = (bounds - least).clamp_(min=0).mul_(UPWARDS / FAR)
+        turn, tilt, spread, rounding, *bend = torch.split(largest, widths[1:])
+        own, turned, again = (slack * size, 0, 0) if errors is None else errors[name]
         lost = 3 * slack / FAR * least  # by the rounding of offsets, which are then subtracted
-        rounding, first, again = rounding + own + lost, first + lost, again + lost
-        turn, tilt = (each + first for each in (turn, tilt))
+        rounding, turned, again = rounding + own + lost, turned + lost, again + lost
+        turn, tilt = (each + turned for each in (turn, tilt))
         bent = torch.stack([bend[0] + again, (bend[1] - bend[0] - bend[2]) / 2, bend[2] + again])
         tangents, seconds, bent = (
-            each.expand(-1, *value.shape)
-            for each in (torch.stack([u, v]), torch.stack(second), bent)
+            each.view(count, -1, *value.shape[1:]).expand(-1, *value.shape)
+            for count, each in ((2, first), (3, second), (3, bent))
         )
         turn, tilt, spread, rounding = (
             each.expand(value.shape) for each in (turn, tilt, spread, rounding)

@@ -271,13 +271,15 @@ def _through_scalar(
     square = torch.stack([u * u, u * v, v * v])
     seconds = (near.slope * argument.seconds).addcmul_(near.curvature, square)
     # Of arguments and results anywhere in the box.
-    far, steepest = torch.maximum(low.abs(), high.abs()), near.largest_slope + slopes.jumps
-    size = value.abs() + steepest * torch.maximum(high - z, z - low)
-    off, eps, relative = 0.0, EPS, torch.full_like(z, layer.rounding)
+    wide = reach if corners is None else torch.maximum(high - z, z - low)
+    far, steepest = z.abs() + wide, near.largest_slope + slopes.jumps
+    size = torch.addcmul(value.abs(), steepest, wide)
+    relative: Tensor | float = layer.rounding
+    off, eps = 0.0, EPS
     if isinstance(layer, SmoothScalar):
-        eps, usual = layer.eps, relative.clamp(max=USUAL_ROUNDING)
-        relative = torch.where(high < layer.curve.rough, usual, relative)
-        off = layer.curve.off
+        eps, off = layer.eps, layer.curve.off
+        if layer.rounding > USUAL_ROUNDING:
+            relative = torch.where(high < layer.curve.rough, USUAL_ROUNDING, layer.rounding)
     rounding = eps * (relative * size + (steepest + layer.noise) * far + _UNDERFLOW) + off
     # The product of a and b is at most half of t a^2 + b^2 / t.
     part, rest = argument.turned(extents)
@@ -330,7 +332,7 @@ def _in_network(argument: Followed, low: Tensor, high: Tensor) -> tuple[Tensor, 
 
 def _ratio(over: Tensor, under: Tensor) -> Tensor:
     """Ratios of numbers, and zero where one is divided by zero."""
-    return torch.where(under == 0, 0.0, over / torch.where(under == 0, 1.0, under))
+    return torch.where(under == 0, 0.0, over / under)
 
 
 def _smooth_slopes(layer: SmoothScalar, low: Tensor, z: Tensor, high: Tensor) -> _Slopes:
