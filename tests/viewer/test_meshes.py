@@ -162,6 +162,7 @@ def test_regions_that_are_not_divided_are_told(refine: Any, words: str) -> None:
     assert not part.complete.all()
     header, arrays, _ = mesh_of(part)
     assert header["settled"] == f"Not divided: {words}."
+    assert header["level"] == 0.0
     assert arrays["complete"].dtype == np.uint8
     assert np.array_equal(arrays["complete"], part.complete)
     session = Session([Pane("a", [part])])
@@ -197,5 +198,5 @@ def test_settled_regions_have_one_class_and_no_gradient() -> None:
 def test_nothing_is_added_where_all_regions_are_complete() -> None:
     torch.manual_seed(0)
     header, arrays, _ = mesh_of(partition_of(net(2, 8, 3)))
-    assert "settled" not in header
+    assert not {"settled", "level"} & header.keys()
     assert "complete" not in arrays

@@ -2,8 +2,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { Level } from "../src/control/panes";
 import { haveSameMap } from "../src/control/region_shown";
 import { cutByClass } from "../src/geometry/classes";
+import { levelSet } from "../src/geometry/level_sets";
 import { outputsAt, regionInfo } from "../src/geometry/maps";
 import { Mesh } from "../src/geometry/mesh";
 import { rebased } from "../src/geometry/rebase";
@@ -20,9 +22,9 @@ const PANE = {
 } as PaneHeader;
 
 /** Three strips: the left one is settled, and the boundary u = 0 is in the middle one. */
-function message(outputs: (uv: Pair) => number[]): Message<MeshHeader> {
+function message(outputs: (uv: Pair) => number[], level = 0): Message<MeshHeader> {
   const strips = square().cutAll(1, 0, -0.5).cutAll(1, 0, 0.5);
-  const made = strips.message(outputs, { settled: SENTENCE });
+  const made = strips.message(outputs, { settled: SENTENCE, level });
   const middle = strips.cells.map((cell) =>
     cell.reduce((sum, vertex) => sum + strips.points[vertex]![0] / cell.length, 0),
   );
@@ -58,6 +60,29 @@ test("a settled region tells its class and why it is not divided, and no outputs
     assert.doesNotMatch(described(PANE, complete), /not divided/);
   }
   assert.equal(cut.cellCount, whole.cellCount + 1);
+});
+
+test("level sets end where regions are not divided", () => {
+  const mesh = Mesh.of(message(([u, v]) => [v, u]));
+  const segments = levelSet(mesh, 0, 0.25);
+  const ends = [...segments].filter((_, k) => k % 2 === 0);
+  assert.deepEqual([Math.min(...ends), Math.max(...ends), segments.length], [-0.5, 1, 8]);
+  const flat = Mesh.of(message(() => [2]));
+  assert.equal(levelSet(flat, 0, 2).length, 4 * 7); // two squares beside each other
+});
+
+test("classes of a single output stay at the level that is known", () => {
+  const given = message(([u]) => [u], 0.1);
+  const refined = new Level(given, PANE, 0.1);
+  const before = refined.mesh;
+  assert.equal(refined.recut(-0.7), false);
+  assert.equal(refined.mesh, before);
+  assert.deepEqual(new Level(given, PANE, -0.7).mesh.cellClass, before.cellClass);
+  const { complete: _, ...arrays } = given.arrays;
+  const { level: __, settled: ___, ...header } = given.header;
+  const whole = new Level({ header, arrays }, PANE, 0.1);
+  assert.equal(whole.recut(-0.7), true);
+  assert.deepEqual([whole.mesh.complete, infoAt(whole.mesh, [-0.8, 0]).settled], [null, null]);
 });
 
 test("an array for another number of regions is damaged", () => {

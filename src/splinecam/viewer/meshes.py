@@ -188,7 +188,7 @@ def mesh_answer(
         above = np.nextafter(single, np.float32(np.inf))
         arrays["regionBounds"] = np.where(single < bounds, above, single)
     if part._wanted is not None:
-        header["settled"] = _settled(part._wanted)
+        header |= {"settled": _settled(part._wanted), "level": level or 0.0}
         arrays["complete"] = _as(part.complete, np.uint8)
     return Message(header, arrays)
 

@@ -183,7 +183,7 @@ def pane_answer(number: int, pane: Pane, options: SceneOptions) -> Message:
     if n > MAX_CLASSES:
         notes.append(f"There are {n:,} outputs: too many to show where each of them is largest.")
     if part._wanted is not None:
-        what = "The others show no outputs and not all lines of units."
+        what = "The others show no outputs, no level sets and not all lines of units."
         notes.append(f"Regions are divided for {part._wanted.words} alone. {what}")
     points = points_of(part, domain, options, notes)
     anchors = anchors_of(domain, plane.inputs if plane else options.anchors, options.shape)

@@ -156,8 +156,10 @@ export interface MeshHeader {
   unresolved: number;
   /** How near a model with smooth functions is: "within 0.01 of the model"; none if it is exact. */
   within?: string;
-  /** What is known of settled regions, in a sentence; none if all regions are complete. */
+  /** What is known of settled regions, in a sentence; and the level above which a single output has
+   * class 1, as classes at other levels are not known. None if all regions are complete. */
   settled?: string;
+  level?: number;
 }
 
 /** Convex polygons on which no class is certain. Arrays: points f8 (N, 2) in local coordinates,
