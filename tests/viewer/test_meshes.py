@@ -166,6 +166,7 @@ def test_regions_that_are_not_divided_are_told(refine: Any, words: str) -> None:
     assert arrays["complete"].dtype == np.uint8
     assert np.array_equal(arrays["complete"], part.complete)
     session = Session([Pane("a", [part])])
+    session.answer({"ask": "mesh", "pane": 0, "frame": 0})
     (pane,) = unpack(session.answer({"ask": "scene"})).message["panes"]
     assert part._wanted is not None
     assert part._wanted.words in pane["notes"][0]
@@ -173,6 +174,11 @@ def test_regions_that_are_not_divided_are_told(refine: Any, words: str) -> None:
     # What needs maps is not offered, and classes only where they are known.
     assert offered - {"class"} == {"area", "layer", "vertices", "random"}
     assert ("class" in offered) == (pane["classes"] is not None) == (refine == "boundary")
+    for name in {"class", "output", "slope", "merged", "perimeter"} - offered:
+        request = {"ask": "coloring", "mesh": header["id"], "name": name, "output": None}
+        answer = unpack(session.answer(request)).message
+        assert answer["kind"] == "error", name
+        assert "refine=" in answer["message"]
 
 
 def test_settled_regions_have_one_class_and_no_gradient() -> None:

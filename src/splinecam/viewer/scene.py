@@ -314,6 +314,7 @@ def coloring_of(
         return replace(color_regions(part, given, chosen), label=name)
     if name == "class":
         if not has_classes(part, options.level):
+            part._require("classes")
             raise RequestError("There are no classes: the network has one output, or too many.")
         return class_coloring(part, chosen)
     if name == "output":
@@ -345,6 +346,7 @@ def _is_column(name: str) -> bool:
 
 def _output_coloring(part: PartitionData, output: int, options: ColorOptions) -> Coloring:
     """Return the colours of an output by its values in the middle of the regions."""
+    part._require("colours by outputs")
     mesh, values = part.mesh, part.values[:, output]
     middle = to_numpy(mesh.sums(values[mesh.corner_vertices()]) / mesh.counts())
     norm, cmap = output_scale(part, middle, options)
