@@ -20,6 +20,7 @@ from splinecam.questions.boundary import knows_classes
 from splinecam.questions.certainty import class_band
 from splinecam.questions.class_regions import class_regions
 from splinecam.questions.partition_data import PartitionData
+from splinecam.questions.wanted import Wanted
 from splinecam.viewer.answers import number
 from splinecam.viewer.container import Message
 
@@ -186,7 +187,18 @@ def mesh_answer(
         single = bounds.astype(np.float32)  # and rounded up
         above = np.nextafter(single, np.float32(np.inf))
         arrays["regionBounds"] = np.where(single < bounds, above, single)
+    if part._wanted is not None:
+        header |= {"settled": _settled(part._wanted), "level": level or 0.0}
+        arrays["complete"] = _as(part.complete, np.uint8)
     return Message(header, arrays)
+
+
+def _settled(wanted: Wanted) -> str:
+    """Return what is known of a region that is not divided, as a sentence."""
+    if wanted.condition is not None:
+        return "Not divided: the condition on the outputs holds all over it, or nowhere in it."
+    crosses = "do not cross" if len(wanted.levels) > 1 else "does not cross"
+    return f"Not divided: {wanted.words} {crosses} it."
 
 
 def _as(values: Tensor, dtype: Any) -> Any:

@@ -183,8 +183,8 @@ def pane_answer(number: int, pane: Pane, options: SceneOptions) -> Message:
     if n > MAX_CLASSES:
         notes.append(f"There are {n:,} outputs: too many to show where each of them is largest.")
     if part._wanted is not None:
-        what = "only there are outputs and lines of regions exact"
-        notes.append(f"Regions are divided for {part._wanted.words}: {what}.")
+        what = "The others show no outputs, no level sets and not all lines of units."
+        notes.append(f"Regions are divided for {part._wanted.words} alone. {what}")
     points = points_of(part, domain, options, notes)
     anchors = anchors_of(domain, plane.inputs if plane else options.anchors, options.shape)
     known = plane.directions if plane else ()
@@ -314,6 +314,7 @@ def coloring_of(
         return replace(color_regions(part, given, chosen), label=name)
     if name == "class":
         if not has_classes(part, options.level):
+            part._require("classes")
             raise RequestError("There are no classes: the network has one output, or too many.")
         return class_coloring(part, chosen)
     if name == "output":
@@ -345,6 +346,7 @@ def _is_column(name: str) -> bool:
 
 def _output_coloring(part: PartitionData, output: int, options: ColorOptions) -> Coloring:
     """Return the colours of an output by its values in the middle of the regions."""
+    part._require("colours by outputs")
     mesh, values = part.mesh, part.values[:, output]
     middle = to_numpy(mesh.sums(values[mesh.corner_vertices()]) / mesh.counts())
     norm, cmap = output_scale(part, middle, options)
