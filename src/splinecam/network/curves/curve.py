@@ -28,33 +28,24 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Shape:
-    """Where a function f, its slope f' and its curvature f'' have extrema, and where f'' is zero.
+    """Where a function f, its slope f' and its curvature f'' have extrema, limits and zeros."""
 
-    extrema, inflections, curvature_extrema: levels at which f', f'' and f''' are zero.
-    slope_limits, curvature_limits: levels at which f' or f'' jumps, with the limits on both sides.
-    """
-
-    extrema: tuple[float, ...] = ()
-    inflections: tuple[float, ...] = ()
-    curvature_extrema: tuple[float, ...] = ()
-    slope_limits: tuple[Point, ...] = ()
-    curvature_limits: tuple[Point, ...] = ()
+    extrema: tuple[float, ...] = ()  # levels at which f' is zero
+    inflections: tuple[float, ...] = ()  # levels at which f'' is zero
+    curvature_extrema: tuple[float, ...] = ()  # levels at which f''' is zero
+    slope_limits: tuple[Point, ...] = ()  # levels at which f' jumps, with the limits on both sides
+    curvature_limits: tuple[Point, ...] = ()  # the same for f''
 
 
 class Derivatives(NamedTuple):
-    """The slope of a function at a level, and bounds on an interval around it.
-
-    curvature: the mean of the least and the largest second derivative on the interval;
-    largest_...: the largest moduli there; ..._variation: how far derivatives there are from
-    slope and curvature.
-    """
+    """The slope of a function at a level, and bounds on an interval around it."""
 
     slope: Tensor
-    curvature: Tensor
-    largest_slope: Tensor
-    largest_curvature: Tensor
-    slope_variation: Tensor
-    curvature_variation: Tensor
+    curvature: Tensor  # the mean of the least and the largest second derivative on the interval
+    largest_slope: Tensor  # the largest modulus there
+    largest_curvature: Tensor  # the largest modulus there
+    slope_variation: Tensor  # how far slopes there are from ``slope``
+    curvature_variation: Tensor  # how far second derivatives there are from ``curvature``
 
 
 @dataclass(frozen=True, eq=False)

@@ -68,14 +68,10 @@ _UPWARDS = 1 + 1e-9  # covers the rounding of slopes, and of the user's own boun
 
 @dataclass(frozen=True, eq=False)
 class RegisteredCurve(Curve):
-    """A function whose slopes come from autograd, and all bounds from the bound on its curvature.
+    """A function whose slopes come from autograd, and all bounds from that on its curvature."""
 
-    run: from entries (N, 1) and constants to results (N, 1). limit: from tensors of ends of
-    intervals and constants to at least the modulus of the second derivative there.
-    """
-
-    run: Callable[[Tensor, Any], Tensor]
-    limit: Callable[[Tensor, Tensor, Any], Any]
+    run: Callable[[Tensor, Any], Tensor]  # from entries (N, 1) to results (N, 1)
+    limit: Callable[[Tensor, Tensor, Any], Any]  # from ends to at least the modulus of f'' between
     constants: Any
     rounding: float = field(default=_ROUNDING, kw_only=True)
 

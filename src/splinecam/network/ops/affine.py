@@ -93,10 +93,8 @@ def as_product(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: Sequence[
 
 
 def depthwise(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: Sequence[int]) -> Tensor:
-    """A convolution of x (B, C, *size) with weight (C * m, 1, *kernel), m for each channel.
-
-    Each image is one long row of pixels, along which it is shifted.
-    """
+    """A convolution of x (B, C, *size) with weight (C * m, 1, *kernel), m for each channel."""
+    # Each image is one long row of pixels, along which it is shifted.
     stride, padding, dilation = steps
     borders = [n for width in reversed(padding) for n in (width, width)]
     sizes = [n + 2 * width for n, width in zip(x.shape[2:], padding, strict=True)]
