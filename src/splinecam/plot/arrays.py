@@ -20,6 +20,15 @@ def to_numpy(values: Any) -> Any:
     return values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else values
 
 
+def classes_and_leads(outputs: torch.Tensor, level: float = 0.0) -> tuple[Any, Any]:
+    """The class of outputs (..., n) at each point, and its lead over the next or the level."""
+    if outputs.shape[-1] == 1:
+        over = outputs[..., 0] - level
+        return to_numpy((over > 0).long()), to_numpy(over.abs())
+    first, second = torch.topk(outputs, 2, -1).values.unbind(-1)
+    return to_numpy(outputs.argmax(-1)), to_numpy(first - second)
+
+
 def weighted_quantiles(values: Any, shares: Any, weights: Floats | None = None) -> Floats:
     """The numbers below which the given shares of the total weight lie; zeros without values."""
     if not len(values):

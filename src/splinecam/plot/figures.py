@@ -91,16 +91,13 @@ def shown_once(figure: Any) -> Any:
 
 
 def _display(figure: Figure) -> None:
-    """Close a figure that IPython is about to show, so that pyplot does not show it again.
-
-    The error makes IPython show the figure in the formats of the user's choice.
-    """
+    """Close a figure that IPython is about to show, so that pyplot does not show it again."""
     import matplotlib
     import matplotlib.pyplot as plt
 
     if "inline" in matplotlib.get_backend().lower():
         plt.close(figure)
-    raise NotImplementedError
+    raise NotImplementedError  # IPython then shows it in the formats of the user's choice
 
 
 def new_axes(domain: Domain | None = None, *, width: float = 6.0) -> Axes:
@@ -139,8 +136,12 @@ def axes_in_space(ax: Any) -> None:
         )
 
 
-def given_axes(axes: Any, count: int) -> list[Axes]:
-    """The given axes as a list; an error unless there is one for each of ``count`` panels."""
+def panel_axes(axes: Any, count: int, across: int, size: tuple[float, float]) -> list[Axes]:
+    """The given axes, one for each panel, or new ones of a size in inches, so many in a row."""
+    if axes is None:
+        down = -(-count // across)
+        figure = new_figure(figsize=(across * size[0], down * size[1]), layout="constrained")
+        return [figure.add_subplot(down, across, k + 1) for k in range(count)]
     given: list[Axes] = list(np.atleast_1d(np.asarray(axes, dtype=object)).ravel())
     if len(given) != count:
         raise ValueError(f"{len(given)} axes were given, but {count} panels are drawn")

@@ -406,11 +406,7 @@ def draw_boundary(
     color: Any,
     find: Callable[[], Boundary] | None = None,
 ) -> None:
-    """Draw the decision boundary, by default on classes and where there are several outputs.
-
-    A white rim makes it visible on the dark colours of numbers. find: finds another boundary than
-    the partition's.
-    """
+    """Draw the decision boundary, or what ``find`` finds, by default where there are classes."""
     part, light = content.part, ink_over(ax) == INK
     if not boundary_shown(content, wanted):
         return
@@ -418,8 +414,7 @@ def draw_boundary(
         curves = find()
     elif content.by_class:  # from the cells of the colours
         winners = winners_of(part, "argmax", content.level, whole=True)
-        classes = max(2, part._n_out)
-        curves = boundary_of(part, winners, classes, "argmax", content.level)
+        curves = boundary_of(part, winners, max(2, part._n_out), "argmax", content.level)
     else:
         curves = decision_boundary(part, level=content.level)
     if not len(curves):
@@ -428,6 +423,7 @@ def draw_boundary(
         color = BOUNDARY if light else BOUNDARY_ON_DARK
     spacing = part.domain.area / max(curves.length, np.finfo(np.float64).tiny)
     spacing = min(spacing, _APART * part.domain.diameter)  # thinner lines on small pictures
+    # A white rim makes it visible on the dark colours of numbers.
     segments, rim = to_numpy(curves.ends), light and not content.by_class
     for ink, extra, zorder in [(color, 0.0, 3.2)] + [(PAPER, _RIM, 3.1)] * rim:
         ends = _BOUNDARY, _LEAST_BOUNDARY, extra

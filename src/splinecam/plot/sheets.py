@@ -116,14 +116,12 @@ class AxesFit:
         return Bbox.union([box, *(each for each in boxes if each is not None)])
 
     def _fill(self, cell: Bbox, content: Bbox) -> bool:
-        """Move the content into the cell by changing the view; return whether it was there.
-
-        The square of the axes goes to the content's top, where matplotlib puts a title.
-        """
+        """Move the content into the cell by changing the view; return whether it was there."""
         ax, view, frame = self.ax, self.ax.viewLim, self.ax.bbox
         scale = min(cell.width / content.width, cell.height / content.height)
         middle, old = (np.add(box.min, box.max) / 2 for box in (cell, content))
         side, top = min(cell.size), middle[1] + scale * content.height / 2
+        # The square of the axes goes to the content's top, where matplotlib puts a title.
         corner = np.array([middle[0] - side / 2, top - side])
         extent = view.size * side / (scale * np.asarray(frame.size))
         moved = middle + scale * (frame.min - old)  # where the view's corner is to be

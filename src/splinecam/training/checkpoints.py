@@ -103,10 +103,7 @@ def _weights(label: Label, each: Any) -> tuple[Mapping[str, Tensor], str]:
 
 
 def _files(folder: Path) -> dict[Label, Path]:
-    """Return the files of weights in a folder, in the order of the numbers in their names.
-
-    If names differ in numbers only, the first different number is the label, and else the name.
-    """
+    """Return the files of weights in a folder, in the order of the numbers in their names."""
     if not folder.is_dir():
         raise FileError(f"There is no folder {folder}.")
     visible = [path for path in folder.iterdir() if not path.name.startswith(".")]
@@ -116,7 +113,7 @@ def _files(folder: Path) -> dict[Label, Path]:
     words = {path: re.split(r"(\d+)", path.stem) for path in found}
     found.sort(key=lambda path: [int(w) if k % 2 else w for k, w in enumerate(words[path])])
     texts = {tuple(each[::2]) for each in words.values()}
-    if len(texts) == 1:
+    if len(texts) == 1:  # if names differ in numbers only, the first different one is the label
         for numbers in zip(*(words[path][1::2] for path in found), strict=True):
             labels = [int(number) for number in numbers]
             if len(set(labels)) == len(found):

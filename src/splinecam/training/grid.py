@@ -27,7 +27,7 @@ from splinecam.jobs.sweep import sweep
 from splinecam.parallel import engine_for
 from splinecam.partitions.partition import Partition
 from splinecam.partitions.request import Smooth
-from splinecam.plot.figures import given_axes, new_figure, written
+from splinecam.plot.figures import panel_axes, written
 from splinecam.plot.histograms import plot_bands
 from splinecam.questions.stats import BATCHED, BOUNDS, batch_stats
 from splinecam.stores import manifest
@@ -108,7 +108,7 @@ _WORDS = {
     "ARE": "mean eccentricity (ARE)",
     "density": "regions per area",
 }
-_WIDE, _HIGH, _ACROSS = 3.6, 2.5, 2  # of a panel, in inches; panels side by side
+_PANEL, _ACROSS = (3.6, 2.5), 2  # inches of a panel; panels side by side
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -219,7 +219,7 @@ class Grid:
             raise ValueError("there is nothing to draw: the grid is empty")
         numeric = all(isinstance(label, int | float) for label in self.checkpoints)
         at = self.checkpoints if numeric else range(len(self.checkpoints))
-        panels = _panels(len(wanted)) if axes is None else given_axes(axes, len(wanted))
+        panels = panel_axes(axes, len(wanted), min(len(wanted), _ACROSS), _PANEL)
         options: Any = {"band": band, "log": log, "xlabel": xlabel}
         for ax, name in zip(panels, wanted, strict=True):
             words = _WORDS.get(name, written(name.replace("_", " ")))
@@ -280,14 +280,6 @@ def _plus_minus(mean: float, deviation: float) -> str:
     if 100 <= deviation < 1e6:
         spread = f"{float(spread):.0f}"
     return f"{mean:.4g}" + ("" if np.isnan(deviation) else f" ± {spread}")
-
-
-def _panels(count: int) -> list[Axes]:
-    """Return the axes of a new figure, two side by side."""
-    across = min(count, _ACROSS)
-    down = -(-count // across)
-    figure = new_figure(figsize=(_WIDE * across, _HIGH * down), layout="constrained")
-    return [figure.add_subplot(down, across, k + 1) for k in range(count)]
 
 
 def _frame(columns: Mapping[str, Any]) -> Any:

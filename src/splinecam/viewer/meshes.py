@@ -12,7 +12,7 @@ from torch import Tensor
 
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import SAFETY
-from splinecam.plot.arrays import to_numpy, weighted_quantiles
+from splinecam.plot.arrays import classes_and_leads, to_numpy, weighted_quantiles
 from splinecam.plot.colors import Coloring, ColorOptions, class_legend, color_regions, output_name
 from splinecam.plot.rasters import CellColors
 from splinecam.plot.regions import default_color
@@ -35,26 +35,17 @@ def class_coloring(part: PartitionData, options: ColorOptions, *, most: int = _C
     if options.limits is None and len(part) <= most:
         return color_regions(part, "class", options)
     values = part._outputs
-    if options.limits is not None:
-        winner = _winners(values, options.level)
-        weight, typical = torch.ones_like(winner, dtype=torch.float64), options.limits[1]
-    else:
-        mesh, weight = part.mesh, part.areas
+    if options.limits is None:
+        mesh, weight = part.mesh, to_numpy(part.areas)
         values = mesh.sums(values[mesh.corner_vertices()]) / mesh.counts()[:, None]
-        winner = _winners(values, options.level)
-        if values.shape[1] == 1:
-            lead = (values[:, 0] - options.level).abs()
-        else:
-            lead = torch.topk(values, 2, 1).values.diff()[:, 0].abs()
-        typical = float(weighted_quantiles(to_numpy(lead), [0.5], to_numpy(weight))[0])
-    label, legend = class_legend(part, to_numpy(winner), to_numpy(weight), options)
+        winner, lead = classes_and_leads(values, options.level)
+        typical = float(weighted_quantiles(lead, [0.5], weight)[0])
+    else:
+        winner, _ = classes_and_leads(values, options.level)
+        weight, typical = np.ones(len(winner)), options.limits[1]
+    label, legend = class_legend(part, winner, weight, options)
     scale, fill = (0.0, typical) if typical > 0 else None, CellColors(colors=np.zeros((0, 4)))
     return Coloring(part.mesh, fill, label, legend=legend, scale=scale)
-
-
-def _winners(values: Tensor, level: float) -> Tensor:
-    """Return the class (N,) of each row of outputs (N, n)."""
-    return (values[:, 0] > level).long() if values.shape[1] == 1 else values.argmax(1)
 
 
 _STEPS = 127  # of a byte, on each side of 0
@@ -86,9 +77,8 @@ def gradients_at(part: PartitionData, regions: Tensor, outputs: Tensor) -> Tenso
     for uv, output in zip(torch.split(middle, rows), torch.split(outputs, rows), strict=True):
         with torch.inference_mode(False), torch.enable_grad():
             x = domain.embed(uv).clone().requires_grad_()
-            y = program(x).reshape(x.shape[0], -1)
             # Points do not mix, so one backward pass is enough for all of them.
-            chosen = y.gather(1, output[:, None]).sum()
+            chosen = program(x).flatten(1).gather(1, output[:, None]).sum()
             slope = torch.autograd.grad(chosen, x, materialize_grads=True)[0]
         found.append(slope.flatten(1))
     return torch.cat(found) if found else part._outputs.new_zeros((0, domain.dim))
@@ -207,7 +197,11 @@ def outputs_of(part: PartitionData, level: float | None, sizes: MeshSizes) -> li
     classes = has_classes(part, level)
 
     def find() -> list[int]:
-        lead = _leads(part._outputs)
+        values = part._outputs
+        # How close each output comes to the largest at any vertex: 0, or the negative gap.
+        lead = values.new_full((n,), -torch.inf)
+        for block in torch.split(values, max(1, _BLOCK // n)):
+            lead = torch.maximum(lead, (block - block.amax(1, keepdim=True)).amax(0))
         if classes:
             winners = torch.unique(class_regions(part).cell_class) if exact else lead == 0
             lead[winners] = torch.inf
@@ -215,12 +209,3 @@ def outputs_of(part: PartitionData, level: float | None, sizes: MeshSizes) -> li
         return sorted(torch.topk(lead, count).indices.tolist())
 
     return part._remembered("outputs of a viewer", (most, exact, classes), find)
-
-
-def _leads(values: Tensor) -> Tensor:
-    """Return how close each output comes to the largest at any vertex: 0, or the negative gap."""
-    lead = values.new_full(values.shape[1:], -torch.inf)
-    for block in torch.split(values, max(1, _BLOCK // values.shape[1])):
-        gap = block - block.amax(1, keepdim=True)
-        lead = torch.maximum(lead, gap.amax(0))
-    return lead

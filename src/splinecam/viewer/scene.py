@@ -116,12 +116,9 @@ def anchors_of(domain: Domain, anchors: Any, shape: Sequence[int] | None) -> Mes
 
 
 def thumbnails(pictures: Floats) -> Pixels:
-    """Return pictures (N, h, w) or (N, h, w, 3 or 4) as small pixels (N, h, w, 4).
-
-    Grey pictures are black at their smallest number and white at their largest.
-    """
+    """Return pictures (N, h, w) or (N, h, w, 3 or 4) as small pixels (N, h, w, 4)."""
     array = np.nan_to_num(np.asarray(pictures, np.float64), posinf=0.0, neginf=0.0)
-    if array.ndim == 3:
+    if array.ndim == 3:  # grey ones are black at their smallest number and white at their largest
         low, high = (f(array, axis=(1, 2), keepdims=True) for f in (np.min, np.max))
         array = ((array - low) / np.where(high > low, high - low, 1))[..., None]
     if array.shape[3] < 3:
@@ -156,24 +153,21 @@ _GRID = 5  # the range of pixels is found from 5 x 5 inputs
 def scene_answer(panes: Sequence[Pane], options: SceneOptions) -> Message:
     """Return the scene: all panes with their arrays."""
     answers = [pane_answer(number, pane, options) for number, pane in enumerate(panes)]
+    part = representative(panes[0])
+    color = options.color or default_color(part)
+    if color == "class" and not has_classes(part, options.level):
+        color = "output"
+    begin = {"color": color, "output": options.output, "level": options.level}
+    known = {name: value for name, value in begin.items() if value is not None}
     header = {
         "kind": "scene",
         "title": options.title or " | ".join(dict.fromkeys(pane.title for pane in panes)),
         "live": options.live,
         "panes": [answer.message for answer in answers],
-        "state": _state(representative(panes[0]), options),
+        "state": known | dict(options.state),
         "python": options.python,
     }
     return Message(header, {name: array for each in answers for name, array in each.arrays.items()})
-
-
-def _state(part: PartitionData, options: SceneOptions) -> dict[str, Any]:
-    """Return the first state, as far as it is known."""
-    color = options.color or default_color(part)
-    if color == "class" and not has_classes(part, options.level):
-        color = "output"
-    begin = {"color": color, "output": options.output, "level": options.level}
-    return {name: value for name, value in begin.items() if value is not None} | dict(options.state)
 
 
 def pane_answer(number: int, pane: Pane, options: SceneOptions) -> Message:
@@ -317,7 +311,11 @@ def coloring_of(
             raise RequestError("There are no classes: the network has one output, or too many.")
         return class_coloring(part, chosen)
     if name == "output":
-        return _output_coloring(part, output or 0, chosen)
+        mesh, values = part.mesh, part.values[:, output or 0]
+        middle = to_numpy(mesh.sums(values[mesh.corner_vertices()]) / mesh.counts())
+        scale, fill = output_scale(part, middle, chosen), CellColors(numbers=middle)
+        ends = float(values.min()), float(values.max())
+        return Coloring(mesh, fill, output_name(part, output or 0), *scale, ends)
     if name in _BUILT_IN:
         return color_regions(part, name, chosen)
     check_name(name, options)
@@ -341,16 +339,6 @@ def check_name(name: str, options: SceneOptions) -> None:
 def _is_column(name: str) -> bool:
     """Return whether a name may be that of a column of the table."""
     return name in COLUMNS or name.startswith("output_")
-
-
-def _output_coloring(part: PartitionData, output: int, options: ColorOptions) -> Coloring:
-    """Return the colours of an output by its values in the middle of the regions."""
-    mesh, values = part.mesh, part.values[:, output]
-    middle = to_numpy(mesh.sums(values[mesh.corner_vertices()]) / mesh.counts())
-    norm, cmap = output_scale(part, middle, options)
-    extremes = float(values.min()), float(values.max())
-    fill = CellColors(numbers=middle)
-    return Coloring(mesh, fill, output_name(part, output), norm, cmap, extremes)
 
 
 def given_colors(colors: Any, part: PartitionData, whole: PartitionData) -> Any:
