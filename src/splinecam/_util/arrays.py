@@ -120,12 +120,9 @@ def blocks_of(counts: Tensor, limit: int) -> list[tuple[int, int]]:
 
 
 def sort_rows(row: Tensor, s: Tensor, rows: int = 1 << 32) -> tuple[Tensor, Tensor, Tensor]:
-    """The order of entries by row, then by ``s`` in [0, 1], and row and ``s`` in that order.
-
-    rows: the largest possible number of rows. One sort of (row, leading bits of s) is several times
-    faster than two sorts. Neighbours with equal leading bits that it leaves in the wrong order are
-    exchanged afterwards.
-    """
+    """The order of entries by row, below ``rows``, then ``s`` in [0, 1], and both in that order."""
+    # One sort of (row, leading bits of s) is several times faster than two sorts. Neighbours with
+    # equal leading bits that it leaves in the wrong order are exchanged afterwards.
     if backend_of(s.device).asynchronous:  # keys row + s in float64
         below = 1 - 2.0 ** (rows.bit_length() - _MANTISSA)
         key, order = torch.sort(torch.add(row, s, alpha=below), stable=True)

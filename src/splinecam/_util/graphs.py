@@ -136,15 +136,11 @@ def roots(n: int, a: Tensor, b: Tensor) -> Tensor:
 
 
 def cycles(following: Tensor) -> tuple[Tensor, Tensor]:
-    """The cycles of a permutation: offsets (F + 1,) and their members in order, (H,).
-
-    Each cycle begins with its lowest member. On a CPU all cycles are followed member by member,
-    which is fast if they are short.
-    """
+    """The cycles of a permutation, from their lowest members: offsets (F + 1,), members (H,)."""
     if backend_of(following.device).asynchronous:
         return long_cycles(following)
     lowest, leader, cycle, offsets = _leaders(following)
-    members = torch.empty_like(cycle)
+    members = torch.empty_like(cycle)  # all are followed at once, which is fast if they are short
     current, place = leader, offsets[:-1]
     while current.shape[0]:
         members.index_copy_(0, place, current)

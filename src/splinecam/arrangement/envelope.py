@@ -109,12 +109,8 @@ class WinnerChanges:
 
 
 def _end_winners(first: Tensor, last: Tensor, slack: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The largest functions right behind the first and right before the last ends, (N,) each.
-
-    Also the rows (M,) in which tolerances matter. first, last: (N, R) values at the ends; slack:
-    (N, R) tolerances. The other end tells functions apart that tie at one end. A function that ties
-    at both ends wins at both.
-    """
+    """The largest functions behind the first and before the last ends, and unclear rows (M,)."""
+    # The other end tells functions apart that tie at one end; one that ties at both wins at both.
     a, b = (here + slack >= (here - slack).amax(1, keepdim=True) for here in (first, last))
     begin = last.masked_fill(~a, -torch.inf).argmax(1)
     end = first.masked_fill(~b, -torch.inf).argmax(1)
@@ -361,11 +357,8 @@ def _best_border(around: _Around, wins: Tensor, uv: Tensor) -> FaceStatus:
 
 
 def _changes(around: _Around) -> tuple[Tensor, Tensor]:
-    """For each half-edge two members between which the winner changes there, (H,) each.
-
-    A change is looked for from the middle of the half-edge to its end, then to its start, then at
-    its end; the two are the same where nothing changes.
-    """
+    """For each half-edge two members between which the winner changes there, or one twice, (H,)."""
+    # A change is looked for from the middle of the half-edge to its end, to its start, at its end.
     z, ahead, tolerance = around.z, around.z[around.after], around.tolerance
     middle = (z + ahead) / 2
     winner = middle.argmax(1, keepdim=True)

@@ -387,11 +387,8 @@ class _MaximaRefinement:
     def _along(
         self, candidates: envelope.CandidateFaces, cut: Tensor, ends: Tensor, pair: Tensor
     ) -> Tensor:
-        """Which candidates may have a border along the line that cuts their face, (N,).
-
-        cut: (N,) one of L lines each. Such a border is between the line's pair (L, 2), or between
-        two units that are equal at both of the line's ends (L, 2).
-        """
+        """Which candidates may have a border along the line that cuts their face, (N,)."""
+        # It is between the line's pair (L, 2), or two units that are equal at both of its ends.
         classifier, units = self.classifier, candidates.units
         if classifier.gpu is not None:
             given = classifier.for_gpu(self.mesh, candidates), cut, ends, pair, _ASIDE

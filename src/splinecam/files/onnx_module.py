@@ -401,16 +401,15 @@ def _same(whole: OnnxModule, single: OnnxModule, shape: tuple[int, ...]) -> bool
         alone = deepcopy(single).double()(inputs.flatten(0, 1))
     many = together if isinstance(together, dict) else {"": together}
     each = alone if isinstance(alone, dict) else {"": alone}
-    return all(_close(many[name], found) for name, found in each.items())
 
+    def close(many: Tensor, each: Tensor) -> bool:
+        if many.flatten(0, 1).shape != each.shape:
+            return False
+        found = each.view_as(many).flatten(1)
+        error = VALUE_PRECISION * found.abs().amax(1, keepdim=True)
+        return bool(((many.flatten(1) - found).abs() <= error).all())
 
-def _close(many: Tensor, each: Tensor) -> bool:
-    """Whether results of batches ``(n, N, ...)`` agree with those of their rows ``(n N, ...)``."""
-    if many.flatten(0, 1).shape != each.shape:
-        return False
-    found = each.view_as(many).flatten(1)
-    error = VALUE_PRECISION * found.abs().amax(1, keepdim=True)
-    return bool(((many.flatten(1) - found).abs() <= error).all())
+    return all(close(many[name], found) for name, found in each.items())
 
 
 def _whole_shape(

@@ -334,12 +334,7 @@ def prepare(ax: Axes, domain: Domain, style: AxesStyle) -> None:
 
 
 def draw_edges(ax: Axes, content: Content, edges: Any, width: float | None) -> None:
-    """Draw edges by layer, the first layer on top, and the border of the domain.
-
-    Later layers are lighter and thinner. A layer's lines are as wide as the spacing of all lines up
-    to this layer allows, so that the first layers stay visible where the last ones are dense.
-    edges: numbers of edges, the colour of all, or a flag; by default the edges of the colouring.
-    """
+    """Draw edges by layer, and the border; edges: their numbers, the colour of all, or a flag."""
     part = content.part
     if edges is None:
         edges = True if content.coloring.edges is None else content.coloring.edges
@@ -368,6 +363,8 @@ def draw_layers(
     width: float | None,
 ) -> None:
     """Draw segments (N, 2, 2) of layers (N,); shown: the number of layers, and the area."""
+    # The first layer is on top, later ones are lighter and thinner. Lines are as wide as the space
+    # between all lines up to their layer allows: the first stay visible where the last are dense.
     layers, area = shown
     length = lengths(segments[:, 1] - segments[:, 0])
     inner = layer >= 0

@@ -387,11 +387,8 @@ def _toward(elevation: float, azimuth: float) -> Floats:
 
 
 def best_view(sheets: Sequence[Sheet]) -> tuple[float, float]:
-    """The elevation and azimuth from which the eye sees most of the sheets, and least at an angle.
-
-    A graph is seen where it faces the eye. Of several sheets, the least visible one counts.
-    """
-    if sheets[0].height is not None:
+    """The elevation and azimuth from which most is seen of the least visible sheet."""
+    if sheets[0].height is not None:  # a graph is seen where it faces the eye
         normals = sheets[0].normals
         return max(_GRAPH_VIEWS, key=lambda view: np.maximum(normals @ _toward(*view), 0).sum())
     corners = np.concatenate([each.page[each.corners].reshape(-1, 3) for each in sheets])

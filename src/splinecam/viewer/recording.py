@@ -17,9 +17,15 @@ from splinecam.questions.measures import table
 from splinecam.questions.partition_data import PartitionData
 from splinecam.viewer.container import Message, key_of, pack
 from splinecam.viewer.frames import TooMuch
-from splinecam.viewer.meshes import MeshSizes, has_classes, outputs_of, quantized_gradients
 from splinecam.viewer.panes import Pane, SceneOptions
-from splinecam.viewer.scene import COLUMNS, given_colors
+from splinecam.viewer.scene import (
+    COLUMNS,
+    MeshSizes,
+    given_colors,
+    has_classes,
+    outputs_of,
+    quantized_gradients,
+)
 from splinecam.viewer.session import Session
 from splinecam.viewer.windows import raster_pixels
 

@@ -132,10 +132,7 @@ class Server:
 
     @property
     def ticket(self) -> str:
-        """An address that leads to the page once.
-
-        A browser gets it as an argument, and other users of the machine can see arguments.
-        """
+        """An address that leads to the page once, as other users see a browser's arguments."""
         return f"http://{_HOST}:{self.port}/open/{self._ticket}"
 
     def notify(self, notice: bytes | None) -> None:

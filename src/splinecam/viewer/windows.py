@@ -187,11 +187,9 @@ def _clipped(corners: Tensor, half: Tensor) -> Tensor:
 def start_window(
     network: Network, domain: Domain, limits: Limits, *, clock: Callable[[], float] = monotonic
 ) -> tuple[Box, Partition]:
-    """Return about the largest window around the centre of a domain within the limits.
-
-    The search begins with a small window. The number of regions, and with it the time, grows at
-    most with the area: each window tells how much larger the next one may be.
-    """
+    """Return about the largest window around the centre of a domain within the limits."""
+    # The search begins with a small window. The number of regions, and with it the time, grows at
+    # most with the area: each window tells how much larger the next one may be.
     u, v = domain.center.tolist()
     width = float((domain.corners.amax(0) - domain.corners.amin(0)).max())
     halvings, failed, best = _FIRST, 0, None

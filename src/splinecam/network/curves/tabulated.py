@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from splinecam._util.tolerances import EPS
-from splinecam.network.curves.curve import Curve
-from splinecam.network.curves.registered import RegisteredCurve, Scaled
+from splinecam.network.curves.curve import Curve, RegisteredCurve, Scaled
 
 _CELLS, _BLOCK = 1 << 17, 1 << 4  # cells of a table, and how many of them are bounded together
 _BLOCKS = _CELLS // _BLOCK

@@ -190,11 +190,9 @@ ADAPTIVE_POOLS = (nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool
 
 
 def windows(module: nn.Module, shape: tuple[int, ...], sign: int = 1) -> list[list[int]]:
-    """Return the units of which each output is the largest, or with the sign -1 the smallest.
-
-    The largest of some units is 1 if one of them is 1 and all others are 0.
-    """
+    """Return the units of which each output is the largest, or with the sign -1 the smallest."""
     size = math.prod(shape)
+    # The largest of some units is 1 if one of them is 1 and all others are 0.
     one_each = torch.eye(size).reshape(size, *shape)
     inside = sign * module(sign * one_each).reshape(size, -1) > 0
     groups = [window.nonzero()[:, 0].tolist() for window in inside.T]

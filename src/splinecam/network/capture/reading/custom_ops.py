@@ -19,7 +19,7 @@ from splinecam.network.capture.reading.scalar_functions import add_curve
 from splinecam.network.capture.reading.stages import refs
 from splinecam.network.capture.tracing.diagnosis import first_line
 from splinecam.network.capture.tracing.opaque_modules import as_columns, opaque_module_of
-from splinecam.network.curves.registered import RegisteredCurve
+from splinecam.network.curves.curve import RegisteredCurve
 from splinecam.network.nonlinearities import CustomNonlinearity, PiecewiseScalar
 from splinecam.network.ops.bounds import Bound, measured_bound
 from splinecam.network.ops.nonlinear import MIXES

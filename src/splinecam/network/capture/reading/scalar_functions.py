@@ -21,8 +21,7 @@ from splinecam.network import nonlinearities as layers
 from splinecam.network.capture.reading.graph_builder import GraphBuilder, NodeCall, UnevenRows
 from splinecam.network.capture.tracing.flat_graph import FlatGraph, arguments_of
 from splinecam.network.curves import formulas
-from splinecam.network.curves.curve import Curve
-from splinecam.network.curves.registered import Scaled, scaled
+from splinecam.network.curves.curve import Curve, Scaled, scaled
 from splinecam.network.ops.nonlinear import MIXES
 from splinecam.network.ops.registry import Knots, target_name
 from splinecam.network.values import Operation, Ref, Rows
