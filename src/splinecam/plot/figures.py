@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -36,10 +37,13 @@ def written(text: str) -> str:
     ('slope $\\|A\\|$', '$x_{12}$', '$2\\times10^{-6}$', 'a_1')
     """
     import matplotlib
+    from matplotlib.mathtext import MathTextParser
 
     text = harmless(text)
-    if text.count("$") > 1 and _has_formula(text):
-        return text
+    if text.count("$") > 1:
+        with suppress(ValueError):  # unless matplotlib cannot draw it
+            MathTextParser("path").parse(text)
+            return text
     latex, done, parts = matplotlib.rcParams["text.usetex"], 0, []
     for found in _MATH.finditer(text):
         index, factor, power = found.groups()
@@ -54,17 +58,6 @@ def written(text: str) -> str:
     parts.append(text[done:])
     parts[::2] = [latex_text(x) if latex else x.replace("$", r"\$") for x in parts[::2]]
     return "".join(parts)
-
-
-def _has_formula(text: str) -> bool:
-    """Whether matplotlib can draw the formula in a text with dollars."""
-    from matplotlib.mathtext import MathTextParser
-
-    try:
-        MathTextParser("path").parse(text)
-    except ValueError:
-        return False
-    return True
 
 
 def require_matplotlib() -> None:
