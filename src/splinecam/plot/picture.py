@@ -21,7 +21,7 @@ from splinecam._util.arrays import lengths
 from splinecam.errors import DomainError, SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.plot import decorations
-from splinecam.plot.arrays import Bools, Floats, Ints, to_numpy
+from splinecam.plot.arrays import Bools, Floats, Ints, in_polygon, to_numpy
 from splinecam.plot.artists import CellImage, PlaneImage, SegmentLines, ink_over, line_width
 from splinecam.plot.colors import MAX_ENTRIES, Coloring, ColorOptions, class_names, color_regions
 from splinecam.plot.decorations import AxesStyle, SideLegend, add_legend, is_flat
@@ -156,22 +156,13 @@ def samples_of(
     lost = np.flatnonzero(~np.isfinite(uv).all(1))
     if len(lost):
         raise ValueError(f"points[{lost[0]}] is not finite ({len(lost)} of {len(uv)} points)")
-    kept, number = np.flatnonzero(_inside(domain, uv)), None
+    # Samples on the border count, also if single precision has rounded them out.
+    slack = np.finfo(np.float32).eps * domain.diameter
+    kept, number = np.flatnonzero(in_polygon(domain.corners, uv, slack)), None
     if labels is not None:
         classes = classes.fitting(labels, distinct=distinct)
         number = classes.numbers(labels, len(uv))[kept]
     return Samples(uv[kept], off[kept], number, kept, len(uv), classes)
-
-
-def _inside(domain: Domain, uv: Floats) -> Bools:
-    """Which points (N, 2) lie in the domain, borders included, (N,)."""
-    corners = to_numpy(domain.corners)
-    side = np.roll(corners, -1, 0) - corners
-    off = uv[:, None] - corners
-    cross = side[:, 0] * off[:, :, 1] - side[:, 1] * off[:, :, 0]
-    # Samples on the border count, also if single precision has rounded them out.
-    slack = np.finfo(np.float32).eps * domain.diameter
-    return np.asarray((cross >= -slack * np.linalg.norm(side, axis=1)).all(1))
 
 
 def draw_points(ax: Axes, samples: Samples) -> None:

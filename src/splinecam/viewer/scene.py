@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.colors import LogNorm, Normalize, TwoSlopeNorm, is_color_like, to_rgb
+from matplotlib.colors import LogNorm, Normalize, TwoSlopeNorm, is_color_like, to_hex
 from torch import Tensor
 
 from splinecam._util.backend import backend_of
@@ -269,7 +269,7 @@ def points_of(
         count = min(int(found.labels.max(initial=-1)) + 1, _NAMED_LABELS)
         header["labels"] = [found.classes.name(k) for k in range(count)]
         palette = class_colors(found.classes.first + count)[found.classes.first :]
-        header["colors"] = [hex_color(color) for color in palette]
+        header["colors"] = [to_hex(color) for color in palette]
         arrays["label"] = found.labels.astype(np.int16 if count < 1 << 15 else np.int32)
     if images is not None:
         pictures = pictures_of(images)
@@ -325,12 +325,6 @@ def thumbnails(pictures: Floats) -> Pixels:
         pooled = torch.nn.functional.adaptive_avg_pool2d(stacked, size)
         array = np.moveaxis(pooled.numpy(), 1, 3)
     return np.ascontiguousarray(255 * np.clip(array, 0, 1) + 0.5, np.uint8)
-
-
-def hex_color(color: Floats) -> str:
-    """Return a colour of numbers from 0 to 1 as text, such as "#16202c"."""
-    red, green, blue = (round(255 * min(1.0, max(0.0, float(part)))) for part in color[:3])
-    return f"#{red:02x}{green:02x}{blue:02x}"
 
 
 # Columns of ``part.table()`` by which regions are coloured, besides the built-in colourings.
@@ -453,7 +447,7 @@ def _classes(part: PartitionData, options: SceneOptions) -> list[dict[str, str]]
     if not has_classes(part, options.level):
         return None
     names = class_names(part, options.names, options.level or 0.0)
-    colors = [hex_color(color) for color in class_colors(len(names))]
+    colors = [to_hex(color) for color in class_colors(len(names))]
     return [{"name": name, "color": color} for name, color in zip(names, colors, strict=True)]
 
 
@@ -561,10 +555,7 @@ def coloring_answer(
         "label": coloring.label,
         "by": "region",
         "scale": _scale(coloring),
-        "legend": [
-            {"name": str(name), "color": hex_color(np.array(to_rgb(color)))}
-            for name, color in coloring.legend
-        ],
+        "legend": [{"name": str(name), "color": to_hex(color)} for name, color in coloring.legend],
     }
     if about["name"] == "class":
         typical = 0.0 if coloring.scale is None else coloring.scale[1]

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from splinecam._util.tolerances import EPS, MAX_CORNER_ERROR
 from splinecam.errors import DomainError
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.partitions.partition import Partition
-from splinecam.plot.arrays import Floats, Pixels, classes_and_leads, to_numpy
+from splinecam.plot.arrays import Floats, Pixels, classes_and_leads, in_polygon
 from splinecam.plot.palette import paler
 from splinecam.tiles.extracting import Box, checked_box
 from splinecam.viewer.frames import Limits, Network, TooMuch
@@ -88,7 +87,7 @@ def raster_pixels(
     image = colors.reshape(rows, columns, 3)
     is_rectangle = len(corners) == 4 and bool(((corners == low) | (corners == high)).all())
     if not is_rectangle:
-        inside = _inside(corners, grid).reshape(rows, columns, 1)
+        inside = in_polygon(corners, grid).reshape(rows, columns, 1)
         image = np.concatenate([image, 255 * inside.astype(np.uint8)], 2)
     (u, v), (left, down), (right, up) = window.center, low.tolist(), high.tolist()
     return (u + left, v + down, u + right, v + up), np.ascontiguousarray(image)
@@ -99,15 +98,8 @@ def typical_lead(network: Network, domain: Domain, level: float = 0.0) -> float:
     low, high = domain.corners.amin(0), domain.corners.amax(0)
     number = torch.arange(1, _TYPICAL + 1, dtype=torch.float64)
     uv = low + (high - low) * (number[:, None] * torch.tensor(_EVEN).double() % 1)
-    inside = torch.from_numpy(_inside(domain.corners, uv))
+    inside = torch.from_numpy(in_polygon(domain.corners, uv))
     return float(np.median(_leads(network, domain, uv[inside], level)[1]))
-
-
-def _inside(corners: Tensor, uv: Tensor) -> Any:
-    """Return whether points (N, 2) are in a convex polygon."""
-    side, offset = corners.roll(-1, 0) - corners, uv[:, None] - corners
-    left = side[:, 0] * offset[..., 1] - side[:, 1] * offset[..., 0] >= 0
-    return to_numpy(left.all(1))
 
 
 # If the partition of a domain is too large, the first window to try is the domain halved 10 times,

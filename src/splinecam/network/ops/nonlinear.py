@@ -24,7 +24,7 @@ from torch import Tensor
 from splinecam.network.curves import formulas
 from splinecam.network.curves.curve import Curve
 from splinecam.network.ops import registry as ops
-from splinecam.network.ops.affine import NORM, STATISTICS, TRAINING
+from splinecam.network.ops.affine import NORM, STATISTICS, TRAINING, each_axis
 from splinecam.network.ops.registry import Call, CompositeRule, Emitter, Knots, register
 from splinecam.network.values import MANY_POINTS
 
@@ -132,18 +132,11 @@ Windows = Callable[[Call, int, int, int], Tensor]
 """From a call, a dimension, its size and its number of windows O to their places (O, K), or -1."""
 
 
-def _entry(value: Any, i: int) -> int:
-    """The i-th number of several, or the one number for all."""
-    if isinstance(value, int):
-        return value
-    return int(value[i] if len(value) > 1 else value[0])
-
-
 def _fixed_windows(call: Call, i: int, size: int, count: int) -> Tensor:
-    kernel = _entry(call["kernel_size"], i)
-    stride = _entry(call.get("stride") or call["kernel_size"], i)
-    first = torch.arange(count) * stride - _entry(call.get("padding", 0), i)
-    places = first[:, None] + torch.arange(kernel) * _entry(call.get("dilation", 1), i)
+    kernel = each_axis(call["kernel_size"], i + 1)[i]
+    stride = each_axis(call.get("stride") or call["kernel_size"], i + 1)[i]
+    first = torch.arange(count) * stride - each_axis(call.get("padding", 0), i + 1)[i]
+    places = first[:, None] + torch.arange(kernel) * each_axis(call.get("dilation", 1), i + 1)[i]
     return torch.where((places >= 0) & (places < size), places, -1)
 
 
