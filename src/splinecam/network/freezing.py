@@ -284,17 +284,13 @@ def _hold(held: HeldValues, node: fx.Node, origins: _Origins, gates: bool) -> No
 
 
 class _Origins:
-    """What the values of a graph come from.
-
-    labels: what a value is, as a factor of a product; named: the node that makes it so;
-    sources: the value that a value depends on entry by entry.
-    """
+    """What the values of a graph come from."""
 
     def __init__(self, active: set[fx.Node]) -> None:
         self.active = active
-        self.labels: dict[fx.Node, _Label] = {}
-        self.named: dict[fx.Node, fx.Node] = {}
-        self.sources: dict[fx.Node, fx.Node] = {}
+        self.labels: dict[fx.Node, _Label] = {}  # what a value is, as a factor of a product
+        self.named: dict[fx.Node, fx.Node] = {}  # the node that makes it so
+        self.sources: dict[fx.Node, fx.Node] = {}  # what it depends on entry by entry
 
     def among(self, node: fx.Node, names: tuple[str, ...]) -> list[fx.Node]:
         """The activations in some of a node's arguments, which are given by name."""

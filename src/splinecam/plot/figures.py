@@ -129,7 +129,9 @@ def axes_in_space(ax: Any) -> None:
         )
 
 
-def panel_axes(axes: Any, count: int, across: int, size: tuple[float, float]) -> list[Axes]:
+def panel_axes(
+    axes: Any, count: int, across: int = 1, size: tuple[float, float] = (6.4, 4.8)
+) -> list[Axes]:
     """The given axes, one for each panel, or new ones of a size in inches, so many in a row."""
     if axes is None:
         down = -(-count // across)

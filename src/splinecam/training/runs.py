@@ -288,7 +288,7 @@ def _panels(axes: Sequence[Axes] | None, count: int) -> list[Axes]:
     import matplotlib.pyplot as plt
 
     if axes is not None:
-        return panel_axes(axes, count, 1, (_WIDE, _LOW))
+        return panel_axes(axes, count)
     heights = [_TALL] + [_LOW] * (count - 1)
     grid: Any = {"height_ratios": heights, "sharex": True, "squeeze": False}
     size = (_WIDE, sum(heights) + 0.5)
