@@ -157,7 +157,7 @@ def samples_of(
     if len(lost):
         raise ValueError(f"points[{lost[0]}] is not finite ({len(lost)} of {len(uv)} points)")
     # Samples on the border count, also if single precision has rounded them out.
-    slack = np.finfo(np.float32).eps * domain.diameter
+    slack = float(np.finfo(np.float32).eps * domain.diameter)
     kept, number = np.flatnonzero(in_polygon(domain.corners, uv, slack)), None
     if labels is not None:
         classes = classes.fitting(labels, distinct=distinct)

@@ -70,7 +70,7 @@ class OpaqueModule:
         return None if table is None else self._call(lambda module, _: table(module), None, state)
 
     def _call(self, run: Callable[..., Any], x: Any, state: Mapping[str, Tensor]) -> Any:
-        call = run, [self.inner.module, x], {}
+        call: Any = run, [self.inner.module, x], {}
         return torch.func.functional_call(self.inner, dict(state), call)
 
     def shape(self, shape: torch.Size) -> list[Any]:
