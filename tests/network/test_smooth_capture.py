@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from splinecam._util.tolerances import EPS
 from splinecam.errors import UnsupportedOpError
 from splinecam.network.capture import Both, FirstLayers, capture
+from splinecam.network.curves.curve import scaled
 from splinecam.network.curves.formulas import (
     GELU,
     GELU_TANH,
@@ -24,7 +25,6 @@ from splinecam.network.curves.formulas import (
     TANH,
     power,
 )
-from splinecam.network.curves.registered import scaled
 from splinecam.network.nonlinearities import PiecewiseScalar, SmoothScalar
 from splinecam.network.program import Program
 from splinecam.parallel.flat import join, load, parts_of

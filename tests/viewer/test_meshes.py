@@ -13,8 +13,8 @@ from torch import nn
 import splinecam as sc
 from refinement_cases import eagerly
 from splinecam.viewer.container import Message
-from splinecam.viewer.meshes import MeshSizes
 from splinecam.viewer.panes import Pane
+from splinecam.viewer.scene import MeshSizes
 from splinecam.viewer.session import Session
 from viewer_messages import unpack
 

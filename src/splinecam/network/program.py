@@ -29,20 +29,16 @@ FAR = 2.0**64  # a factor of directions, beside which the offsets of a stage rou
 
 @dataclass(frozen=True)
 class Step:
-    """One call of the program.
-
-    rule: None if the result does not depend on the input; frees: values that no later step
-    needs.
-    """
+    """One call of the program."""
 
     name: str
     run: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     arg_names: tuple[str, ...]
-    rule: AffineRule | None
+    rule: AffineRule | None  # None if the result does not depend on the input
     roles: Roles
-    frees: tuple[str, ...] = ()
+    frees: tuple[str, ...] = ()  # values that no later step needs
 
     def _arguments(self, env: Env, batch: int, device: torch.device) -> tuple[Any, Any]:
         args = [resolve(item, env, batch, device) for item in self.args]
@@ -158,14 +154,10 @@ def _rise(layer: Nonlinearity, at: Tensor, shift: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Stage:
-    """An affine part of the network and the layer that follows it (None for the last).
+    """An affine part of the network and the layer that follows it (None for the last)."""
 
-    live_in: the values that it takes. live_out: the values that later stages need, and the
-    source of the layer; for the last stage, the output.
-    """
-
-    live_in: tuple[str, ...]
-    live_out: tuple[str, ...]
+    live_in: tuple[str, ...]  # the values that it takes
+    live_out: tuple[str, ...]  # what later stages need, the source of the layer, or the output
     layer: Nonlinearity | None
     steps: tuple[Step, ...] = ()
 
@@ -466,12 +458,9 @@ class Program:
     def _run_ways(
         self, x: Tensor, ways: Tensor, follow: Callable[[Nonlinearity, Tensor, Tensor], Tensor]
     ) -> Tensor:
-        """What becomes of ways (K, B, ...) at points x (B, ...), (K, B, n); follow: by layers.
-
-        Points and ways run through a stage as one batch. Its last row is zero, for the
-        offset.
-        """
+        """What becomes of ways (K, B, ...) at points x (B, ...), (K, B, n); follow: by layers."""
         B = x.shape[0]
+        # Points and ways run through a stage as one batch. Its last row is zero, for the offset.
         live = self._entry(torch.cat([x, FAR * ways.flatten(0, 1), torch.zeros_like(x[:1])]))
         for i, stage in enumerate(self.stages):
             made = self.advance(i, live)
