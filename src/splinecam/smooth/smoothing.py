@@ -165,7 +165,7 @@ def _allowed(
     inner = found.values[found.bounds.grid.inner]  # cells at the border have centres outside
     more = outputs_at(program, domain, _on_lines(domain).to(program.device))
     values = torch.cat([inner, more])
-    allowed, constant = tolerance.allowed(values), tolerance.constant(values)
+    allowed, constant = tolerance.allowed(values)
     if bool(constant.any()):
         _require_constants(program, domain, found, allowed, constant)
     return replace(found, constant=constant), allowed

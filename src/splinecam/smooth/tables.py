@@ -31,23 +31,16 @@ class Tolerance:
     error: float
     relative: bool = False
 
-    def allowed(self, values: Tensor) -> Tensor:
-        """The error that each output may have, (n,), given outputs (N, n) all over the domain."""
+    def allowed(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """The error that each output may have, (n,), given outputs (N, n) all over the domain.
+
+        The second says which outputs are constant, so that a part of their range means nothing.
+        """
         if not self.relative:
-            return torch.full_like(values[0], self.error)
-        extent, least = _extent(values)
-        return torch.maximum(self.error * extent, least)
-
-    def constant(self, values: Tensor) -> Tensor:
-        """Which outputs, (n,), are constant, so that a part of their range means nothing."""
-        extent, least = _extent(values)
-        return (extent <= least) & self.relative
-
-
-def _extent(values: Tensor) -> tuple[Tensor, Tensor]:
-    """The width of the range of each output, (n,), and what of it may be rounding."""
-    least = _LEAST * values.abs().amax(0) + torch.finfo(values.dtype).tiny
-    return values.amax(0) - values.amin(0), least
+            return torch.full_like(values[0], self.error), torch.zeros_like(values[0]).bool()
+        extent = values.amax(0) - values.amin(0)
+        least = _LEAST * values.abs().amax(0) + torch.finfo(values.dtype).tiny
+        return torch.maximum(self.error * extent, least), extent <= least
 
 
 def tolerance_of(smooth: float | str) -> Tolerance:
@@ -137,8 +130,8 @@ def tables_of(
     slope = torch.where(within, rise / torch.where(within, width, 1.0), 0.0)
     own = torch.minimum(place[:-1], last - 1)
     inner = torch.where(place[1:-1] < last, knots[1:-1], torch.inf)
-    parts = (each.gather(0, own) for each in (filled[:-1], values[:-1], slope))
-    return Tables(inner.contiguous(), *parts, pieces)
+    start, value, slope = (each.gather(0, own) for each in (filled[:-1], values[:-1], slope))
+    return Tables(inner.contiguous(), start, value, slope, pieces)
 
 
 def _knots(curve: Curve, low: Tensor, high: Tensor, tolerance: Tensor) -> Tensor:
@@ -370,8 +363,8 @@ def with_local_influence(
         z, order = z.T.contiguous().sort(1)
         near = max_pool1d(slope.T.gather(1, order), 2 * _AROUND + 1, 1, _AROUND)
         most = near.amax(1, keepdim=True)
-        share = torch.where(most > 0, near / most, 1.0)
-        found[name] = replace(layers[name], local=(z, share))
+        local = z, torch.where(most > 0, near / most, 1.0)
+        found[name] = replace(layers[name], local=local)
     return found
 
 
