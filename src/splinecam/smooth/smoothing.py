@@ -48,6 +48,7 @@ _ROUNDED = 2.0**-5  # the share of the tolerance that rounding in single precisi
 _FEWEST, _POINTS = 1 << 8, 1 << 12
 _MORE, _MANY = 8, 1 << 6  # times as many points are worth their time for so many of a unit
 _PLENTY = 1 << 9  # pieces of a unit from which on it is asked where it has influence
+_FEWER = 0.75  # of all pieces, which that is to leave at most
 _SEARCHES = 5  # steps at most to find the scale of all errors
 _ATTEMPTS = 10
 _HOPEFUL = 1 - GOAL / 4  # the share of the tolerance up to which errors at vertices may be bounded
@@ -238,7 +239,7 @@ def _replaced(real: Program, domain: Domain, found: Survey, allowed: Tensor, run
     for attempt in range(_ATTEMPTS):
         if attempt:
             tables = choose_tables(layers, scale)
-        before, pieces = pieces, sum(int(table.pieces.sum()) for table in tables.values())
+        before, pieces = pieces, _all_pieces(tables)
         program = replaced(real, tables)
         outcome = run(program)
         network = partial(outputs_at, found.program, domain)
@@ -276,7 +277,8 @@ def _scaled(
     if pieces > _PLENTY:
         local = with_local_influence(layers, real, domain, allowed)
         other, fewer, less = _scale(local, real, domain, allowed, found)
-        if 2 * _most_pieces(fewer) < pieces or (too_many and float(less.max()) <= 1):
+        share = _all_pieces(fewer) / _all_pieces(tables)
+        if share < _FEWER or (too_many and float(less.max()) <= 1):
             return local, other, fewer
     if not too_many:
         return layers, scale, tables
@@ -284,6 +286,10 @@ def _scaled(
         f"With {MOST_PIECES:,} pieces of a function outputs are still off by {filled:.2g} times "
         "what smooth= allows. Allow a larger error, or choose a smaller domain."
     )
+
+
+def _all_pieces(tables: dict[str, Tables]) -> int:
+    return sum(int(table.pieces.sum()) for table in tables.values())
 
 
 def _most_pieces(tables: dict[str, Tables]) -> int:
