@@ -55,6 +55,16 @@ def check_equal(program: Program, model: nn.Module, x: Tensor) -> None:
     torch.testing.assert_close(program(x), model.double()(x), rtol=1e-13, atol=1e-13)
 
 
+def test_functions_that_are_too_large_only_at_random_points_are_read() -> None:
+    """These points say nothing of the domain that will be given."""
+    model = nn.Sequential(Fn(torch.exp), Fn(torch.exp)).double()
+    model[0].first.weight.data *= 1e4
+    x = 1e-4 * points(2)
+    assert not model(points(2)).isfinite().any()
+    assert model(x).isfinite().all()
+    check_equal(capture(model, (2,), smooth=True), model, x)
+
+
 WRITTEN_OUT = {
     "x * x": (lambda x: x * x, power(2)),
     "silu": (lambda x: x * torch.sigmoid(x), SILU),
