@@ -25,14 +25,13 @@ if TYPE_CHECKING:
     )
     from splinecam.files.loading import load_model
     from splinecam.files.properties import Conjunction, OutputCondition, Property
-    from splinecam.files.scikit_learn import from_sklearn
     from splinecam.files.vnnlib import read_vnnlib
     from splinecam.geometry.domain import Domain
     from splinecam.jobs.difference import difference
     from splinecam.jobs.estimating import estimate
     from splinecam.jobs.partitioning import along, boundary, partition
     from splinecam.jobs.sweep import sweep
-    from splinecam.network.ops.register import register_op, unregister_op
+    from splinecam.network.ops.register import register_op
     from splinecam.network.ops.registry import op_table
     from splinecam.partitions.captured import capture
     from splinecam.partitions.frozen import freeze
@@ -70,7 +69,6 @@ __all__ = [
     "difference",
     "estimate",
     "freeze",
-    "from_sklearn",
     "grid",
     "load",
     "load_model",
@@ -85,7 +83,6 @@ __all__ = [
     "results",
     "sweep",
     "to_html",
-    "unregister_op",
     "view",
     "watch",
 ]
@@ -96,7 +93,6 @@ _MODULES = {
     "errors": tuple(name for name in __all__ if name.endswith("Error")),
     "files.loading": ("load_model",),
     "files.properties": ("Conjunction", "OutputCondition", "Property"),
-    "files.scikit_learn": ("from_sklearn",),
     "files.vnnlib": ("read_vnnlib",),
     "geometry.domain": ("Domain",),
     "jobs.difference": ("difference",),
@@ -106,7 +102,7 @@ _MODULES = {
     "partitions.request": ("Smooth",),
     "jobs.sweep": ("sweep",),
     "network.ops.registry": ("op_table",),
-    "network.ops.register": ("register_op", "unregister_op"),
+    "network.ops.register": ("register_op",),
     "partitions.captured": ("capture",),
     "partitions.frozen": ("freeze",),
     "partitions.partition": ("Partition", "load"),
