@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from splinecam.files.properties import Conjunction, OutputCondition, Property
     from splinecam.files.vnnlib import read_vnnlib
     from splinecam.geometry.domain import Domain
+    from splinecam.jobs.answering import boundary, check, level_set
     from splinecam.jobs.difference import difference
     from splinecam.jobs.estimating import estimate
-    from splinecam.jobs.partitioning import along, boundary, partition
+    from splinecam.jobs.partitioning import along, partition
     from splinecam.jobs.sweep import sweep
     from splinecam.network.ops.register import register_op
     from splinecam.network.ops.registry import op_table
@@ -65,11 +66,13 @@ __all__ = [
     "atlas",
     "boundary",
     "capture",
+    "check",
     "compare",
     "difference",
     "estimate",
     "freeze",
     "grid",
+    "level_set",
     "load",
     "load_model",
     "movie",
@@ -95,9 +98,10 @@ _MODULES = {
     "files.properties": ("Conjunction", "OutputCondition", "Property"),
     "files.vnnlib": ("read_vnnlib",),
     "geometry.domain": ("Domain",),
+    "jobs.answering": ("boundary", "check", "level_set"),
     "jobs.difference": ("difference",),
     "jobs.estimating": ("estimate",),
-    "jobs.partitioning": ("along", "boundary", "partition"),
+    "jobs.partitioning": ("along", "partition"),
     "tiles.compute": ("atlas",),
     "partitions.request": ("Smooth",),
     "jobs.sweep": ("sweep",),
