@@ -264,14 +264,35 @@ def test_samples_and_nearest_points_lie_on_the_boundary(
 def test_the_short_way(model: nn.Module, whole: sc.Partition) -> None:
     curves = sc.boundary(model, WIDE, progress=False)
     assert curves.length == pytest.approx(whole.decision_boundary().length)
-    curves = sc.boundary(model, WIDE, (0, 1), progress=False)
+    curves = sc.boundary(model, WIDE, classes=(0, 1), progress=False)
     assert curves.length == pytest.approx(whole.decision_boundary(classes=(0, 1)).length)
-    level = sc.boundary(model, WIDE, {"level": 0.1, "output": 1}, progress=False)
-    assert level.length == pytest.approx(whole.level_set(0.1, output=1).length)
-    found = sc.boundary(model, WIDE, CONDITION, progress=False)
-    assert found.length == pytest.approx(whole.preimage(CONDITION).outline.length)
+    names = {"names": ["a", "b", "c"], "progress": False}
+    curves = sc.boundary(model, WIDE, classes=("a", "c"), kind="pairwise", **names)
+    right = whole.decision_boundary(classes=(0, 2), kind="pairwise")
+    assert curves.length == pytest.approx(right.length)
     single = network(1)
     assert isinstance(sc.boundary(single, WIDE, progress=False), sc.results.Boundary)
+    part = sc.partition(single, WIDE, progress=False)
+    for levels, network_, output in ((0.1, single, None), ([0.2, 0.1], model, 1)):
+        right = (whole if output else part).level_set(levels, output=output)
+        level = sc.level_set(network_, WIDE, levels, output=output, progress=False)
+        assert level.length == pytest.approx(right.length)
+    with pytest.raises(sc.SplineCamError, match="has 3 outputs: say which one"):
+        sc.level_set(model, WIDE, 0.1, progress=False)
+
+
+def test_the_short_ways_for_smooth_functions() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 2)).double()
+    part = sc.partition(model, WIDE, smooth=0.01, progress=False)
+    how: Any = {"smooth": 0.01, "progress": False}
+    length = part.level_set(0.1, output=0).length
+    assert sc.level_set(model, WIDE, 0.1, output=0, **how).length == pytest.approx(length)
+    length = part.decision_boundary(kind="pairwise").length
+    assert sc.boundary(model, WIDE, kind="pairwise", **how).length == pytest.approx(length)
+    assert sc.boundary(model, WIDE, **how).band.area >= 0
+    unsafe = [([[1.0, -1.0]], [0.0])]
+    assert sc.check(model, WIDE, unsafe, **how).area == pytest.approx(part.check(unsafe).area)
 
 
 def test_files_keep_the_question(model: nn.Module, whole: sc.Partition) -> None:
@@ -480,7 +501,7 @@ def test_options_that_do_not_go_together(model: nn.Module, tmp_path: Any) -> Non
         sc.atlas(model, WIDE, tmp_path / "atlas", **asked)
     with pytest.raises(TypeError, match="not for difference"):
         sc.difference(model, model, WIDE, **asked)
-    with pytest.raises(TypeError, match=r"level= is a part of at, as in boundary\(..., \{\"level"):
+    with pytest.raises(TypeError, match=r"levels are for sc\.level_set"):
         sc.boundary(model, WIDE, level=0.5)
     with pytest.raises(TypeError, match="not for sweep"):
         sc.sweep(model, [WIDE], **asked)

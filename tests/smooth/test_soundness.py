@@ -50,9 +50,8 @@ def check(model: nn.Module, domain: sc.Domain, smooth: float | str, exact: int =
 
 @pytest.fixture
 def registered():
-    sc.register_op(Snake, curvature=2.0)
-    yield
-    sc.unregister_op(Snake)
+    with sc.register_op(Snake, curvature=2.0):
+        yield
 
 
 @pytest.mark.few(5)
@@ -493,16 +492,13 @@ def test_registered_functions_need_no_more_regions_or_triangles_than_others(monk
         return closely(self, corners, *given)
 
     monkeypatch.setattr(Inside, "closely", counted)
-    sc.register_op(Snake, curvature=2.0)
-    try:
+    with sc.register_op(Snake, curvature=2.0):
         for steps in ([], [nn.ReLU()]):
             looked_at.clear()
             head = nn.Linear(3, 1).double()
             model = nn.Sequential(*narrow(Snake, 2, 3, 3)[:2], *steps, head)
             part = check(model, sc.Domain.box(-3, 3), 1e-3, exact=0)
             assert sum(looked_at) < 12 * len(part)
-    finally:
-        sc.unregister_op(Snake)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def from_sklearn(estimator: Any) -> nn.Module:
     >>> from sklearn.neural_network import MLPClassifier
     >>> x, y = make_moons(100, random_state=0)
     >>> estimator = MLPClassifier(hidden_layer_sizes=(8, 8), solver="lbfgs", random_state=0)
-    >>> model = sc.from_sklearn(estimator.fit(x, y))
+    >>> model = sc.nn.from_sklearn(estimator.fit(x, y))
     >>> part = sc.partition(model, sc.Domain.box(-2, 3), names=["up", "down"], progress=False)
     >>> part.validate().ok
     True

@@ -157,7 +157,7 @@ def instead_of(value: object) -> str:
     if hasattr(value, "graph_signature") and hasattr(value, "module"):
         return f"{_qualified(value)}: give its module, program.module()"
     if any(base.__module__.startswith("sklearn.") for base in type(value).__mro__):
-        return f"{_qualified(value)}: convert it first, sc.from_sklearn(estimator)"
+        return f"{_qualified(value)}: convert it first, sc.nn.from_sklearn(estimator)"
     return f"{_qualified(value)}; wrap functions in a module"
 
 

@@ -139,7 +139,7 @@ class Request:
         if refine is not None:
             check_refine(refine)
             if verb != "partition":
-                where = f"refine= is for sc.partition and sc.boundary, not for {verb}()"
+                where = f"refine= is for sc.partition, not for {verb}()"
                 instead = 'smooth=sc.Smooth(1e-3, refine="boundary")'
                 raise TypeError(f"{where}; networks with smooth functions take {instead}")
             if smooth is not None:
