@@ -97,10 +97,13 @@ class OpenPart:
     finest: Tensor
     deepest: int
 
-    def faces(self, mesh: Mesh, kernel: Kernel | None) -> Tensor:
-        """Whether the question is open on each face, (F,), as far as squares can tell."""
+    def faces(self, mesh: Mesh, kernel: Kernel | None, settled: Tensor | None = None) -> Tensor:
+        """Whether the question is open on each face, (F,), as far as squares can tell.
+
+        settled: (F,) faces that the compiled kernel need not look at.
+        """
         if kernel is not None:
-            return kernel.open_faces(mesh, *self._compiled)
+            return kernel.open_faces(mesh, *self._compiled, settled)
         box = (mesh.boxes() - self.corner.repeat(2)) / self.size
         fits = -torch.frexp((box[:, 2:] - box[:, :2]).amax(1)).exponent
         open_, last = torch.ones_like(fits, dtype=torch.bool), torch.full_like(fits, -1)

@@ -70,6 +70,13 @@ class Waiting:
         given = self.layer_input and self.layer_input.select(tile)
         return Waiting(self.state.select(tile, numbers), self.index, given)
 
+    def spread(self) -> Waiting:
+        """The same with a row for each vertex, which is arbitrary where there was none."""
+        place, given = self.state.place, self.layer_input
+        if place is not None and given is not None and given.signs is not None:
+            given = LayerInput(given.low, given.high, given.signs.select(place.clamp(min=0)))
+        return replace(self, state=self.state.spread(), layer_input=given)
+
     def filled(self, numbers: int) -> Waiting:
         """The same with rows at all vertices."""
         return replace(self, state=self.state.filled(numbers))
@@ -245,7 +252,8 @@ class Computation:
         try:
             made = self._refinement(state, index, error, given, most)
         except LimitError:
-            return (self.too_many if most < fits else self.too_large)(layer, at.faces)
+            whole = most < fits and state.settled is None
+            return (self.too_many if whole else self.too_large)(layer, at.faces)
         each = _KERNEL_BYTES if made.history is not None else _MESH_BYTES
         self.worst = max(self.worst, used + each * made.mesh.num_faces)
         state.refine(made, layer, given)
@@ -260,15 +268,21 @@ class Computation:
     ) -> Refinement:
         """The mesh, cut along straight lines or along the borders between winners."""
         layer, mesh, place = self.program.layers[index], state.mesh, self.place
-        z = state.rows[layer.source].reshape(mesh.num_vertices, -1)
+        z = state.rows[layer.source].flatten(1)
         low, high, signs = layer_input.low, layer_input.high, layer_input.signs
         kernel = cutting_kernel(place, signs)
         if kernel is not None and signs is not None and isinstance(layer, PiecewiseScalar):
             difference = None if layer.rectifies else layer.slope_differences[0]
+            settled = None if state.settled is None else state.settled.clone()
             units = LayerFunctions(z, signs.positive, error, difference, index, max_faces)
-            made = refine_compiled(kernel, mesh, units)
+            made = refine_compiled(kernel, mesh, units._replace(place=state.place, settled=settled))
+            if made is not None and settled is not None and made.mesh is not mesh:
+                new = made.mesh.num_faces - mesh.num_faces
+                state.settled = torch.cat([settled, settled.new_zeros(new)])
             if made is not None:
                 return made
+        if state.settled is not None:
+            raise LimitError("only faces that are all open can be cut by tensor operations")
         functions = layer.functions(z, error, low, high, signs)
         if functions is not None:
             return refine(mesh, functions, index, max_faces=max_faces, gpu=place.gpu)
