@@ -64,7 +64,8 @@ class Question:
         return torch.maximum(torch.stack(holds).amax(0), torch.stack(fails).amin(0))
 
 
-WORTH = 50.0  # regions that take as long as four squares
+WORTH = 200.0  # regions in the open part of a square for which it is quartered
+_EACH = 1 / 16  # of these regions take as long as a square
 LEAST = 1e5  # regions that are expected, for which it pays
 _FIRST, _LAST = 2, 12  # how often the square around the domain is halved, at least and at most
 _CELLS = 4  # along a side of a square, by which its open part is estimated
@@ -230,7 +231,7 @@ def open_part(
         at = _within(_quarters(at[fine], open_[fine]), (mesh.uv - corner) / size, level + 1)
         futile = unsettled > (1 - _LITTLE) * whole
         most = (_FUTILE / 4 if futile else _FUTILE) * expected
-        if not len(at) or (count + len(at)) * WORTH / 4 > most:
+        if not len(at) or (count + len(at)) * WORTH * _EACH > most:
             break
     if futile:
         return None

@@ -357,7 +357,7 @@ int sc_dense_layer(sc_pool *pool, const sc_dense *dense, double *table, sc_sign_
     int64_t width = dense->width;
     int status = SC_NO_MEMORY;
     job_t job = {.loops = sc_loops(), .dense = dense, .table = table, .width = width,
-                 .step = rows_of(MAX(dense->units, width))};
+                 .step = dense->wanted ? MIN_ROWS : rows_of(MAX(dense->units, width))};
     double *modulus = dense->bounds, *error = modulus + SC_ERROR * width;
     job.loops->bound(dense);
     for (int64_t j = 0; j < range->units; j++) {
