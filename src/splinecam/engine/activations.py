@@ -123,8 +123,8 @@ class State:
     rows: values at the first vertices. pending: the layer that has refined the mesh since, and
     what is known of the vertices that it added; None where ``rows`` are values at all vertices.
     lent: the rows are also those of another state, and are not overwritten. settled: (F,) the faces
-    that are not to be divided any more, None for none. place: (V',) the row of each vertex, as far as
-    it has one; None where rows are those of the first vertices.
+    that are not to be divided any more, None for none. place: (V',) the row of each vertex that has
+    one; None where rows are those of the first vertices.
     """
 
     mesh: Mesh
@@ -167,7 +167,13 @@ class State:
 
     def set_values(self, rows: dict[str, Tensor], bounds: dict[str, Bound]) -> None:
         """Continue with the values of a stage at all vertices."""
-        self.rows, self.bounds, self.pending, self.lent, self.place = rows, bounds, None, False, None
+        self.rows, self.bounds, self.pending, self.lent, self.place = (
+            rows,
+            bounds,
+            None,
+            False,
+            None,
+        )
 
     def copy(self) -> State:
         """A state that is carried on while this one stays as it is."""

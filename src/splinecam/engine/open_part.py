@@ -66,7 +66,7 @@ class Question:
 
 WORTH = 200.0  # regions in the open part of a square for which it is quartered
 _EACH = 1 / 16  # of these regions take as long as a square
-LEAST = 1e5  # regions that are expected, for which it pays
+LEAST = 5e4  # regions that are expected, for which it pays
 _FIRST, _LAST = 2, 12  # how often the square around the domain is halved, at least and at most
 _CELLS = 4  # along a side of a square, by which its open part is estimated
 _CORNERS = 12  # of a face that is looked at

@@ -209,7 +209,9 @@ def _open_only(work: Computation, at: Waiting, open_: Tensor, share: float) -> S
     ends = [State(tiles[0].mesh, {name: values}, {name: Bound(none, none)}, settled=settled)]
     if tiles[1].mesh.num_faces:
         work.finished += count
-        ends.append(finish(work, at.spread().select(tiles[1], work.block).filled(work.block), share))
+        ends.append(
+            finish(work, at.spread().select(tiles[1], work.block).filled(work.block), share)
+        )
         work.finished -= count
     joined = join_states(whole.mesh, tiles[: len(ends)], ends)
     joined.ambiguities[:0] = whole.ambiguities

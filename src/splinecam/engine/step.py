@@ -45,6 +45,7 @@ COARSE = 1 / 4  # the share of the memory that a mesh may have which is divided
 _ONE_LAYER = 1.25  # how many times the memory a network of one layer may take
 _LEFT = 1 / 4  # the share of the memory for a tile, however much the finished ones take
 
+_CORNERS = 3  # new ones of a face at most, about
 _CLEARLY = 0.8  # a sample of regions is no more precise than this
 _NARROWEST = 2.0**-24  # the least width of a single face that is divided
 
@@ -317,7 +318,10 @@ class Computation:
 
     def _bytes(self, state: State, index: int, *, after: bool = False) -> int:
         """Memory of a state before a stage or after it: activations, signs, and the mesh."""
-        numbers = state.mesh.num_vertices * self.program.widths[index]
+        vertices = state.mesh.num_vertices
+        if state.settled is not None:  # only corners of the other faces have values
+            vertices = min(vertices, _CORNERS * int((~state.settled).sum()))
+        numbers = vertices * self.program.widths[index]
         if after:
             return self.size(state) + numbers // 4
         place = self.place
