@@ -17,8 +17,8 @@ typedef struct {
 } boxes_job_t;
 
 /* One box on its way: the four numbers of each unit (at the centre, to the right, upwards, and the
- * radius) that is not off; those of the layer that is being computed, (4, widest + PANEL); and what is
- * known of each layer. */
+ * radius) that is not off; those of the layer that is being computed, (4, widest + PANEL); and what
+ * is known of each layer. */
 typedef struct {
     float *x, *next;
     float *slope, *noise; /* (units) of all layers, one after the other */
@@ -34,12 +34,13 @@ static float sum_error(double single, double square) { return (float)(single * s
 
 static int64_t panels_of(int64_t width) { return (width + PANEL - 1) / PANEL; }
 
-/* Replace the units of a layer by lines; rounded, norm, offset: (width) of its product. */
+/* Replace the units of a layer by lines; first: the number of its first unit. */
 static void rectify(const boxes_job_t *job, box_t *box, int64_t width, int64_t first) {
     const sc_chain *chain = job->chain;
     const float *rounded = chain->rounded + first, *norm = chain->norm + first;
     int64_t count = 0, stride = job->widest + PANEL;
-    float *x = box->next, *rounding = box->back, *slope = box->slope + first, *noise = box->noise + first;
+    float *slope = box->slope + first, *noise = box->noise + first;
+    float *x = box->next, *rounding = box->back;
     float off = 0, passed = 0, *to = box->x;
     double square = 0;
     for (int64_t u = 0; u < width; u++) rounding[u] = rounded[u] + box->off * norm[u];

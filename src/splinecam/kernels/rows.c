@@ -26,7 +26,7 @@ typedef struct {
     const sc_lines *lines;
     double *table;
     int64_t width, begin, step;
-    /* The vertices of a product in order; new rows by block, and where those of each block start. */
+    /* The vertices of a product in order; new rows by block, and where each block's start. */
     int64_t *order, *line_rows, *starts;
     int64_t *to; /* the rows of the result, in the same order */
     sc_sign_range *sign_range;
@@ -83,8 +83,8 @@ static void close_job(job_t *job) {
             sign_range->high[u] = MAX(own->high[u], sign_range->high[u]);
         }
     }
-    void *all[] = {job->workers, job->memory, job->panels, job->order, job->to, job->line_rows, job->starts,
-                   job->span};
+    void *all[] = {job->workers, job->memory, job->panels, job->order, job->to, job->line_rows,
+                   job->starts, job->span};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
@@ -347,12 +347,31 @@ static int check_new(const sc_dense *dense, int64_t *longest) {
            check_lines(inside, within, dense->rows, longest);
 }
 
+/* Check that all rows which wanted vertices follow from are there. */
+static int check_wanted(const sc_dense *dense) {
+    const int64_t *place = dense->place, *wanted = dense->wanted, known = dense->known;
+    if (!place && !wanted) return 1;
+    if (!dense->uv || dense->edge_method != SC_DIRECT) return 0;
+    uint64_t wrong = 0, most = (uint64_t)known;
+    for (int64_t i = 0; wanted && i < dense->rows; i++) wrong |= wanted[i] >= dense->rows;
+    for (int64_t i = 0; place && i < known; i++)
+        wrong |= place[i] >= known || (place[i] < 0 && (!wanted || wanted[i] >= 0));
+    for (int64_t i = 0; place && dense->edges && i < dense->edges->count; i++)
+        wrong |= (uint64_t)place[dense->edges->p[i]] >= most ||
+                 (uint64_t)place[dense->edges->q[i]] >= most;
+    for (int64_t i = 0; place && dense->inside && i < dense->inside->count; i++) {
+        int64_t p = dense->inside->p[i], q = dense->inside->q[i];
+        wrong |= (p < known && place[p] < 0) || (q < known && place[q] < 0);
+    }
+    return !wrong;
+}
+
 int sc_dense_layer(sc_pool *pool, const sc_dense *dense, double *table, sc_sign_range *range) {
     int64_t longest = 0;
     if (!pool || !dense || !table || !range || dense->known < 0 || dense->known > dense->rows ||
         dense->units < 0 || dense->units > INT32_MAX || dense->width < 0 ||
         !check_new(dense, &longest) ||
-        (dense->wanted && (!dense->uv || dense->edge_method != SC_DIRECT)) || (range->units && range->units != dense->width))
+        !check_wanted(dense) || (range->units && range->units != dense->width))
         return SC_MALFORMED;
     int64_t width = dense->width;
     int status = SC_NO_MEMORY;
