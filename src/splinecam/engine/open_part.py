@@ -64,8 +64,9 @@ class Question:
         return torch.maximum(torch.stack(holds).amax(0), torch.stack(fails).amin(0))
 
 
-WORTH = 50.0  # regions that take as long as four squares
-LEAST = 1e5  # regions that are expected, for which it pays
+WORTH = 200.0  # regions in the open part of a square for which it is quartered
+_EACH = 1 / 16  # of these regions take as long as a square
+LEAST = 5e4  # regions that are expected, for which it pays
 _FIRST, _LAST = 2, 12  # how often the square around the domain is halved, at least and at most
 _CELLS = 4  # along a side of a square, by which its open part is estimated
 _CORNERS = 12  # of a face that is looked at
@@ -97,10 +98,13 @@ class OpenPart:
     finest: Tensor
     deepest: int
 
-    def faces(self, mesh: Mesh, kernel: Kernel | None) -> Tensor:
-        """Whether the question is open on each face, (F,), as far as squares can tell."""
+    def faces(self, mesh: Mesh, kernel: Kernel | None, settled: Tensor | None = None) -> Tensor:
+        """Whether the question is open on each face, (F,), as far as squares can tell.
+
+        settled: (F,) faces that the compiled kernel need not look at.
+        """
         if kernel is not None:
-            return kernel.open_faces(mesh, *self._compiled)
+            return kernel.open_faces(mesh, *self._compiled, settled)
         box = (mesh.boxes() - self.corner.repeat(2)) / self.size
         fits = -torch.frexp((box[:, 2:] - box[:, :2]).amax(1)).exponent
         open_, last = torch.ones_like(fits, dtype=torch.bool), torch.full_like(fits, -1)
@@ -227,7 +231,7 @@ def open_part(
         at = _within(_quarters(at[fine], open_[fine]), (mesh.uv - corner) / size, level + 1)
         futile = unsettled > (1 - _LITTLE) * whole
         most = (_FUTILE / 4 if futile else _FUTILE) * expected
-        if not len(at) or (count + len(at)) * WORTH / 4 > most:
+        if not len(at) or (count + len(at)) * WORTH * _EACH > most:
             break
     if futile:
         return None
