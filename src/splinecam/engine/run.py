@@ -13,7 +13,7 @@ passes through ``run`` unchanged, and nothing is left behind.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil, inf
+from math import ceil, inf, prod
 from typing import Any
 
 import torch
@@ -279,12 +279,14 @@ def _joined(work: Computation, at: Waiting, share: float, face: DividedFace | No
     tiles: list[MeshTile] = []
     ends: list[State] = []
     done, first, size = work.finished, 0, max(1, at.faces // _PROBES)
+    numbers = sum(prod(rows.shape[1:]) for rows in at.state.rows.values())
+    filled = 8 * numbers * mesh.num_vertices / at.faces  # bytes, as a tile has rows everywhere
     while first < at.faces:
         if at.index in work.need:
             size = int(_FILLED * work.room / work.need[at.index])
         if first:  # while tiles are joined, one of them is there several times
             size = min(size, int(_LARGEST * work.memory * first / (work.kept - kept)))
-        size = max(1, size)
+        size = max(1, min(size, int(_FILLED * work.room / filled)))
         tile = tile_of(mesh, order[first : first + size], rim=True)
         end = _tile(work, at.select(tile, work.block).filled(work.block), share / at.faces)
         release_memory()
