@@ -82,7 +82,7 @@ def network(name: str, seed: int = 0) -> tuple[nn.Module, Program]:
 @pytest.fixture(autouse=True)
 def _small_networks_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(squares, "LEAST", 0.0)
-    monkeypatch.setattr(squares, "WORTH", 3.0)
+    monkeypatch.setattr(squares, "WORTH", 0.03)
     monkeypatch.setattr(squares, "_FUTILE", 1e9)
     monkeypatch.setattr(running, "_FEWER", 1.0)
 

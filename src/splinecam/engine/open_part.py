@@ -64,15 +64,14 @@ class Question:
         return torch.maximum(torch.stack(holds).amax(0), torch.stack(fails).amin(0))
 
 
-WORTH = 200.0  # regions in the open part of a square for which it is quartered
-_EACH = 1 / 16  # of these regions take as long as a square
-LEAST = 5e4  # regions that are expected, for which it pays
+# Times the effort for a square: regions in its open part for which it is quartered.
+WORTH = 2.0
+LEAST = 6e5  # regions that are expected, times that effort, for which squares pay
 _FIRST, _LAST = 2, 12  # how often the square around the domain is halved, at least and at most
 _CELLS = 4  # along a side of a square, by which its open part is estimated
 _CORNERS = 12  # of a face that is looked at
 _ROUNDS = 3  # in which faces are compared with smaller and smaller squares
 _CLOSE = 2.0**-30  # how far beside a square a face may begin, relative to the square
-_COUNTED = 8  # times as many regions as there are, in the middle
 _FUTILE, _LITTLE = 0.25, 0.05  # the share of the work for squares, and what is to be settled
 
 
@@ -190,7 +189,7 @@ def open_part(
     """
     program = place.program
     units = sum(prod(layer.shape) for layer in program.layers)
-    if units * units / 4 < LEAST or not BoxBounds.fits(program):
+    if not BoxBounds.fits(program):
         return None
     frame = Frame.of(domain)
     mesh = polygon_mesh(frame.to_local(domain.corners)).to(program.device)
@@ -199,6 +198,9 @@ def open_part(
     corner = (low + high - size) / 2
     functions = None if question.rows is None else question.rows.to(low)
     bounds = BoxBounds(program, functions, place.kernel)
+    least = LEAST / bounds.effort
+    if units * units / 4 < least:
+        return None
     side = torch.arange(2**_FIRST, device=low.device)
     at = _within(torch.cartesian_prod(side, side), (mesh.uv - corner) / size, _FIRST)
     whole = len(at) * 0.25**_FIRST
@@ -220,18 +222,18 @@ def open_part(
         parts.append((centre, each, rows, radius, share == 0))
         unsettled = left + float(share.sum()) * 0.25**level
         count += len(at)
-        regions = 1 + passed + passed * passed / 4
+        regions = (1 + passed + passed * passed / 4) / bounds.excess
         if level == _FIRST:
-            expected = float(regions.sum()) / _COUNTED
-        if expected < LEAST:
+            expected = float(regions.sum())
+        if expected < least:
             return None
         report(f"{1 - unsettled / whole:.0%} settled", 0, 0.0)
-        fine = regions * share > WORTH
+        fine = regions * share > WORTH * bounds.effort
         left += float(share[~fine].sum()) * 0.25**level  # of squares that are not divided
         at = _within(_quarters(at[fine], open_[fine]), (mesh.uv - corner) / size, level + 1)
         futile = unsettled > (1 - _LITTLE) * whole
         most = (_FUTILE / 4 if futile else _FUTILE) * expected
-        if not len(at) or (count + len(at)) * WORTH * _EACH > most:
+        if not len(at) or (count + len(at)) * bounds.effort * WORTH / 2 > most:
             break
     if futile:
         return None
