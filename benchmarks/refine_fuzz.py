@@ -50,7 +50,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--networks", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--worth", type=float, default=4.0, help="small numbers settle more")
+    parser.add_argument("--worth", type=float, default=0.04, help="small numbers settle more")
     options = parser.parse_args()
     counts = fuzzed(options.networks, options.seed, options.worth)
     for name in ("networks", "questions", "regions", "settled", "wrong"):

@@ -24,7 +24,7 @@ QUADRANGLE = sc.Domain.polygon(torch.tensor([[-1.0, -1], [2, -1], [1.4, 1.7], [-
 
 
 @contextmanager
-def eagerly(worth: float = 4.0) -> Iterator[None]:
+def eagerly(worth: float = 0.04) -> Iterator[None]:
     """Let small networks be bounded on few squares and settled, too, though that does not pay."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(open_part, "WORTH", worth)
@@ -42,7 +42,7 @@ class Asked:
         self.program = capture(model, domain.input_shape)
         self.whole = self._part(None)
 
-    def refined(self, refine: Any, worth: float = 4.0) -> sc.Partition:
+    def refined(self, refine: Any, worth: float = 0.04) -> sc.Partition:
         """The partition for one question."""
         wanted = wanted_of(refine, self.domain, self.outputs, None, self.program.stripped)
         with eagerly(worth):

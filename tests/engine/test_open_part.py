@@ -9,14 +9,18 @@ import torch
 from torch import nn
 
 import splinecam as sc
+from splinecam.arrangement.refine import Refinement, refine_compiled
 from splinecam.engine import open_part as squares
 from splinecam.engine import run as running
+from splinecam.engine import step as stepping
 from splinecam.engine.box_bounds import BoxBounds
 from splinecam.engine.open_part import OpenPart, Question
 from splinecam.engine.plan import Plan
-from splinecam.engine.run import run
+from splinecam.engine.run import Outcome, run
 from splinecam.engine.step import silent
 from splinecam.geometry.domain import Frame
+from splinecam.geometry.subdivision import Mesh
+from splinecam.kernels.kernel import Kernel, LayerFunctions
 from splinecam.network.capture import capture
 from splinecam.network.program import Program
 
@@ -78,7 +82,7 @@ def network(name: str, seed: int = 0) -> tuple[nn.Module, Program]:
 @pytest.fixture(autouse=True)
 def _small_networks_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(squares, "LEAST", 0.0)
-    monkeypatch.setattr(squares, "WORTH", 3.0)
+    monkeypatch.setattr(squares, "WORTH", 0.03)
     monkeypatch.setattr(squares, "_FUTILE", 1e9)
     monkeypatch.setattr(running, "_FEWER", 1.0)
 
@@ -192,6 +196,56 @@ def test_settled_faces_have_one_sign_and_others_are_whole_regions(
     places = {tuple(place) for place in (1e9 * known).round().long()[:, None].tolist()}
     mine = (1e9 * areas[~settled]).round().long()[:, None]
     assert all({tuple(x.tolist()) for x in (each - 1, each, each + 1)} & places for each in mine)
+
+
+def complete_areas(outcome: Outcome) -> torch.Tensor:
+    assert outcome.settled is not None
+    return outcome.mesh.areas_and_centroids()[0][~outcome.settled].sort().values
+
+
+def sides_divided(outcome: Outcome) -> bool:
+    """Whether all sides fit together: then a disk has one vertex more than edges less faces."""
+    mesh = outcome.mesh
+    uses = torch.bincount(mesh.corners >> 1, minlength=mesh.num_edges)
+    whole = mesh.num_vertices - mesh.num_edges + mesh.num_faces == 1
+    return whole and int(uses.min()) >= 1 and int(uses.max()) <= 2
+
+
+@pytest.mark.parametrize("refused", [None, 1, 2])
+def test_settled_faces_stay_in_the_mesh_or_are_joined_to_it(
+    refused: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, program = network("chain", seed=2)
+    if Plan.of(program).first.kernel is None:
+        pytest.skip("there is no compiled kernel")
+    rows = torch.tensor([[1.0, -1.0, 0.0]], dtype=torch.float64)
+    question = Question(rows, -middle_of(model) @ rows.T)
+    calls: list[bool] = []
+
+    def refine_or_not(kernel: Kernel, mesh: Mesh, units: LayerFunctions) -> Refinement | None:
+        calls.append(units.settled is not None)
+        refuses = calls[-1] and sum(calls) == refused
+        return None if refuses else refine_compiled(kernel, mesh, units)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stepping, "refine_compiled", refine_or_not)
+        own = run(program, DOMAIN, question=question)
+    assert sum(calls) == 2  # layers after the first
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "_stays", lambda work, at: False)
+        other = run(program, DOMAIN, question=question)
+    assert sides_divided(own)
+    assert sides_divided(other)
+    assert own.settled is not None
+    assert other.settled is not None
+    assert own.mesh.num_faces == other.mesh.num_faces
+    assert torch.allclose(complete_areas(own), complete_areas(other), rtol=0, atol=1e-14)
+    ends = [torch.cat([x.mesh.uv, x.output], 1) for x in (own, other)]
+    exactly = "donot_use_mm_for_euclid_dist"
+    near = torch.cdist(*ends, compute_mode=exactly).amin(
+        1
+    )  # each vertex has its place and its outputs
+    assert (near < 1e-9).all()
 
 
 def test_squares_beside_a_slim_domain_are_left_out() -> None:

@@ -12,6 +12,8 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.engine import plan
+from splinecam.engine import run as engine_run
+from splinecam.engine.activations import State
 from splinecam.engine.plan import Place, Plan, free_memory
 from splinecam.engine.run import run, start
 from splinecam.engine.step import COARSE, Computation, Waiting
@@ -243,3 +245,29 @@ def test_progress_is_told_once_although_attempts_are_given_up():
 
     run(program, sc.Domain.box(-2, 2), memory=4_000_000, report=report)
     assert told == pytest.approx(dict.fromkeys((layer.name for layer in program.layers), 1.0))
+
+
+def test_the_first_tile_fits_the_memory_where_nothing_is_known_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch.manual_seed(0)
+    units, memory = 8000, 30_000_000
+    model = nn.Sequential(
+        *(nn.Linear(2, units), nn.ReLU(), nn.Unflatten(1, (1, units))),
+        *(nn.Conv1d(1, 1, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(units, 2)),
+    ).double()
+    with torch.no_grad():  # few lines of many units
+        model[0].bias.mul_(60)
+        model[3].bias.add_(500)
+    sizes = []
+    filled = State.filled
+
+    def measured(state: State, numbers: int) -> State:
+        found = filled(state, numbers)
+        sizes.append(sum(rows.nbytes for rows in found.rows.values()))
+        return found
+
+    monkeypatch.setattr(State, "filled", measured)
+    monkeypatch.setattr(engine_run, "_PROBES", 1)  # so that it would be everything
+    outcome = run(capture(model, (2,)), sc.Domain.box(-1, 1), memory=memory)
+    assert 0 < max(sizes) <= 0.7 * memory < 8 * units * outcome.mesh.num_vertices / 8

@@ -123,7 +123,8 @@ class State:
     rows: values at the first vertices. pending: the layer that has refined the mesh since, and
     what is known of the vertices that it added; None where ``rows`` are values at all vertices.
     lent: the rows are also those of another state, and are not overwritten. settled: (F,) the faces
-    that are not to be divided any more, None for none.
+    that are not to be divided any more, None for none. place: (V',) the row of each vertex that has
+    one; None where rows are those of the first vertices.
     """
 
     mesh: Mesh
@@ -133,10 +134,13 @@ class State:
     ambiguities: list[tuple[str, Ambiguities]] = field(default_factory=list)
     lent: bool = False
     settled: Tensor | None = None
+    place: Tensor | None = None
 
     @property
     def num_known(self) -> int:
-        """How many vertices have rows."""
+        """How many vertices the last stage has seen."""
+        if self.place is not None:
+            return int(self.place.shape[0])
         return int(next(iter(self.rows.values())).shape[0])
 
     @property
@@ -163,7 +167,13 @@ class State:
 
     def set_values(self, rows: dict[str, Tensor], bounds: dict[str, Bound]) -> None:
         """Continue with the values of a stage at all vertices."""
-        self.rows, self.bounds, self.pending, self.lent = rows, bounds, None, False
+        self.rows, self.bounds, self.pending, self.lent, self.place = (
+            rows,
+            bounds,
+            None,
+            False,
+            None,
+        )
 
     def copy(self) -> State:
         """A state that is carried on while this one stays as it is."""
@@ -294,6 +304,13 @@ class State:
             pending = self._interpolate(numbers).select(ids[ids >= known] - known)
         rows = {name: value[ids[ids < known]] for name, value in self.rows.items()}
         return State(tile.mesh, rows, dict(self.bounds), pending)
+
+    def spread(self) -> State:
+        """The same state with a row for each vertex, which is arbitrary where there was none."""
+        if self.place is None:
+            return self
+        rows = {name: value[self.place.clamp(min=0)] for name, value in self.rows.items()}
+        return replace(self, rows=rows, place=None, lent=False)
 
     def interpolated(self, numbers: int) -> State:
         """The same state, in which new vertices lie between values that are known."""

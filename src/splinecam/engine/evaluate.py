@@ -168,10 +168,13 @@ def _evaluate_dense(
     stage, width = program.stages[index], dense.columns.shape[1]
     # Interpolated new vertices are read from the old rows, which must not be overwritten then.
     reusable = None if dense.methods == DIRECT else state.reusable_rows(stage.live_in)
-    shape = (state.mesh.num_vertices, width)
+    wanted = dense.wanted
+    rows = state.mesh.num_vertices if wanted is None else int(wanted.amax()) + 1
+    shape = (rows, width)
     table = empty_table(shape, dense.columns.device, grows=True, reusable=reusable)
     seen = kernel.dense(state.mesh, dense, table, signs=stage.layer is not None)
     state.set_values({name: table}, {name: Bound(seen.modulus, seen.error)})
+    state.place = wanted
     if seen.signs is None:
         return None
     positive, negative = seen.signs.unbind()

@@ -64,14 +64,14 @@ class Question:
         return torch.maximum(torch.stack(holds).amax(0), torch.stack(fails).amin(0))
 
 
-WORTH = 50.0  # regions that take as long as four squares
-LEAST = 1e5  # regions that are expected, for which it pays
+# Times the effort for a square: regions in its open part for which it is quartered.
+WORTH = 2.0
+LEAST = 6e5  # regions that are expected, times that effort, for which squares pay
 _FIRST, _LAST = 2, 12  # how often the square around the domain is halved, at least and at most
 _CELLS = 4  # along a side of a square, by which its open part is estimated
 _CORNERS = 12  # of a face that is looked at
 _ROUNDS = 3  # in which faces are compared with smaller and smaller squares
 _CLOSE = 2.0**-30  # how far beside a square a face may begin, relative to the square
-_COUNTED = 8  # times as many regions as there are, in the middle
 _FUTILE, _LITTLE = 0.25, 0.05  # the share of the work for squares, and what is to be settled
 
 
@@ -97,10 +97,13 @@ class OpenPart:
     finest: Tensor
     deepest: int
 
-    def faces(self, mesh: Mesh, kernel: Kernel | None) -> Tensor:
-        """Whether the question is open on each face, (F,), as far as squares can tell."""
+    def faces(self, mesh: Mesh, kernel: Kernel | None, settled: Tensor | None = None) -> Tensor:
+        """Whether the question is open on each face, (F,), as far as squares can tell.
+
+        settled: (F,) faces that the compiled kernel need not look at.
+        """
         if kernel is not None:
-            return kernel.open_faces(mesh, *self._compiled)
+            return kernel.open_faces(mesh, *self._compiled, settled)
         box = (mesh.boxes() - self.corner.repeat(2)) / self.size
         fits = -torch.frexp((box[:, 2:] - box[:, :2]).amax(1)).exponent
         open_, last = torch.ones_like(fits, dtype=torch.bool), torch.full_like(fits, -1)
@@ -186,7 +189,7 @@ def open_part(
     """
     program = place.program
     units = sum(prod(layer.shape) for layer in program.layers)
-    if units * units / 4 < LEAST or not BoxBounds.fits(program):
+    if not BoxBounds.fits(program):
         return None
     frame = Frame.of(domain)
     mesh = polygon_mesh(frame.to_local(domain.corners)).to(program.device)
@@ -195,6 +198,9 @@ def open_part(
     corner = (low + high - size) / 2
     functions = None if question.rows is None else question.rows.to(low)
     bounds = BoxBounds(program, functions, place.kernel)
+    least = LEAST / bounds.effort
+    if units * units / 4 < least:
+        return None
     side = torch.arange(2**_FIRST, device=low.device)
     at = _within(torch.cartesian_prod(side, side), (mesh.uv - corner) / size, _FIRST)
     whole = len(at) * 0.25**_FIRST
@@ -216,18 +222,18 @@ def open_part(
         parts.append((centre, each, rows, radius, share == 0))
         unsettled = left + float(share.sum()) * 0.25**level
         count += len(at)
-        regions = 1 + passed + passed * passed / 4
+        regions = (1 + passed + passed * passed / 4) / bounds.excess
         if level == _FIRST:
-            expected = float(regions.sum()) / _COUNTED
-        if expected < LEAST:
+            expected = float(regions.sum())
+        if expected < least:
             return None
         report(f"{1 - unsettled / whole:.0%} settled", 0, 0.0)
-        fine = regions * share > WORTH
+        fine = regions * share > WORTH * bounds.effort
         left += float(share[~fine].sum()) * 0.25**level  # of squares that are not divided
         at = _within(_quarters(at[fine], open_[fine]), (mesh.uv - corner) / size, level + 1)
         futile = unsettled > (1 - _LITTLE) * whole
         most = (_FUTILE / 4 if futile else _FUTILE) * expected
-        if not len(at) or (count + len(at)) * WORTH / 4 > most:
+        if not len(at) or (count + len(at)) * bounds.effort * WORTH / 2 > most:
             break
     if futile:
         return None

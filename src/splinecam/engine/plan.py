@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from math import inf, prod, sqrt
 from pathlib import Path
@@ -318,7 +318,8 @@ class StagePlan:
 
 def plan_stage(place: Place, program: Program, index: int, state: State) -> StagePlan:
     """Choose how a stage is evaluated at the vertices of a state."""
-    dense = None if place.kernel is None else _dense_input(program, index, state)
+    kernel = place.kernel
+    dense = None if kernel is None else _dense_input(program, index, state, kernel)
     if dense is not None:
         return StagePlan(dense[0].methods, dense=dense)
     if not isinstance(state.pending, Refined) or not _follows_lines(program, index, state):
@@ -334,14 +335,21 @@ def plan_stage(place: Place, program: Program, index: int, state: State) -> Stag
     return StagePlan((first, second), (bool(loops[0]), bool(loops[1])))
 
 
-def _dense_input(program: Program, index: int, state: State) -> tuple[Dense, str] | None:
+def _dense_input(
+    program: Program, index: int, state: State, kernel: Kernel
+) -> tuple[Dense, str] | None:
     """What the compiled kernel multiplies, if it can evaluate the stage."""
     layer = program.stages[index].layer
     if layer is not None and not finds_signs(layer, state.mesh.num_vertices):
         return None
     if state.history is None and state.num_known < state.mesh.num_vertices:
         return None
-    return dense_product(program, index, state.layer, state.rows, state.bounds, state.history)
+    found = dense_product(program, index, state.layer, state.rows, state.bounds, state.history)
+    if found is None or state.settled is None:
+        return found
+    # Lines may end at vertices without values, so that new vertices follow from old factors only.
+    wanted = kernel.open_corners(state.mesh, state.settled)[0]
+    return replace(found[0], place=state.place, wanted=wanted, methods=DIRECT), found[1]
 
 
 def dense_product(

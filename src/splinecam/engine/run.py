@@ -13,7 +13,7 @@ passes through ``run`` unchanged, and nothing is left behind.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil, inf
+from math import ceil, inf, prod
 from typing import Any
 
 import torch
@@ -31,6 +31,7 @@ from splinecam.engine.tiling import MeshTile, sorted_faces, tile_of
 from splinecam.errors import LimitError, option
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.subdivision import Mesh, kept, polygon_mesh
+from splinecam.network.nonlinearities import PiecewiseScalar
 from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import Program
 
@@ -143,13 +144,17 @@ def finish(work: Computation, start: Waiting, share: float = 1.0) -> State:
             sizes[at.index] = at.faces, 0 if work.is_tiny(at.state) else work.size(at.state)
             if at.index > start.index:
                 open_ = _open_faces(work, at)
+            if open_ is not None and bool(open_.any()) and _stays(work, at):
+                at.state.settled, open_ = ~open_, None
         return open_ is not None
 
     at, reason = work.carry(start.copy(), share, wait=see)
     if open_ is not None:
         return _open_only(work, at, open_, share)
     if reason is None:
-        return at.state
+        return _with_values(work, at.state)
+    if at.state.settled is not None and isinstance(reason, TooLarge):
+        return _open_only(work, at, ~at.state.settled, share)
     if not isinstance(reason, TooLarge):
         raise reason
     small = at.faces == 1 or work.size(at.state) <= COARSE * work.room
@@ -164,8 +169,32 @@ def _open_faces(work: Computation, at: Waiting) -> Tensor | None:
     last = len(work.program.stages) - 1
     if work.open_part is None or at.layer_input is not None or not 0 < at.index < last:
         return None
-    open_ = work.open_part.faces(at.state.mesh, work.place.kernel)
-    return open_ if int(open_.sum()) < _FEWER * at.faces else None
+    open_ = work.open_part.faces(at.state.mesh, work.place.kernel, at.state.settled)
+    few = at.state.settled is not None or int(open_.sum()) < _FEWER * at.faces
+    return open_ if few else None
+
+
+def _stays(work: Computation, at: Waiting) -> bool:
+    """Whether settled faces may stay in the mesh: the compiled kernel leaves them as they are."""
+    place, left = work.place, range(at.index, len(work.program.stages))
+    layers = place.program.layers[at.index :]
+    return (
+        place.kernel is not None
+        and not work.may_move
+        and all(place.program.dense(i) is not None for i in left)
+        and all(isinstance(layer, PiecewiseScalar) for layer in layers)
+    )
+
+
+def _with_values(work: Computation, end: State) -> State:
+    """The end of the network, with outputs at the corners of settled faces, too."""
+    part, kernel, name = work.open_part, work.place.kernel, work.program.output_name
+    if end.settled is not None and part is not None and kernel is not None:
+        row, _ = kernel.open_corners(end.mesh, end.settled)
+        closed, rows = (row < 0).nonzero()[:, 0], end.spread().rows[name]
+        rows[closed] = part.values(end.mesh.uv[closed]).view(-1, *rows.shape[1:])
+        end.rows, end.place = {name: rows}, None
+    return end
 
 
 def _open_only(work: Computation, at: Waiting, open_: Tensor, share: float) -> State:
@@ -180,7 +209,9 @@ def _open_only(work: Computation, at: Waiting, open_: Tensor, share: float) -> S
     ends = [State(tiles[0].mesh, {name: values}, {name: Bound(none, none)}, settled=settled)]
     if tiles[1].mesh.num_faces:
         work.finished += count
-        ends.append(finish(work, at.select(tiles[1], work.block).filled(work.block), share))
+        ends.append(
+            finish(work, at.spread().select(tiles[1], work.block).filled(work.block), share)
+        )
         work.finished -= count
     joined = join_states(whole.mesh, tiles[: len(ends)], ends)
     joined.ambiguities[:0] = whole.ambiguities
@@ -248,12 +279,14 @@ def _joined(work: Computation, at: Waiting, share: float, face: DividedFace | No
     tiles: list[MeshTile] = []
     ends: list[State] = []
     done, first, size = work.finished, 0, max(1, at.faces // _PROBES)
+    numbers = sum(prod(rows.shape[1:]) for rows in at.state.rows.values())
+    filled = 8 * numbers * mesh.num_vertices / at.faces  # bytes, as a tile has rows everywhere
     while first < at.faces:
         if at.index in work.need:
             size = int(_FILLED * work.room / work.need[at.index])
         if first:  # while tiles are joined, one of them is there several times
             size = min(size, int(_LARGEST * work.memory * first / (work.kept - kept)))
-        size = max(1, size)
+        size = max(1, min(size, int(_FILLED * work.room / filled)))
         tile = tile_of(mesh, order[first : first + size], rim=True)
         end = _tile(work, at.select(tile, work.block).filled(work.block), share / at.faces)
         release_memory()

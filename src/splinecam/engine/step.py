@@ -45,6 +45,7 @@ COARSE = 1 / 4  # the share of the memory that a mesh may have which is divided
 _ONE_LAYER = 1.25  # how many times the memory a network of one layer may take
 _LEFT = 1 / 4  # the share of the memory for a tile, however much the finished ones take
 
+_CORNERS = 3  # new ones of a face at most, about
 _CLEARLY = 0.8  # a sample of regions is no more precise than this
 _NARROWEST = 2.0**-24  # the least width of a single face that is divided
 
@@ -69,6 +70,13 @@ class Waiting:
         """The same for a tile; numbers: computed at a time, about."""
         given = self.layer_input and self.layer_input.select(tile)
         return Waiting(self.state.select(tile, numbers), self.index, given)
+
+    def spread(self) -> Waiting:
+        """The same with a row for each vertex, which is arbitrary where there was none."""
+        place, given = self.state.place, self.layer_input
+        if place is not None and given is not None and given.signs is not None:
+            given = LayerInput(given.low, given.high, given.signs.select(place.clamp(min=0)))
+        return replace(self, state=self.state.spread(), layer_input=given)
 
     def filled(self, numbers: int) -> Waiting:
         """The same with rows at all vertices."""
@@ -245,7 +253,8 @@ class Computation:
         try:
             made = self._refinement(state, index, error, given, most)
         except LimitError:
-            return (self.too_many if most < fits else self.too_large)(layer, at.faces)
+            whole = most < fits and state.settled is None
+            return (self.too_many if whole else self.too_large)(layer, at.faces)
         each = _KERNEL_BYTES if made.history is not None else _MESH_BYTES
         self.worst = max(self.worst, used + each * made.mesh.num_faces)
         state.refine(made, layer, given)
@@ -260,15 +269,21 @@ class Computation:
     ) -> Refinement:
         """The mesh, cut along straight lines or along the borders between winners."""
         layer, mesh, place = self.program.layers[index], state.mesh, self.place
-        z = state.rows[layer.source].reshape(mesh.num_vertices, -1)
+        z = state.rows[layer.source].flatten(1)
         low, high, signs = layer_input.low, layer_input.high, layer_input.signs
         kernel = cutting_kernel(place, signs)
         if kernel is not None and signs is not None and isinstance(layer, PiecewiseScalar):
             difference = None if layer.rectifies else layer.slope_differences[0]
+            settled = None if state.settled is None else state.settled.clone()
             units = LayerFunctions(z, signs.positive, error, difference, index, max_faces)
-            made = refine_compiled(kernel, mesh, units)
+            made = refine_compiled(kernel, mesh, units._replace(place=state.place, settled=settled))
+            if made is not None and settled is not None and made.mesh is not mesh:
+                new = made.mesh.num_faces - mesh.num_faces
+                state.settled = torch.cat([settled, settled.new_zeros(new)])
             if made is not None:
                 return made
+        if state.settled is not None:
+            raise LimitError("only faces that are all open can be cut by tensor operations")
         functions = layer.functions(z, error, low, high, signs)
         if functions is not None:
             return refine(mesh, functions, index, max_faces=max_faces, gpu=place.gpu)
@@ -303,7 +318,10 @@ class Computation:
 
     def _bytes(self, state: State, index: int, *, after: bool = False) -> int:
         """Memory of a state before a stage or after it: activations, signs, and the mesh."""
-        numbers = state.mesh.num_vertices * self.program.widths[index]
+        vertices = state.mesh.num_vertices
+        if state.settled is not None:  # only corners of the other faces have values
+            vertices = min(vertices, _CORNERS * int((~state.settled).sum()))
+        numbers = vertices * self.program.widths[index]
         if after:
             return self.size(state) + numbers // 4
         place = self.place

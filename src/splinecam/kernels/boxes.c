@@ -5,8 +5,6 @@
 
 #include "loops.h"
 
-#define UPWARDS (1 + 0x1p-12f) /* sums of moduli are rounded by less */
-
 enum { BOXES = 64 }; /* that are carried through a product together, while its panel is cached */
 
 typedef struct {
@@ -19,7 +17,8 @@ typedef struct {
 } boxes_job_t;
 
 /* One box on its way: the four numbers of each unit (at the centre, to the right, upwards, and the
- * radius), next to those of the layer that is being computed, and what is known of each layer. */
+ * radius) that is not off; those of the layer that is being computed, (4, widest + PANEL); and what
+ * is known of each layer. */
 typedef struct {
     float *x, *next;
     float *slope, *noise; /* (units) of all layers, one after the other */
@@ -30,49 +29,35 @@ typedef struct {
     float moved;          /* how far noise moves a function */
 } box_t;
 
+/* The error of all sums of products with the units of a box: the product of both norms. */
+static float sum_error(double single, double square) { return (float)(single * sqrt(square)); }
+
 static int64_t panels_of(int64_t width) { return (width + PANEL - 1) / PANEL; }
 
-/* Replace the units of a layer by lines; rounded, norm: (width) of its product. */
-static void rectify(box_t *box, int64_t width, int64_t first, const float *rounded,
-                    const float *norm) {
-    float off = 0, passed = 0;
-    int64_t count = 0;
+/* Replace the units of a layer by lines; first: the number of its first unit. */
+static void rectify(const boxes_job_t *job, box_t *box, int64_t width, int64_t first) {
+    const sc_chain *chain = job->chain;
+    const float *rounded = chain->rounded + first, *norm = chain->norm + first;
+    int64_t count = 0, stride = job->widest + PANEL;
+    float *slope = box->slope + first, *noise = box->noise + first;
+    float *x = box->next, *rounding = box->back;
+    float off = 0, passed = 0, *to = box->x;
+    double square = 0;
+    for (int64_t u = 0; u < width; u++) rounding[u] = rounded[u] + box->off * norm[u];
+    job->loops->lines(width, stride, chain->offset + first, rounding, x, slope, noise);
     for (int64_t u = 0; u < width; u++) {
-        float *x = box->next + 4 * u, rounding = rounded[u] + box->off * norm[u];
-        float radius = UPWARDS * x[3], reach = fabsf(x[1]) + fabsf(x[2]) + radius + rounding;
-        float above = x[0] + reach, below = x[0] - reach, slope = 1, noise = 0;
-        if (!(above > 0)) {
-            slope = 0;
-        } else if (below < 0) {
-            slope = above / (above - below);
-            noise = -0.5f * below * slope;
-            passed++;
-        }
-        box->slope[first + u] = slope;
-        box->noise[first + u] = noise;
-        if (slope == 0) continue;
-        float *to = box->x + 4 * u;
-        to[0] = x[0] * slope + noise;
-        to[1] = x[1] * slope;
-        to[2] = x[2] * slope;
-        to[3] = radius * slope + noise;
-        off = MAX(off, rounding);
+        if (slope[u] == 0) continue;
+        for (int k = 0; k < 4; k++) to[k] = x[k * stride + u];
+        double reach = fabsf(to[0]) + fabsf(to[1]) + fabsf(to[2]) + to[3];
+        square += reach * reach;
+        off = MAX(off, rounding[u]);
+        passed += noise[u] > 0;
         box->live[count++] = (int32_t)u;
+        to += 4;
     }
-    box->off = off;
+    box->off = off + sum_error(chain->single, square);
     box->count = count;
     box->passed += passed;
-}
-
-/* The error of all sums of products with the units of a box: the product of both norms. */
-static void round_off(box_t *box, double single) {
-    double square = 0;
-    for (int64_t k = 0; k < box->count; k++) {
-        const float *x = box->x + 4 * box->live[k];
-        double reach = fabs(x[0]) + fabs(x[1]) + fabs(x[2]) + x[3];
-        square += reach * reach;
-    }
-    box->off += (float)(single * sqrt(square));
 }
 
 /* Write the outputs of a box, their rounding, and which output leads at its centre. */
@@ -81,12 +66,13 @@ static void write_outputs(const boxes_job_t *job, box_t *box, int64_t index) {
     int64_t n = chain->width[chain->products];
     float *to = job->boxes->outputs + index * 3 * n;
     const float *norm = chain->norm + job->units, *rounded = chain->rounded + job->units;
+    int64_t stride = job->widest + PANEL;
     box->best = 0;
     for (int64_t j = 0; j < n; j++) {
-        const float *x = box->next + 4 * j;
-        for (int r = 0; r < 3; r++) to[r * n + j] = x[r];
+        box->next[j] += chain->offset[job->units + j];
+        for (int r = 0; r < 3; r++) to[r * n + j] = box->next[r * stride + j];
         job->boxes->rounding[index * n + j] = rounded[j] + box->off * norm[j];
-        if (x[0] > box->next[4 * box->best]) box->best = j;
+        if (box->next[j] > box->next[box->best]) box->best = j;
     }
     job->boxes->passed[index] = box->passed;
 }
@@ -100,9 +86,10 @@ static int set_out(const boxes_job_t *job, box_t *box, int64_t function, float *
     *radius = best < 0 ? INFINITY : 0;
     if (function == best) return 0;
     if (best >= 0) { /* of a class that is far behind, the signs of the noise need not be known */
-        const float *mine = box->next + 4 * function, *lead = box->next + 4 * best;
-        *radius = mine[3] + lead[3];
-        float reach = fabsf(lead[1] - mine[1]) + fabsf(lead[2] - mine[2]);
+        const float *mine = box->next + function, *lead = box->next + best;
+        int64_t s = job->widest + PANEL;
+        *radius = mine[3 * s] + lead[3 * s];
+        float reach = fabsf(lead[s] - mine[s]) + fabsf(lead[2 * s] - mine[2 * s]);
         if (lead[0] - mine[0] - reach > 2 * *radius) return 0;
     }
     for (int64_t u = 0; u < wide; u++) box->way[u] = row[u] - (best < 0 ? 0 : other[u]);
@@ -166,6 +153,7 @@ static void bound_block(const boxes_job_t *job, int thread, int64_t begin, int64
         box_t *box = block + i;
         const float *x = job->boxes->inputs + (begin + i) * 3 * inputs;
         float most = 0;
+        double square = 0;
         box->x = memory;
         box->next = box->x + 4 * (job->widest + PANEL);
         box->slope = box->next + 4 * (job->widest + PANEL);
@@ -177,25 +165,24 @@ static void bound_block(const boxes_job_t *job, int thread, int64_t begin, int64
         box->passed = 0;
         box->count = inputs;
         for (int64_t u = 0; u < inputs; u++) {
-            for (int r = 0; r < 3; r++) box->x[4 * u + r] = x[r * inputs + u];
+            double reach = 0;
+            for (int r = 0; r < 3; r++) reach += fabsf(box->x[4 * u + r] = x[r * inputs + u]);
             box->x[4 * u + 3] = 0;
             box->live[u] = (int32_t)u;
+            square += reach * reach;
             most = MAX(most, fabsf(x[u]));
         }
-        box->off = (float)chain->single * most;
+        box->off = (float)chain->single * most + sum_error(chain->single, square);
     }
     for (int64_t k = 0; k < chain->products; k++) {
         int64_t width = chain->width[k + 1], units = chain->width[k];
-        for (int64_t i = 0; i < count; i++) round_off(block + i, chain->single);
         for (int64_t c = 0; c < panels_of(width); c++, panel += PANEL * units)
             for (int64_t i = 0; i < count; i++)
                 job->loops->affine(block[i].count, block[i].live, block[i].x, panel,
-                                   block[i].next + 4 * PANEL * c);
+                                   block[i].next + PANEL * c, job->widest + PANEL);
         for (int64_t i = 0; i < count; i++) {
-            for (int64_t u = 0; u < width; u++)
-                block[i].next[4 * u] += chain->offset[first + u];
             if (k + 1 < chain->products)
-                rectify(block + i, width, first, chain->rounded + first, chain->norm + first);
+                rectify(job, block + i, width, first);
             else
                 write_outputs(job, block + i, begin + i);
         }

@@ -106,7 +106,7 @@ int sc_count_crossings(void *context, int thread, int64_t begin, int64_t end) {
     int status = sc_face_open(&f, run->layer->units) ? SC_DONE : SC_NO_MEMORY;
     for (int64_t i = begin; i < end && !status; i++) {
         int64_t ends = 0, sides = 0, last = 0, total = 0;
-        for (int64_t c = mesh->offset[i]; c < mesh->offset[i + 1]; c++) {
+        for (int64_t c = mesh->offset[i]; c < mesh->offset[i + 1] && !sc_settled(run, i); c++) {
             int64_t e = mesh->corner[c] >> 1, extra = first[e + 1] - first[e];
             if (!extra) continue;
             ends += extra;

@@ -11,8 +11,11 @@ int sc_count_changes(void *context, int thread, int64_t begin, int64_t end) {
         int64_t a = edge[2 * e], b = edge[2 * e + 1], count = 0;
         if ((uint64_t)a >= (uint64_t)vertices || (uint64_t)b >= (uint64_t)vertices)
             return SC_MALFORMED;
-        const uint64_t *p = run->layer->positive + a * words, *q = run->layer->positive + b * words;
-        for (int64_t w = 0; w < words; w++) count += __builtin_popcountll(p[w] ^ q[w]);
+        if (!run->divisible || run->divisible[e]) {
+            const uint64_t *p = run->layer->positive + sc_row(run, a) * words;
+            const uint64_t *q = run->layer->positive + sc_row(run, b) * words;
+            for (int64_t w = 0; w < words; w++) count += __builtin_popcountll(p[w] ^ q[w]);
+        }
         run->first[e + 1] = count;
     }
     return SC_DONE;
@@ -31,8 +34,9 @@ int sc_find_points(void *context, int thread, int64_t begin, int64_t end) {
         int64_t start = run->first[e], stop = run->first[e + 1], g = start;
         if (start == stop) continue;
         int64_t a = mesh->edge[2 * e], b = mesh->edge[2 * e + 1];
-        const uint64_t *p = layer->positive + a * words, *q = layer->positive + b * words;
-        const double *za = layer->z + a * n, *zb = layer->z + b * n;
+        int64_t one = sc_row(run, a), two = sc_row(run, b);
+        const uint64_t *p = layer->positive + one * words, *q = layer->positive + two * words;
+        const double *za = layer->z + one * n, *zb = layer->z + two * n;
         for (int64_t w = 0; w < words; w++)
             for (uint64_t bits = p[w] ^ q[w]; bits; bits &= bits - 1) {
                 int64_t c = 64 * w + __builtin_ctzll(bits), i = g++;

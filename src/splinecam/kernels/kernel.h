@@ -45,6 +45,10 @@ typedef struct {
     const double *error;      /* (units) rounding error of z */
     /* (units) difference of the slopes of the result on both sides of zero, or NULL for 1 */
     const double *slope_difference;
+    const int64_t *place; /* (vertices) rows of z and of positive, -1 for none; NULL: in order */
+    /* (faces) faces that are not cut, though their sides may be divided; or NULL. Written: the same
+     * for the faces without chords of the result, which are its first ones, and 0. */
+    uint8_t *settled;
 } sc_layer;
 
 typedef struct {
@@ -128,6 +132,9 @@ typedef struct {
     int64_t uv_width;        /* uv may be NULL if neighbouring rows lie close together already */
     const int64_t *before;   /* NULL, or (rows) the row of z at or before each row ... */
     const double *s;         /* ... and (rows) the fraction of the way to the next row of z */
+    const int64_t *place;    /* NULL, or (known) the row of z of each vertex, if it has one */
+    const int64_t *wanted;   /* NULL, or (rows) the row of the result of each vertex, -1 for none;
+                              * then all is SC_DIRECT */
     const double *column;    /* (units, width) */
     const double *bias;      /* (width), or NULL */
     const double *magnitude, *error; /* (units) bounds on the factor */
@@ -262,7 +269,12 @@ SC_EXPORT int sc_rows_between(sc_pool *pool, const double *table, int64_t rows, 
 SC_EXPORT int sc_table_values(sc_pool *pool, const sc_tables *tables, const double *z, int64_t rows,
                               double *out);
 SC_EXPORT int sc_bound_boxes(sc_pool *pool, const sc_chain *chain, sc_boxes *boxes);
+/* open: (faces) those to look at; written: those of them on which the question is open. */
 SC_EXPORT int sc_open_faces(sc_pool *pool, const sc_mesh *mesh, const sc_squares *squares,
                             uint8_t *open);
+/* row: written, (vertices) the number of each corner of faces that are not settled, else -1; and
+ * how many there are. */
+SC_EXPORT int sc_open_corners(sc_pool *pool, const sc_mesh *mesh, const uint8_t *settled,
+                              int64_t *row, int64_t *count);
 SC_EXPORT int sc_dense_layer(sc_pool *pool, const sc_dense *dense, double *table,
                              sc_sign_range *sign_range);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from ctypes import addressof, byref
+from ctypes import addressof, byref, c_int64
 from dataclasses import dataclass, fields
 from itertools import accumulate
 from math import prod
@@ -199,6 +199,8 @@ class LayerFunctions(NamedTuple):
     breakpoints_from: int | None = 0  # new vertices from which breakpoints are found; None: never
     negative: Tensor | None = None  # (V, W), for GPUs only
     wanted: Tensor | None = None  # (n,) whether a function may change sign, for GPUs only
+    place: Tensor | None = None  # (V,) rows of z and of the signs, if not all vertices have one
+    settled: Tensor | None = None  # (F,) not to be cut; written: see ``sc_layer``
 
 
 class SelectedChords(NamedTuple):
@@ -303,6 +305,8 @@ class Dense:
     error: Tensor  # (n,)
     history: History | None = None  # how the other vertices came about
     methods: tuple[str, str] = ("direct", "direct")  # on edges and inside faces: see _METHODS
+    place: Tensor | None = None  # (V',) rows of z, if not all vertices have one
+    wanted: Tensor | None = None  # (V,) rows of the result, -1 for vertices that are left out
 
 
 class DenseResult(NamedTuple):
@@ -365,6 +369,12 @@ class Kernel:
         if layer.history is not None:
             lines = layer.history.structs(_address(layer.columns), layer.columns.shape[0])
         where |= dict(zip(("edges", "inside"), map(addressof, lines), strict=False))
+        where |= {"known": layer.z.shape[0]}
+        for name in ("place", "wanted"):
+            rows = getattr(layer, name)
+            where |= {} if rows is None else {name: _address(rows)}
+        if layer.place is not None:
+            where["known"] = layer.place.shape[0]
         return self._dense(layer, table, signs, where)
 
     def dense_along(
@@ -372,13 +382,14 @@ class Kernel:
     ) -> DenseResult:
         """Write the values of a layer at points along segments into a table (P, m)."""
         where = {"before": _address(points.before), "s": _address(points.s)}
+        where["known"] = layer.z.shape[0]
         return self._dense(layer, table, signs, where)
 
     def _dense(
         self, layer: Dense, table: Tensor, signs: bool, where: dict[str, Any]
     ) -> DenseResult:
         """Write the values of a layer; where: the places of the rows, in the library's words."""
-        rows, width = table.shape
+        (rows, width), wanted = table.shape, layer.wanted
         words = -(-width // 64)
         numbers = torch.empty((8, 1, width), dtype=torch.float64)
         found = torch.empty((2, rows, words), dtype=torch.int64) if signs else None
@@ -391,8 +402,7 @@ class Kernel:
         arrays = {"z": layer.z, "column": layer.columns, "magnitude": layer.magnitude}
         arrays |= {"error": layer.error, **({} if layer.bias is None else {"bias": layer.bias})}
         dense = structs.sc_dense(
-            rows=rows,
-            known=layer.z.shape[0],
+            rows=rows if wanted is None else wanted.shape[0],
             units=layer.columns.shape[0],
             width=width,
             rectified=layer.rectified,
@@ -413,8 +423,8 @@ class Kernel:
         Returns the refinement, or why there is none: "unchanged", "degenerate" or "too many faces".
         """
         refined: Any = structs.sc_refined()
-        arrays, difference = functions[:3], functions.slope_difference
-        addresses = [*map(_address, arrays), None if difference is None else _address(difference)]
+        arrays = *functions[:4], functions.place, functions.settled
+        addresses = [None if array is None else _address(array) for array in arrays]
         limits = functions.max_faces, MAX_CHORDS, functions.breakpoints_from
         known = (-1 if limit is None else limit for limit in limits)
         given = [
@@ -535,13 +545,27 @@ class Kernel:
         return tuple(made)
 
     def open_faces(
-        self, mesh: Mesh, numbers: dict[str, float], arrays: dict[str, Tensor]
+        self,
+        mesh: Mesh,
+        numbers: dict[str, float],
+        arrays: dict[str, Tensor],
+        settled: Tensor | None = None,
     ) -> Tensor:
-        """Whether a question is open on each face, (F,); see ``sc_squares`` for what is given."""
-        open_ = torch.empty(mesh.num_faces, dtype=torch.bool)
+        """Whether a question is open on each face, (F,); see ``sc_squares`` for what is given.
+
+        settled: (F,) faces on which it is known not to be.
+        """
+        open_ = torch.ones(mesh.num_faces, dtype=torch.bool) if settled is None else ~settled
         squares = structs.sc_squares(**numbers, **_addresses(arrays))
         self._call("sc_open_faces", byref(mesh_struct(mesh)), byref(squares), _address(open_))
         return open_
+
+    def open_corners(self, mesh: Mesh, settled: Tensor) -> tuple[Tensor, int]:
+        """Numbers of the corners of faces that are not settled, (V,), -1 elsewhere; their count."""
+        row, count = torch.empty(mesh.num_vertices, dtype=torch.int64), c_int64()
+        addresses = _address(settled), _address(row), byref(count)
+        self._call("sc_open_corners", byref(mesh_struct(mesh)), *addresses)
+        return row, count.value
 
     def _call(self, name: str, *arguments: Any) -> str:
         status = STATUS[getattr(self._lib, name)(self._pool, *arguments)]

@@ -4,6 +4,7 @@
 #include "pool.h"
 
 enum { PANEL = 32 };    /* columns of a panel of single precision */
+#define UPWARDS (1 + 0x1p-12f) /* sums of moduli are rounded by less */
 enum { MIN_TILED = 4 }; /* columns of a product below which rows are multiplied one by one */
 
 /* The memory of one thread. */
@@ -30,7 +31,8 @@ typedef struct {
     void (*interpolate)(const double *, const double *, double, int64_t, double *);
     void (*block)(const sc_dense *, const int64_t *, int64_t, worker_t *, double *);
     void (*bound)(const sc_dense *);
-    void (*affine)(int64_t, const int32_t *, const float *, const float *, float *);
+    void (*affine)(int64_t, const int32_t *, const float *, const float *, float *, int64_t);
+    void (*lines)(int64_t, int64_t, const float *, const float *, float *, float *, float *);
     void (*way)(int64_t, const int32_t *, const float *, const float *, float *);
     int64_t tile_rows, tile_columns;
 } loops_t;

@@ -36,13 +36,30 @@ static int fits(const sc_mesh *mesh, const sc_layer *layer) {
     return !wrong;
 }
 
+/* Mark the edges of faces that are not settled. */
+static int find_divisible(run_t *run) {
+    const sc_mesh *mesh = run->mesh;
+    if (!(run->divisible = calloc((size_t)mesh->edges + 1, 1))) return SC_NO_MEMORY;
+    for (int64_t i = 0; i < mesh->faces; i++)
+        for (int64_t c = mesh->offset[i]; c < mesh->offset[i + 1] && !sc_settled(run, i); c++)
+            run->divisible[mesh->corner[c] >> 1] = 1;
+    for (int64_t e = 0; e < mesh->edges && run->layer->place; e++) {
+        uint64_t a = (uint64_t)mesh->edge[2 * e], b = (uint64_t)mesh->edge[2 * e + 1];
+        if (a >= (uint64_t)mesh->vertices || b >= (uint64_t)mesh->vertices ||
+            (run->divisible[e] && (sc_row(run, (int64_t)a) < 0 || sc_row(run, (int64_t)b) < 0)))
+            return SC_MALFORMED;
+    }
+    return SC_DONE;
+}
+
 /* Find the points of all edges. */
 static int find_points(run_t *run) {
     int64_t edges = run->mesh->edges, width = run->mesh->width;
     run->first = malloc((size_t)(edges + 1) * 8);
     if (!run->first) return SC_NO_MEMORY;
     run->first[0] = 0;
-    int status = parallel(run, edges, sc_count_changes);
+    int status = run->layer->settled ? find_divisible(run) : SC_DONE;
+    if (!status) status = parallel(run, edges, sc_count_changes);
     if (status) return status;
     for (int64_t e = 0; e < edges; e++) run->first[e + 1] += run->first[e];
     int64_t points = run->points = run->first[edges];
@@ -89,6 +106,17 @@ static int plan_faces(run_t *run) {
     return SC_DONE;
 }
 
+/* How many half-edges a face without chords has in the result. */
+static int64_t kept_size(const run_t *run, int64_t face) {
+    const sc_mesh *mesh = run->mesh;
+    int64_t size = mesh->offset[face + 1] - mesh->offset[face];
+    for (int64_t c = mesh->offset[face]; c < mesh->offset[face + 1] && sc_settled(run, face); c++) {
+        int64_t e = mesh->corner[c] >> 1;
+        size += run->first[e + 1] - run->first[e];
+    }
+    return size;
+}
+
 /* Allocate the result: one block for the subdivision, and one for its history. */
 static int allocate(run_t *run) {
     const sc_mesh *mesh = run->mesh;
@@ -103,8 +131,7 @@ static int allocate(run_t *run) {
     made->has_breakpoints = from >= 0 && points + crossings >= from;
     if (max_faces >= 0 && made->faces > max_faces) return SC_TOO_MANY_FACES;
     made->corners = run->halves_before[cut];
-    for (int64_t i = 0; i < run->kept_count; i++)
-        made->corners += mesh->offset[run->kept[i] + 1] - mesh->offset[run->kept[i]];
+    for (int64_t i = 0; i < run->kept_count; i++) made->corners += kept_size(run, run->kept[i]);
     struct { void *array; int64_t count; } arrays[] = { /* all entries have eight bytes */
         {&made->uv, made->vertices * mesh->width}, {&made->edge, 2 * made->edges},
         {&made->offset, made->faces + 1}, {&made->corner, made->corners},
@@ -148,9 +175,17 @@ static int copy_faces(void *context, int thread, int64_t begin, int64_t end) {
     sc_refined *made = run->made;
     for (int64_t i = begin; i < end; i++) {
         int64_t at = made->offset[i], size = made->offset[i + 1] - at;
-        const int64_t *source = i < run->kept_count
-                                    ? mesh->corner + mesh->offset[run->kept[i]]
-                                    : run->halves + run->starts[i - run->kept_count];
+        int64_t old = i < run->kept_count ? run->kept[i] : -1;
+        if (old >= 0 && sc_settled(run, old)) {
+            for (int64_t c = mesh->offset[old]; c < mesh->offset[old + 1]; c++) {
+                int64_t half = mesh->corner[c], *first = run->first + (half >> 1);
+                for (int64_t k = 0; k <= first[1] - first[0]; k++)
+                    made->corner[at++] = sc_half(run, half, k);
+            }
+            continue;
+        }
+        const int64_t *source = old >= 0 ? mesh->corner + mesh->offset[old]
+                                         : run->halves + run->starts[i - run->kept_count];
         for (int64_t k = 0; k < size; k++) made->corner[at + k] = source[k];
     }
     return SC_DONE;
@@ -164,8 +199,7 @@ static int write_mesh(run_t *run) {
     made->offset[0] = 0;
     for (int64_t i = 0; i < made->faces; i++) {
         int64_t old = i < run->kept_count ? run->kept[i] : -1;
-        int64_t size = old >= 0 ? mesh->offset[old + 1] - mesh->offset[old]
-                                : run->sizes[i - run->kept_count];
+        int64_t size = old >= 0 ? kept_size(run, old) : run->sizes[i - run->kept_count];
         made->offset[i + 1] = made->offset[i] + size;
     }
     memcpy(made->uv, mesh->uv, (size_t)(mesh->vertices * width) * 8);
@@ -179,7 +213,11 @@ static int write_mesh(run_t *run) {
     made->point_first[edges] = points;
     made->slot_first[made->chords] = 2 * made->crossings;
     int status = parallel(run, edges, sc_divide_edges);
-    return status ? status : parallel(run, made->faces, copy_faces);
+    if (!status) status = parallel(run, made->faces, copy_faces);
+    uint8_t *settled = run->layer->settled;
+    for (int64_t i = 0; settled && i < mesh->faces; i++) /* kept[i] is not before i */
+        settled[i] = i < run->kept_count ? settled[run->kept[i]] : 0;
+    return status;
 }
 
 /* Find by how much the slopes of results change along chords, at each slot. */
@@ -194,8 +232,8 @@ static int find_slope_changes(void *context, int thread, int64_t begin, int64_t 
             double s = made->slot_t[k];
             /* The slope of the other function is most precise from the farther end of the chord. */
             int64_t g = s > 0.5 ? run->chord_start[i] : run->chord_end[i];
-            double p = layer->z[made->point_start[g] * n + unit];
-            double q = layer->z[made->point_end[g] * n + unit];
+            double p = layer->z[sc_row(run, made->point_start[g]) * n + unit];
+            double q = layer->z[sc_row(run, made->point_end[g]) * n + unit];
             double slope = fabs(p + run->t[g] * (q - p)) / MAX(s, 1 - s);
             if (layer->slope_difference) slope *= layer->slope_difference[unit];
             made->slot_unit[k] = unit;
@@ -232,7 +270,7 @@ int sc_refine(sc_pool *pool, const sc_mesh *mesh, const sc_layer *layer,
     run.made = refined;
     run.words = (layer->units + 63) / 64;
     int status = refine(&run);
-    void *arrays[] = {run.first, run.t, run.face_chords, run.cut, run.sizes};
+    void *arrays[] = {run.first, run.t, run.face_chords, run.cut, run.sizes, run.divisible};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
     if (status != SC_DONE) {
         free(refined->block);

@@ -13,6 +13,7 @@ typedef struct {
     int64_t words; /* of the signs of one vertex */
     /* Per point, in order along each edge: unit, fraction of the edge, slope change, coordinates
      * (points, width) and position error (points, 2). */
+    uint8_t *divisible;     /* (edges) of faces that are not settled, or NULL for all */
     int64_t points, *first; /* (edges + 1) first point of each edge */
     int32_t *unit;
     double *t, *slope_change, *point_uv, *position_error;
@@ -56,6 +57,16 @@ static inline void sc_between(const double *a, const double *b, double t, int64_
     out[0] = t < 0.5 ? a[0] + t * x : b[0] - (1 - t) * x;
     out[1] = t < 0.5 ? a[1] + t * y : b[1] - (1 - t) * y;
     if (width > 2) out[2] = a[2];
+}
+
+/* The row of a vertex among the values and signs. */
+static inline int64_t sc_row(const run_t *run, int64_t vertex) {
+    return run->layer->place ? run->layer->place[vertex] : vertex;
+}
+
+/* Whether a face is not to be cut. */
+static inline int sc_settled(const run_t *run, int64_t face) {
+    return run->layer->settled && run->layer->settled[face];
 }
 
 /* Half-edge k of the divided side that a half-edge of the old mesh has become. */

@@ -32,11 +32,14 @@ static int64_t cell_of(double value, int64_t side) {
 }
 
 int sc_order_rows(const sc_dense *dense, int64_t rows, int64_t *order, int64_t *rank) {
+    const int64_t *wanted = dense->wanted;
+    int64_t count = 0;
+    for (int64_t i = 0; i < rows; i++) count += !wanted || wanted[i] >= 0;
     int levels = 0; /* rows that are multiplied one by one need no order */
     while (dense->width >= MIN_TILED && levels < 15 &&
-           ((int64_t)CELL_ROWS << 2 * (levels + 1)) <= rows)
+           ((int64_t)CELL_ROWS << 2 * (levels + 1)) <= count)
         levels++;
-    if (!dense->uv) {
+    if (!dense->uv && !wanted) {
         for (int64_t i = 0; i < rows; i++) order[i] = rank[i] = i;
         return 1;
     }
@@ -45,12 +48,14 @@ int sc_order_rows(const sc_dense *dense, int64_t rows, int64_t *order, int64_t *
     int64_t *first = calloc((size_t)(side * side + 1), sizeof *first);
     if (cell && first) {
         for (int64_t i = 0; i < rows; i++) {
+            if (wanted && wanted[i] < 0) continue;
             const double *uv = dense->uv + i * dense->uv_width;
             cell[i] = (int32_t)hilbert(cell_of(uv[0], side), cell_of(uv[1], side), levels);
             first[cell[i] + 1]++;
         }
         for (int64_t c = 0; c < side * side; c++) first[c + 1] += first[c];
         for (int64_t i = 0; i < rows; i++) {
+            if (wanted && wanted[i] < 0) continue;
             rank[i] = first[cell[i]]++;
             order[rank[i]] = i;
         }

@@ -16,7 +16,7 @@ enum {
     CACHED_ROWS = 16,       /* rows that are scanned while they are in the fastest cache */
 };
 
-int64_t sc_version(void) { return 7; }
+int64_t sc_version(void) { return 8; }
 
 /* -- ranges and signs ----------------------------------------------------------------------- */
 
@@ -26,8 +26,9 @@ typedef struct {
     const sc_lines *lines;
     double *table;
     int64_t width, begin, step;
-    /* The rows of a product in order; new rows by block, and where those of each block start. */
+    /* The vertices of a product in order; new rows by block, and where each block's start. */
     int64_t *order, *line_rows, *starts;
+    int64_t *to; /* the rows of the result, in the same order */
     sc_sign_range *sign_range;
     int threads;
     worker_t *workers;
@@ -82,8 +83,8 @@ static void close_job(job_t *job) {
             sign_range->high[u] = MAX(own->high[u], sign_range->high[u]);
         }
     }
-    void *all[] = {job->workers, job->memory, job->panels, job->order, job->line_rows, job->starts,
-                   job->span};
+    void *all[] = {job->workers, job->memory, job->panels, job->order, job->to, job->line_rows,
+                   job->starts, job->span};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
@@ -217,9 +218,12 @@ static int find_lines(job_t *job, const int64_t *rank, int64_t blocks) {
 static const double *row_of(const job_t *job, int64_t row, double *out) {
     const sc_lines *edges = job->dense->edges;
     int64_t n = job->dense->units, i = row - job->dense->known;
+    const int64_t *place = job->dense->place;
     const double *z = job->dense->z;
-    if (i < 0) return z + row * n;
-    job->loops->interpolate(z + edges->p[i] * n, z + edges->q[i] * n, edges->t[i], n, out);
+    if (i < 0) return z + (place ? place[row] : row) * n;
+    int64_t p = edges->p[i], q = edges->q[i];
+    const double *a = z + (place ? place[p] : p) * n, *b = z + (place ? place[q] : q) * n;
+    job->loops->interpolate(a, b, edges->t[i], n, out);
     return out;
 }
 
@@ -249,9 +253,9 @@ static int product_part(void *context, int thread, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i += job->step) {
         int64_t last = MIN(i + job->step, end);
         gather(job, job->order + i, last - i, own);
-        job->loops->block(job->dense, job->order + i, last - i, own, job->table);
+        job->loops->block(job->dense, job->to + i, last - i, own, job->table);
         for (int64_t k = i; k < last; k += CACHED_ROWS)
-            job->loops->scan(job->table, job->order, k, MIN(k + CACHED_ROWS, last), own);
+            job->loops->scan(job->table, job->to, k, MIN(k + CACHED_ROWS, last), own);
         if (job->lines) {
             int64_t b = i / job->step;
             fill_rows(job, thread, job->line_rows, job->starts[b], job->starts[b + 1]);
@@ -306,6 +310,12 @@ static int multiply(job_t *job, sc_pool *pool) {
     int64_t rows = dense->edge_method == SC_DIRECT ? dense->rows : dense->known;
     if (dense->edge_method == SC_TERMS) job->lines = dense->edges;
     if (!order_rows(job, rows)) return SC_NO_MEMORY;
+    int64_t all = rows;
+    for (int64_t i = 0; dense->wanted && i < all; i++) rows -= dense->wanted[i] < 0;
+    job->to = malloc((size_t)(rows + 1) * 8);
+    if (!job->to) return SC_NO_MEMORY;
+    for (int64_t k = 0; k < rows; k++)
+        job->to[k] = dense->wanted ? dense->wanted[job->order[k]] : job->order[k];
     int small = rows * dense->units * dense->width < MIN_THREADED;
     int status = sc_parallel(pool, rows, small ? rows : job->step, product_part, job);
     if (status || dense->edge_method == SC_DIRECT) return status;
@@ -337,16 +347,36 @@ static int check_new(const sc_dense *dense, int64_t *longest) {
            check_lines(inside, within, dense->rows, longest);
 }
 
+/* Check that all rows which wanted vertices follow from are there. */
+static int check_wanted(const sc_dense *dense) {
+    const int64_t *place = dense->place, *wanted = dense->wanted, known = dense->known;
+    if (!place && !wanted) return 1;
+    if (!dense->uv || dense->edge_method != SC_DIRECT) return 0;
+    uint64_t wrong = 0, most = (uint64_t)known;
+    for (int64_t i = 0; wanted && i < dense->rows; i++) wrong |= wanted[i] >= dense->rows;
+    for (int64_t i = 0; place && i < known; i++)
+        wrong |= place[i] >= known || (place[i] < 0 && (!wanted || wanted[i] >= 0));
+    for (int64_t i = 0; place && dense->edges && i < dense->edges->count; i++)
+        wrong |= (uint64_t)place[dense->edges->p[i]] >= most ||
+                 (uint64_t)place[dense->edges->q[i]] >= most;
+    for (int64_t i = 0; place && dense->inside && i < dense->inside->count; i++) {
+        int64_t p = dense->inside->p[i], q = dense->inside->q[i];
+        wrong |= (p < known && place[p] < 0) || (q < known && place[q] < 0);
+    }
+    return !wrong;
+}
+
 int sc_dense_layer(sc_pool *pool, const sc_dense *dense, double *table, sc_sign_range *range) {
     int64_t longest = 0;
     if (!pool || !dense || !table || !range || dense->known < 0 || dense->known > dense->rows ||
         dense->units < 0 || dense->units > INT32_MAX || dense->width < 0 ||
-        !check_new(dense, &longest) || (range->units && range->units != dense->width))
+        !check_new(dense, &longest) ||
+        !check_wanted(dense) || (range->units && range->units != dense->width))
         return SC_MALFORMED;
     int64_t width = dense->width;
     int status = SC_NO_MEMORY;
     job_t job = {.loops = sc_loops(), .dense = dense, .table = table, .width = width,
-                 .step = rows_of(MAX(dense->units, width))};
+                 .step = dense->wanted ? MIN_ROWS : rows_of(MAX(dense->units, width))};
     double *modulus = dense->bounds, *error = modulus + SC_ERROR * width;
     job.loops->bound(dense);
     for (int64_t j = 0; j < range->units; j++) {

@@ -123,6 +123,7 @@ static int look_at_faces(void *context, int thread, int64_t begin, int64_t end) 
     const sc_squares *squares = run->squares;
     (void)thread;
     for (int64_t face = begin; face < end; face++) {
+        if (!run->open[face]) continue;
         double box[4] = {INFINITY, INFINITY, -INFINITY, -INFINITY}, at[2];
         for (int64_t i = run->mesh->offset[face]; i < run->mesh->offset[face + 1]; i++) {
             corner_of(run, i, at);
@@ -133,13 +134,30 @@ static int look_at_faces(void *context, int thread, int64_t begin, int64_t end) 
         }
         int fits;
         frexp(MAX(box[2] - box[0], box[3] - box[1]), &fits);
-        run->open[face] = 1;
         for (int k = 0; k < ROUNDS && run->open[face]; k++) {
             int64_t level = MIN((int64_t)k - fits, squares->deepest);
             if (level >= squares->first && settled_at(run, face, level, box)) run->open[face] = 0;
             if (level == squares->deepest) break; /* there are no smaller squares */
         }
     }
+    return SC_DONE;
+}
+
+int sc_open_corners(sc_pool *pool, const sc_mesh *mesh, const uint8_t *settled,
+                    int64_t *row, int64_t *count) {
+    if (!pool || !mesh || !settled || !row || !count) return SC_MALFORMED;
+    for (int64_t i = 0; i < mesh->vertices; i++) row[i] = -1;
+    for (int64_t face = 0; face < mesh->faces; face++)
+        for (int64_t i = mesh->offset[face]; i < mesh->offset[face + 1] && !settled[face]; i++) {
+            uint64_t half = (uint64_t)mesh->corner[i];
+            if (half >= 2 * (uint64_t)mesh->edges) return SC_MALFORMED;
+            uint64_t vertex = (uint64_t)mesh->edge[half];
+            if (vertex >= (uint64_t)mesh->vertices) return SC_MALFORMED;
+            row[vertex] = 0;
+        }
+    *count = 0;
+    for (int64_t i = 0; i < mesh->vertices; i++)
+        if (!row[i]) row[i] = (*count)++;
     return SC_DONE;
 }
 

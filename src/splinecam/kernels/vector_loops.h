@@ -308,14 +308,14 @@ TARGET static void NAME(block)(const sc_dense *dense, const int64_t *rows, int64
 }
 
 /* Multiply the four numbers of some units with a panel, the last one with its moduli.
- * x: (all units, 4); out: (PANEL, 4). */
+ * x: (depth, 4); out: (4, stride), of which PANEL columns are written. */
 TARGET static void NAME(affine)(int64_t depth, const int32_t *unit, const float *x,
-                                const float *panel, float *out) {
+                                const float *panel, float *out, int64_t stride) {
     for (int first = 0; first < PANEL; first += CHUNK) {
         singles sum[4][CHUNK / SINGLES] = {{{0}}};
         for (int64_t k = 0; k < depth; k++) {
             const float *row = panel + (int64_t)unit[k] * PANEL + first;
-            const float *at = x + 4 * (int64_t)unit[k];
+            const float *at = x + 4 * k;
             UNROLL for (int v = 0; v < CHUNK / SINGLES; v++) {
                 singles right = *(const singles *)(row + v * SINGLES);
                 singles size = (singles)((single_bits)right & 0x7fffffffu);
@@ -324,8 +324,30 @@ TARGET static void NAME(affine)(int64_t depth, const int32_t *unit, const float 
             }
         }
         for (int r = 0; r < 4; r++)
-            for (int c = 0; c < CHUNK; c++)
-                out[4 * (first + c) + r] = sum[r][c / SINGLES][c % SINGLES];
+            for (int v = 0; v < CHUNK / SINGLES; v++)
+                *(singles *)(out + r * stride + first + v * SINGLES) = sum[r][v];
+    }
+}
+
+/* Replace units by lines. x: (4, stride) what their products are, less the offsets, and what they
+ * become; rounding: (width) of the products. */
+TARGET static void NAME(lines)(int64_t width, int64_t stride, const float *restrict offset,
+                               const float *restrict rounding, float *restrict x,
+                               float *restrict slope, float *restrict noise) {
+    float *restrict right = x + stride, *restrict up = right + stride, *restrict wide = up + stride;
+    for (int64_t u = 0; u < width; u++) {
+        float middle = x[u] + offset[u], radius = UPWARDS * wide[u];
+        float reach = fabsf(right[u]) + fabsf(up[u]) + radius + rounding[u];
+        float above = middle + reach, below = middle - reach;
+        above = above > 0 ? above : 0;
+        below = below < 0 ? below : 0;
+        float part = above / (above - below), share = above > 0 ? part : 0;
+        slope[u] = share;
+        noise[u] = -0.5f * below * share;
+        x[u] = middle * share + noise[u];
+        right[u] *= share;
+        up[u] *= share;
+        wide[u] = radius * share + noise[u];
     }
 }
 
@@ -342,7 +364,8 @@ TARGET static void NAME(way)(int64_t depth, const int32_t *unit, const float *x,
 }
 
 static const loops_t NAME(loops) = {NAME(scan),  NAME(fill),  NAME(sum), NAME(interpolate),
-                                    NAME(block), NAME(bound), NAME(affine), NAME(way),
+                                    NAME(block), NAME(bound), NAME(affine), NAME(lines),
+                                    NAME(way),
                                     TILE_ROWS,   TILE_COLUMNS};
 
 #undef SINGLES
