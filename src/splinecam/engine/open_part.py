@@ -72,7 +72,7 @@ _CELLS = 4  # along a side of a square, by which its open part is estimated
 _CORNERS = 12  # of a face that is looked at
 _ROUNDS = 3  # in which faces are compared with smaller and smaller squares
 _CLOSE = 2.0**-30  # how far beside a square a face may begin, relative to the square
-_FUTILE, _LITTLE = 0.25, 0.05  # the share of the work for squares, and what is to be settled
+_FUTILE, _LITTLE = 0.23, 0.05  # the share of the work for squares, and what is to be settled
 
 
 @dataclass(frozen=True, eq=False)
