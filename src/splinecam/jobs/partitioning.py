@@ -97,9 +97,8 @@ def partition(
     given |= {"progress": progress, "smooth": smooth, "refine": refine, **options}
     request = Request.of("partition", model, given)
     require_domain(domain)
-    if n_jobs not in (None, 1) and (smooth is not None or refine is not None):
-        name = "refine" if smooth is None else "smooth"
-        raise TypeError(f"{name}= works in one process: leave out n_jobs=")
+    if n_jobs not in (None, 1) and smooth is not None:
+        raise TypeError("smooth= works in one process: leave out n_jobs=")
     engine = engine_for(n_jobs)
     with torch.inference_mode(False):
         last, shape = device_of(request.device), domain.input_shape
@@ -111,21 +110,19 @@ def partition(
             first = first_device(request.device, request.model, shape)
         with reporting(request, shape, first) as (program, report, note, show), torch.no_grad():
             names, wanted = request.names_for(program), request.wanted_for(program, domain)
+            question = None if wanted is None else wanted.question(prod(program.output_shape))
             if engine is None:
                 plan = Plan.of(program, last, request.memory)
-                limits: Any = {"max_regions": request.max_regions, "report": report, "note": note}
-                if wanted is None:
-                    limits["report"] = announcing(report, show, plan, domain)
-                else:
-                    limits["question"] = wanted.question(prod(program.output_shape))
+                told = announcing(report, show, plan, domain) if wanted is None else report
+                limits: Any = {"max_regions": request.max_regions, "report": told, "note": note}
                 with advising(plan, domain, request.max_regions):
-                    outcome = compute(plan, domain, request.smooth, **limits)
+                    outcome = compute(plan, domain, request.smooth, question=question, **limits)
                 program = plan.last.program
             else:
                 rest = request.output, shape, request.device, is_light(request.model, shape)
                 limited = *rest, request.memory, request.max_regions
                 jobs = [Job(program, None, *limited), Job(None, request.model, *limited)]
-                outcome = run_domain(engine, jobs, program, domain, report)
+                outcome = run_domain(engine, jobs, program, domain, report, question)
                 outcome, program = to_device(outcome, last), program.to(last)
         how: Any = {"output": request.output, "names": names, "wanted": wanted}
         return assemble(request.model, program, domain, outcome, **how)
@@ -151,7 +148,10 @@ def boundary(
     for name in ENTRIES:
         if name in options and name != "output":
             raise TypeError(f'{name}= is a part of at, as in boundary(..., {{"{name}": ...}})')
-    part = partition(model, domain, refine=at, **options)
+    if "refine" in options:
+        raise TypeError("refine= is called at= here, as in boundary(model, domain, at=...)")
+    options["refine"] = at
+    part = partition(model, domain, **options)
     wanted = wanted_of(at, domain, part._n_out, part.names, part.stripped)
     if wanted.condition is not None:
         return part.preimage(wanted.condition).outline

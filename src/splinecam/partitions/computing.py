@@ -9,14 +9,16 @@ from typing import Any
 
 import torch
 
-from splinecam.engine.open_part import Question
+from splinecam.engine.batched import run_window
+from splinecam.engine.open_part import Question, open_part
 from splinecam.engine.plan import Plan
-from splinecam.engine.run import Outcome, run
-from splinecam.engine.step import Report
+from splinecam.engine.run import Outcome, finish, outcome_of, run, start
+from splinecam.engine.step import Computation, Report, silent
 from splinecam.errors import LimitError, SplineCamError, option
 from splinecam.geometry.domain import Domain
 from splinecam.network.nonlinearities import SmoothScalar
 from splinecam.network.program import Program
+from splinecam.partitions.refining import Refine, wanted_of
 from splinecam.partitions.request import Smooth
 from splinecam.questions.partition_data import Smoothing, SmoothLayer
 from splinecam.smooth.smoothing import Note, Smoothed, smoothed
@@ -64,12 +66,12 @@ def compute(
 
 
 def run_smooth_window(
-    smooth: Smooth,
+    smooth: Smooth | None,
     plan: Plan,
     window: list[Domain],
     *,
     max_regions: int | None = None,
-    report: Report = lambda name, regions, share: None,
+    report: Report = silent,
     first: int = 0,
 ) -> Iterator[Outcome]:
     """Yield the outcome of each domain, in order, as ``run_window`` does for exact networks.
@@ -85,6 +87,45 @@ def run_smooth_window(
                 kind = LimitError if isinstance(error, LimitError) else SplineCamError
                 raise kind(f"domains[{number}]: {error}") from None
         yield found
+
+
+def run_refined_window(
+    refine: Refine,
+    names: tuple[str, ...] | None,
+    plan: Plan,
+    window: list[Domain],
+    *,
+    max_regions: int | None = None,
+    report: Report = silent,
+    first: int = 0,
+) -> Iterator[Outcome]:
+    """The same for an exact network whose regions are divided as far as ``refine`` needs it.
+
+    Neighbouring domains for which it does not pay are computed together. names: of the classes.
+    """
+    program, whole = plan.first.program, list[Domain]()
+    outputs = prod(program.output_shape)
+    how: Any = {"max_regions": max_regions, "report": report}
+    for number, domain in enumerate(window, first):
+        with torch.inference_mode(False), torch.no_grad():
+            wanted = wanted_of(refine, domain, outputs, names, program.stripped)
+            question = wanted.question(outputs)
+            part = None
+            if question is not None:
+                part = open_part(plan.first, domain, question, report)
+        if part is None:
+            whole.append(domain)
+            continue
+        yield from run_window(plan, whole, first=number - len(whole), **how)
+        whole.clear()
+        with torch.inference_mode():
+            work = Computation(plan, max_regions, report, open_part=part)
+            try:
+                found = outcome_of(work, finish(work, start(plan, domain)))
+            except LimitError as error:
+                raise LimitError(f"domains[{number}]: {error}") from None
+        yield found.kept()
+    yield from run_window(plan, whole, first=first + len(window) - len(whole), **how)
 
 
 def record_of(real: Program, found: Smoothed) -> Smoothing:

@@ -13,6 +13,7 @@ from splinecam.geometry.domain import Domain
 from splinecam.questions.boundary import Kind, levels_of, output_index, pair_of
 from splinecam.questions.preimage import unsafe_outputs
 from splinecam.questions.wanted import Wanted
+from splinecam.stores.manifest import weights_digest
 
 _Pair = tuple[int | str, int | str]
 _Conditions = Property | PropertyCase | OutputCondition | Conjunction
@@ -74,6 +75,17 @@ def wanted_of(
         raise ValueError(f"there is no class {unknown[0]!r}: give names=, those of all classes")
     pair = None if classes is None else pair_of(classes, max(n, 2), names)
     return Wanted.classes(n, kind, 0.0, pair if n > 2 else None)
+
+
+def question_facts(refine: Any, wanted: Wanted | None) -> dict[str, Any] | None:
+    """What tells one question from another in a file of JSON; wanted: of one domain."""
+    if wanted is None:
+        return None
+    about, tensors = wanted.written()
+    for k, case in enumerate(getattr(refine, "cases", ())):  # on other domains, others may matter
+        found = {**vars(case.condition), "lo": case.lo, "hi": case.hi}
+        tensors |= {f"{k}_{name}": each for name, each in found.items() if each is not None}
+    return {**about, "condition": weights_digest(tensors)}
 
 
 def _check_condition(condition: OutputCondition, domain: Domain, n: int) -> None:
