@@ -13,6 +13,10 @@ from torch import nn
 import splinecam as sc
 from refinement_cases import BOX, Asked, disagreement, eagerly, random_network
 from small_atlases import compute_atlas
+from splinecam.engine import open_part
+from splinecam.engine.plan import Plan
+from splinecam.engine.step import silent
+from splinecam.network.capture import capture
 from splinecam.tiles.computation import Sizes
 
 joblib = pytest.importorskip("joblib")
@@ -73,6 +77,16 @@ def test_a_store_is_of_one_question(model: nn.Module, tmp_path: Path) -> None:
     for other in (None, {"level": 0.5, "output": 0}, {"level": 0.4, "output": 0}, (0, 1)):
         with pytest.raises(sc.FileError, match=r"for another question \(refine=\)"):
             sc.sweep(model, [BOX], refine=other, **given)
+
+
+def test_small_domains_are_not_bounded_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = network(0, 400)
+    place = Plan.of(capture(wide, (2,))).first
+    monkeypatch.setattr(open_part, "LEAST", 1e5)
+    far = [sc.Domain.box(-2 + k / 10, -1.999 + k / 10) for k in range(3)]
+    assert open_part.may_pay(place, [*far, sc.Domain.box(-3, 3)]) == [False] * 3 + [True]
+    for domain in far:
+        assert open_part.open_part(place, domain, open_part.Question(), silent) is None
 
 
 def test_reduced_sweeps(model: nn.Module, whole: list[sc.Partition]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from splinecam.engine.batched import run_window
-from splinecam.engine.open_part import Question, open_part
+from splinecam.engine.open_part import Question, may_pay, open_part
 from splinecam.engine.plan import Plan
 from splinecam.engine.run import Outcome, finish, outcome_of, run, start
 from splinecam.engine.step import Computation, Report, silent
@@ -106,12 +106,14 @@ def run_refined_window(
     program, whole = plan.first.program, list[Domain]()
     outputs = prod(program.output_shape)
     how: Any = {"max_regions": max_regions, "report": report}
+    with torch.inference_mode(False), torch.no_grad():
+        pays = may_pay(plan.first, window)
     for number, domain in enumerate(window, first):
         with torch.inference_mode(False), torch.no_grad():
             wanted = wanted_of(refine, domain, outputs, names, program.stripped)
             question = wanted.question(outputs)
             part = None
-            if question is not None:
+            if question is not None and pays[number - first]:
                 part = open_part(plan.first, domain, question, report)
         if part is None:
             whole.append(domain)
