@@ -449,8 +449,6 @@ def test_bad_questions(refine: Any, kind: type[Exception], message: str, model: 
 
 def test_options_that_do_not_go_together(model: nn.Module, tmp_path: Any) -> None:
     asked: Any = {"refine": "boundary", "progress": False}
-    with pytest.raises(TypeError, match="not for along"):
-        sc.along(model, sc.Domain.segment([0.0, 0.0], [1.0, 1.0]), **asked)
     with pytest.raises(TypeError, match="smooth= works in memory"):
         sc.atlas(model, WIDE, tmp_path / "atlas", smooth=1e-3, **asked)
     with pytest.raises(TypeError, match="smooth= works in one process"):

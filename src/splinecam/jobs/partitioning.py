@@ -14,6 +14,7 @@ import torch
 from splinecam._util.options import device_of, kind_of
 from splinecam._util.progress import log, progress_bar, tell
 from splinecam.engine.along_segments import run_segments
+from splinecam.engine.open_stretches import run_open_segments
 from splinecam.engine.plan import Plan, first_device, is_light, to_device
 from splinecam.engine.step import Report
 from splinecam.geometry.domain import Domain
@@ -25,7 +26,7 @@ from splinecam.network.program import Program
 from splinecam.parallel import Job, engine_for, run_domain
 from splinecam.partitions.computing import compute
 from splinecam.partitions.partition import Partition, assemble
-from splinecam.partitions.refining import ENTRIES, Refine, wanted_of
+from splinecam.partitions.refining import ENTRIES, Refine, wanted_along, wanted_of
 from splinecam.partitions.request import (
     FewOptions,
     Model,
@@ -208,8 +209,11 @@ def along(
     million of them are a single call.
 
     model, options: as for ``partition``, without ``smooth``; ``max_regions`` limits the pieces of
-    all segments together. stream: for many segments, whether to return an iterator over some ten
-    thousand of them at a time, for results that do not fit in memory.
+    all segments together. With ``refine="boundary"``, or a level of a single output, only stretches
+    are divided on which the class is not certain; then ``decisions`` and ``first_change`` are those
+    of all pieces, and what needs all pieces raises an error. stream: for many segments, whether to
+    return an iterator over some ten thousand of them at a time, for results that do not fit in
+    memory.
 
     >>> from torch import nn
     >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
@@ -264,6 +268,12 @@ def _pieces(
     with torch.inference_mode(False), torch.no_grad():
         a, b = starts.to(program.device), ends.to(program.device)
         limits: Any = {"memory": request.memory, "max_points": request.max_regions}
-        breaks = run_segments(program, a, b, report=report, **limits)
-        model = request.model
-        return Pieces(a, b, breaks, model, program, request.output, dtype_of(model))
+        wanted, n = wanted_along(request.refine, program), prod(program.output_shape)
+        question = None if wanted is None else wanted.question(n)
+        if question is None:
+            breaks = run_segments(program, a, b, report=report, **limits)
+        else:
+            breaks = run_open_segments(program, a, b, question, report=report, **limits)
+        wanted = None if breaks.settled is None else wanted
+        model, given = request.model, (program, request.output)
+        return Pieces(a, b, breaks, model, *given, dtype_of(model), wanted)
