@@ -53,8 +53,8 @@ def run_open_segments(
     step = max(1, backend_of(program.device).numbers // (2**_FIRST * widest))
     found = []
     for start in range(0, len(a), step):
-        rows = slice(start, start + step)
-        segment, low, high = _open_stretches(bounds, a[rows], b[rows], question)
+        some = slice(start, start + step)
+        segment, low, high = _open_stretches(bounds, a[some], b[some], question)
         found.append((segment + start, low, high))
     segment, low, high = (torch.cat(column) for column in zip(*found, strict=True))
     if float((high - low).sum()) > (1 - _LITTLE) * len(a):
