@@ -59,8 +59,10 @@ def run_open_segments(
     segment, low, high = (torch.cat(column) for column in zip(*found, strict=True))
     if float((high - low).sum()) > (1 - _LITTLE) * len(a):
         return run_segments(program, first, last, report=report, **limits)
+    if not len(segment):  # rounding errors are known of points
+        segment, low, high = segment.new_zeros(1), low.new_zeros(1), low.new_full((1,), 2.0**-20)
     ends = (_at(a, b, segment, t).view(-1, *first.shape[1:]) for t in (low, high))
-    made = run_segments(program, *ends, **limits) if len(segment) else _nothing(program, a)
+    made = run_segments(program, *ends, **limits)
     report(len(a))
     return _completed(program, (a, b), (segment, low, high), made)
 
@@ -125,14 +127,6 @@ def _merged(segment: Tensor, low: Tensor, high: Tensor) -> Stretches:
     edge = torch.ones_like(low[:1], dtype=torch.bool)
     begins, ends = torch.cat([edge, apart]), torch.cat([apart, edge])
     return segment[begins], low[begins], high[ends]
-
-
-def _nothing(program: Program, like: Tensor) -> Breaks:
-    """The points of no segments."""
-    none, outputs = like.new_zeros(0), prod(program.output_shape)
-    errors = {layer.name: like.new_zeros(prod(layer.shape)) for layer in program.layers}
-    values, error = like.new_zeros((0, outputs)), like.new_zeros(outputs)
-    return Breaks(none.new_zeros(1, dtype=torch.int64), none, values, error, errors, [])
 
 
 def _completed(

@@ -31,7 +31,7 @@ from splinecam.network.capture.models import Output, dtype_of
 from splinecam.network.program import Program
 from splinecam.parallel import Engine, Job, Packed, engine_for, run_chunks
 from splinecam.parallel.flat import FlatOutcomes, flat_outcomes, outcomes_of
-from splinecam.partitions.computing import is_smooth, run_refined_window, run_smooth_window
+from splinecam.partitions.computing import is_smooth, run_one_by_one
 from splinecam.partitions.partition import Partition, assemble
 from splinecam.partitions.partition_files import check_arrays, smoothing_read, smoothing_written
 from splinecam.partitions.refining import Refine, question_facts, wanted_of
@@ -127,12 +127,9 @@ class Sweep:
 
     def _window(self, program: Program) -> Callable[..., Iterator[Outcome]]:
         """The function that runs the network over some domains."""
-        request = self.request
-        if self._is_smooth(program):
-            return partial(run_smooth_window, request.smooth)
-        if request.refine is None:
+        if self.request.refine is None and not self._is_smooth(program):
             return run_window
-        return partial(run_refined_window, request.refine, request.names_for(program))
+        return partial(run_one_by_one, replace(self.request, model=nn.Identity(), output=None))
 
     def _is_smooth(self, program: Program) -> bool:
         """Whether smooth functions of the network are replaced."""

@@ -10,16 +10,15 @@ from typing import Any
 import torch
 
 from splinecam.engine.batched import run_window
-from splinecam.engine.open_part import Question, may_pay, open_part
+from splinecam.engine.open_part import Question, may_pay
 from splinecam.engine.plan import Plan
-from splinecam.engine.run import Outcome, finish, outcome_of, run, start
-from splinecam.engine.step import Computation, Report, silent
+from splinecam.engine.run import Outcome, run
+from splinecam.engine.step import Report, silent
 from splinecam.errors import LimitError, SplineCamError, option
 from splinecam.geometry.domain import Domain
 from splinecam.network.nonlinearities import SmoothScalar
 from splinecam.network.program import Program
-from splinecam.partitions.refining import Refine, wanted_of
-from splinecam.partitions.request import Smooth
+from splinecam.partitions.request import Request, Smooth
 from splinecam.questions.partition_data import Smoothing, SmoothLayer
 from splinecam.smooth.smoothing import Note, Smoothed, smoothed
 
@@ -65,8 +64,8 @@ def compute(
     return replace(found.outcome, smoothing=record_of(real, found))
 
 
-def run_smooth_window(
-    smooth: Smooth | None,
+def run_one_by_one(
+    request: Request,
     plan: Plan,
     window: list[Domain],
     *,
@@ -74,60 +73,33 @@ def run_smooth_window(
     report: Report = silent,
     first: int = 0,
 ) -> Iterator[Outcome]:
-    """Yield the outcome of each domain, in order, as ``run_window`` does for exact networks.
+    """Yield the outcome of each domain, in order, as ``run_window`` does without ``smooth=``.
 
-    Each is computed when it is asked for.
+    Each is computed when it is asked for. Neighbours of an exact network on which ``refine=``
+    cannot pay are computed together.
     """
+    program, together = plan.first.program, list[Domain]()
+    how: Any = {"max_regions": max_regions, "report": report}
+    with torch.inference_mode(False), torch.no_grad():
+        alone = [is_smooth(program) or pays for pays in may_pay(plan.first, window)]
     for number, domain in enumerate(window, first):
+        if not alone[number - first]:
+            together.append(domain)
+            continue
+        yield from run_window(plan, together, first=number - len(together), **how)
+        together.clear()
         # The contexts end before an outcome is yielded, or they would hold for the caller, too.
         with torch.inference_mode(False), torch.no_grad():
             try:
-                found = compute(plan, domain, smooth, max_regions=max_regions, report=report)
+                wanted = request.wanted_for(program, domain)
+                how["question"] = wanted and wanted.question(prod(program.output_shape))
+                found = compute(plan, domain, request.smooth, **how)
             except SplineCamError as error:
                 kind = LimitError if isinstance(error, LimitError) else SplineCamError
                 raise kind(f"domains[{number}]: {error}") from None
+        del how["question"]
         yield found
-
-
-def run_refined_window(
-    refine: Refine,
-    names: tuple[str, ...] | None,
-    plan: Plan,
-    window: list[Domain],
-    *,
-    max_regions: int | None = None,
-    report: Report = silent,
-    first: int = 0,
-) -> Iterator[Outcome]:
-    """The same for an exact network whose regions are divided as far as ``refine`` needs it.
-
-    Neighbouring domains for which it does not pay are computed together. names: of the classes.
-    """
-    program, whole = plan.first.program, list[Domain]()
-    outputs = prod(program.output_shape)
-    how: Any = {"max_regions": max_regions, "report": report}
-    with torch.inference_mode(False), torch.no_grad():
-        pays = may_pay(plan.first, window)
-    for number, domain in enumerate(window, first):
-        with torch.inference_mode(False), torch.no_grad():
-            wanted = wanted_of(refine, domain, outputs, names, program.stripped)
-            question = wanted.question(outputs)
-            part = None
-            if question is not None and pays[number - first]:
-                part = open_part(plan.first, domain, question, report)
-        if part is None:
-            whole.append(domain)
-            continue
-        yield from run_window(plan, whole, first=number - len(whole), **how)
-        whole.clear()
-        with torch.inference_mode():
-            work = Computation(plan, max_regions, report, open_part=part)
-            try:
-                found = outcome_of(work, finish(work, start(plan, domain)))
-            except LimitError as error:
-                raise LimitError(f"domains[{number}]: {error}") from None
-        yield found.kept()
-    yield from run_window(plan, whole, first=first + len(window) - len(whole), **how)
+    yield from run_window(plan, together, first=first + len(window) - len(together), **how)
 
 
 def record_of(real: Program, found: Smoothed) -> Smoothing:
