@@ -24,6 +24,7 @@ from splinecam.network.program import Program
 
 COST = 2.0, 1.5  # points that take as long as to bound a stretch, and each function on it
 _FIRST, _LAST = 3, 40  # how often a segment is halved, at least and at most
+_DENSE = 4.0  # times as many breakpoints as on average that a stretch may have
 _LITTLE = 0.05  # the share of segments that is to be settled
 _FUTILE = 0.15  # the share of the work that bounds may take beyond what they save
 
@@ -93,7 +94,9 @@ def _open_stretches(bounds: BoxBounds, a: Tensor, b: Tensor, question: Question)
         slack = [question.slack(values[:, k : k + 2], radius) for k in (0, 1)]
         open_ = ~(torch.stack(slack, 1) > 0)
         count, settled = count + len(place), settled + float((~open_).sum()) * half
-        fine = (passed * open_.sum(1) > 4 * cost)[:, None] & open_
+        # Units that are equal pass a knot on however short a stretch.
+        breaks = passed.clamp(max=_DENSE * expected / len(a) * 0.5**level)
+        fine = (breaks * open_.sum(1) > 4 * cost)[:, None] & open_
         most = (_FUTILE + settled / len(a)) * expected
         if cost * (count + int(fine.sum())) > most or level == _LAST:
             fine = torch.zeros_like(open_)
