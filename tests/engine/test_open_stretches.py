@@ -11,6 +11,7 @@ from torch import Tensor, nn
 import splinecam as sc
 from refinement_cases import random_network
 from splinecam.engine import open_stretches
+from splinecam.engine.box_bounds import BoxBounds
 
 
 @pytest.fixture(autouse=True)
@@ -115,6 +116,36 @@ def test_a_class_that_is_certain_everywhere() -> None:
     assert len(parts.t) <= 5
     assert not bool(parts.first_changes().t.isfinite().any())
     assert parts.decisions().label.tolist() == [1, 1]
+
+
+class Ties(nn.Module):
+    """Maxima of equal units, so that the winner is open wherever one looks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = network()[:2], nn.Linear(24, 3).double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.first(x)
+        return self.last(torch.stack([h, h], 2).amax(2))
+
+
+def test_equal_units_are_not_halved_forever(monkeypatch: pytest.MonkeyPatch) -> None:
+    levels = []
+
+    def counted(self: BoxBounds, x: Tensor) -> Any:
+        levels.append(x.shape[1])
+        return bounded(self, x)
+
+    bounded = BoxBounds.__call__
+    monkeypatch.setattr(BoxBounds, "__call__", counted)
+    path = sc.Domain.segment([-30.0, -20.0], [30.0, 25.0])
+    model = Ties()
+    part = sc.along(model, path, refine="boundary", progress=False)
+    assert 2 < len(levels) < 25
+    right = sc.along(model, path, progress=False).decisions()
+    assert torch.equal(part.decisions().label, right.label)
+    assert torch.allclose(part.decisions().begin, right.begin, atol=1e-9)
 
 
 def test_small_networks_are_divided_whole(monkeypatch: pytest.MonkeyPatch) -> None:

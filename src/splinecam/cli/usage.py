@@ -11,15 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from splinecam._util.text import did_you_mean
-from splinecam.cli.parser import (
-    DPI,
-    EXPORTS,
-    FORMATS,
-    SURFACES,
-    levels_of,
-    make_parser,
-    without_exponents,
-)
+from splinecam.cli.parser import DPI, EXPORTS, FORMATS, SURFACES, make_parser, without_exponents
 
 # Each of these options needs one of the others.
 _NEEDS = {
@@ -148,7 +140,8 @@ def _picture(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
         if name in NOT_FOR.get(kind, ()):
             yield f"{shown.get(name, _option(name))} is not for --kind {kind}"
     used = kind == "surface" or options.color in ("slope", "output")
-    if "output" in given and not used and not levels_of(options):
+    used |= given.get("refine", ["boundary"]) != ["boundary"]  # levels of the output
+    if "output" in given and not used:
         those = ["--color slope", "--color output", *["--kind surface"] * ("kind" in given)]
         yield f"--output goes with {_either(those)}"
     if "model" in given and "kind" in given and kind != "layers":
@@ -161,8 +154,8 @@ def _picture(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
 
 
 def _partition(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
-    levels = levels_of(options)
-    if levels and (len(levels) < len(options.refine) or "smooth" in given):
+    words = given.get("refine", ["boundary"])
+    if words != ["boundary"] and ("boundary" in words or "smooth" in given):
         yield "--refine takes the word boundary alone, or levels without --smooth"
     if "undecided" in given and "smooth" not in given:
         yield "--undecided goes with --smooth"
