@@ -825,6 +825,9 @@ def test_regions_are_divided_for_the_boundary(run: Run) -> None:
         assert found["classes"][name]["area"] == pytest.approx(each["area"], abs=1e-12)
     code, out, _ = run("stats", "out/partition.npz")
     assert (code, "settled regions" in out, "Classes" in out) == (0, True, True)
+    shutil.copy("out/partition.npz", "again.npz")
+    code, _, err = run("stats", "out/partition.npz", "again.npz")
+    assert (code, "this needs all linear regions" in err) == (1, True)
 
 
 def test_regions_are_divided_for_levels(run: Run) -> None:

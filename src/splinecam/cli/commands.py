@@ -180,8 +180,9 @@ def _class_areas(part: Partition) -> dict[str, dict[str, float]]:
 def _printed(part: Partition, stats: Stats) -> str:
     """Return the statistics and the areas of the largest classes as text."""
     found = sorted(_class_areas(part).items(), key=lambda item: -item[1]["area"])
-    text = str(stats)
-    if part._wanted is not None:
+    if part._wanted is None:
+        text = str(stats)
+    else:
         rows = [(name.replace("_", " "), [number_text(x)]) for name, x in stats.items()]
         table = TextTable(f"Regions for {part._wanted.words}", ("",), rows)
         text = f"{table.text(32)}\n\n{_LEFT_OUT}"
@@ -247,7 +248,8 @@ def _stats(options: Namespace) -> int:
     if options.table is not None:
         claim([options.table], force=options.force)
     parts = {str(path): models.saved_partition(path, options) for path in options.saved}
-    found = {name: _stats_of(part, full=options.full) for name, part in parts.items()}
+    stats_of = _stats_of if len(parts) == 1 else Partition.stats  # which refuses refined ones
+    found = {name: stats_of(part, full=options.full) for name, part in parts.items()}
     if options.json:
         content = [{"file": name, **_about(parts[name], found[name])} for name in parts]
         console.out(json_text(content[0] if len(content) == 1 else content))
