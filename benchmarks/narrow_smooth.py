@@ -134,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the first network (0)")
     given = parser.parse_args(argv)
     torch.set_num_threads(1)
-    sc.register_op(Snake, curvature=2.0)
+    handle = sc.register_op(Snake, curvature=2.0)
     seconds, regions, refused = [], 0, 0
     try:
         for act, *_ in SMOOTH.values():
@@ -158,7 +158,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted")
     finally:
-        sc.unregister_op(Snake)
+        handle.remove()
     row = {
         "networks": len(seconds) + refused,
         "refused": refused,

@@ -302,7 +302,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--verbose", action="store_true", help="print every network's seed")
     given = parser.parse_args(argv)
     torch.set_num_threads(1)
-    sc.register_op(Snake, curvature=2.0)
+    handle = sc.register_op(Snake, curvature=2.0)
     counts: dict[int, Count] = {}
     start = perf_counter()
     try:
@@ -319,7 +319,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 took, limited = count.seconds - before[0], count.limited - before[1]
                 print(f"{seed} depth {case.depth}: {took:.1f} s{' limited' * limited}", flush=True)
     finally:
-        sc.unregister_op(Snake)
+        handle.remove()
     print(TABLE.heading())
     for _, count in sorted(counts.items()):
         print(TABLE.line(count.row()))

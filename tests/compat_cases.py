@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import splinecam as sc
 from splinecam import compat
-from splinecam.compat.utils import PolygonList
+from splinecam.compat.utils import areas_of, mesh_of
 from splinecam.testing import assert_valid
 
 
@@ -104,6 +104,6 @@ def assert_same_regions(cycles: list[Tensor], NN: Any, model: nn.Module, domain:
     means = compat.utils.get_region_means(cycles)
     region = part.locate(NN.layers[0](means).cpu().reshape(-1, *shape))
     assert region.unique().tolist() == list(range(len(part)))
-    areas = PolygonList.of(cycles).areas()
+    areas = areas_of(mesh_of(cycles))
     torch.testing.assert_close(areas, part.areas[region], rtol=1e-6, atol=1e-12)
     assert [len(cycle) for cycle in cycles] == part.mesh.counts()[region].tolist()

@@ -83,5 +83,4 @@ COMMON = {
     "UnsupportedOpError.ops": "what stands in the way, each with its place and the reason",
     "new_axes.domain": "what is to be drawn, for the shape of the figure",
     "new_axes.width": "of the figure, in inches",
-    "unregister_op.target": "what was given to ``register_op``",
 }

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     )
     from splinecam.files.loading import load_model
     from splinecam.files.properties import Conjunction, OutputCondition, Property
-    from splinecam.files.scikit_learn import from_sklearn
     from splinecam.files.vnnlib import read_vnnlib
     from splinecam.geometry.domain import Domain
+    from splinecam.jobs.answering import boundary, check, level_set
     from splinecam.jobs.difference import difference
     from splinecam.jobs.estimating import estimate
-    from splinecam.jobs.partitioning import along, boundary, partition
+    from splinecam.jobs.partitioning import along, partition
     from splinecam.jobs.sweep import sweep
-    from splinecam.network.ops.register import register_op, unregister_op
+    from splinecam.network.ops.register import register_op
     from splinecam.network.ops.registry import op_table
     from splinecam.partitions.captured import capture
     from splinecam.partitions.frozen import freeze
@@ -66,12 +66,13 @@ __all__ = [
     "atlas",
     "boundary",
     "capture",
+    "check",
     "compare",
     "difference",
     "estimate",
     "freeze",
-    "from_sklearn",
     "grid",
+    "level_set",
     "load",
     "load_model",
     "movie",
@@ -85,7 +86,6 @@ __all__ = [
     "results",
     "sweep",
     "to_html",
-    "unregister_op",
     "view",
     "watch",
 ]
@@ -96,17 +96,17 @@ _MODULES = {
     "errors": tuple(name for name in __all__ if name.endswith("Error")),
     "files.loading": ("load_model",),
     "files.properties": ("Conjunction", "OutputCondition", "Property"),
-    "files.scikit_learn": ("from_sklearn",),
     "files.vnnlib": ("read_vnnlib",),
     "geometry.domain": ("Domain",),
+    "jobs.answering": ("boundary", "check", "level_set"),
     "jobs.difference": ("difference",),
     "jobs.estimating": ("estimate",),
-    "jobs.partitioning": ("along", "boundary", "partition"),
+    "jobs.partitioning": ("along", "partition"),
     "tiles.compute": ("atlas",),
     "partitions.request": ("Smooth",),
     "jobs.sweep": ("sweep",),
     "network.ops.registry": ("op_table",),
-    "network.ops.register": ("register_op", "unregister_op"),
+    "network.ops.register": ("register_op",),
     "partitions.captured": ("capture",),
     "partitions.frozen": ("freeze",),
     "partitions.partition": ("Partition", "load"),

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
+from exact_boundaries import exact_difference
 from splinecam.engine import run as engine
 from splinecam.engine.tiling import MeshTile
 from splinecam.geometry.subdivision import Mesh
-from splinecam.testing.oracle.boundary import exact_difference
 
 F64 = torch.float64
 

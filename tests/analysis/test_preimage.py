@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
+from exact_boundaries import exact_preimage_area
 from splinecam.errors import SplineCamError
 from splinecam.files.properties import Conjunction
 from splinecam.questions.preimage import Preimage
-from splinecam.testing.oracle.boundary import exact_preimage_area
 
 F64 = torch.float64
 

@@ -12,6 +12,7 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.errors import DomainError, SplineCamError
+from splinecam.questions import constraints
 
 F64 = torch.float64
 
@@ -146,3 +147,18 @@ def test_pictures(part: sc.Partition) -> None:
         ax = part.check(property_of([WHOLE], above(level))).plot(**options)
         shown = [text.get_text() for text in ax.figure.findobj(lambda x: hasattr(x, "get_text"))]
         assert any("unsafe" in text for text in shown) == unsafe
+
+
+def test_a_verdict_at_a_vertex_needs_no_cells(
+    part: sc.Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strip = [([[-1.0, 0.0], [1.0, 0.0]], [-0.5, 0.75])]  # without a vertex
+    assert part.check(strip).status == "violated"
+
+    def never(*given: Any) -> None:
+        raise AssertionError("cells are computed")
+
+    monkeypatch.setattr(constraints, "overlay", never)
+    assert part.check(property_of([WHOLE], above(0.5))).status == "violated"
+    with pytest.raises(AssertionError, match="cells are computed"):
+        _ = part.check(strip).status

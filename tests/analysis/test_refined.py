@@ -57,6 +57,29 @@ def whole(model: nn.Module) -> sc.Partition:
 WIDE = sc.Domain.box(-2, 2)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_outputs_are_within_the_ranges_of_settled_regions(seed: int) -> None:
+    model = network(seed=seed)
+    part = refined(model, "boundary")
+    assert not bool(part.complete.all())
+    points = 4 * torch.rand((4000, 2), dtype=torch.float64) - 2
+    with torch.no_grad():
+        values = model(points)
+    low, high = part.ranges[part.locate(points)].unbind(2)
+    assert bool((low - 1e-9 <= values).all() & (values <= high + 1e-9).all())
+    narrow = (part.ranges[:, :, 1] - part.ranges[:, :, 0])[~part.complete]
+    assert bool((narrow < values.amax(0) - values.amin(0)).any())
+
+
+def test_ranges_of_linear_regions_are_exact(model: nn.Module, whole: sc.Partition) -> None:
+    part = refined(model, "boundary")
+    at = part.complete.nonzero()[:, 0]
+    found = part.ranges[at]
+    expected = whole.ranges[whole.locate(part.centroids[at])]
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    assert whole.ranges.shape == (len(whole), 3, 2)
+
+
 def refined(model: nn.Module, refine: Any, domain: sc.Domain = WIDE) -> sc.Partition:
     return sc.partition(model, domain, refine=refine, progress=False)
 
@@ -241,14 +264,35 @@ def test_samples_and_nearest_points_lie_on_the_boundary(
 def test_the_short_way(model: nn.Module, whole: sc.Partition) -> None:
     curves = sc.boundary(model, WIDE, progress=False)
     assert curves.length == pytest.approx(whole.decision_boundary().length)
-    curves = sc.boundary(model, WIDE, (0, 1), progress=False)
+    curves = sc.boundary(model, WIDE, classes=(0, 1), progress=False)
     assert curves.length == pytest.approx(whole.decision_boundary(classes=(0, 1)).length)
-    level = sc.boundary(model, WIDE, {"level": 0.1, "output": 1}, progress=False)
-    assert level.length == pytest.approx(whole.level_set(0.1, output=1).length)
-    found = sc.boundary(model, WIDE, CONDITION, progress=False)
-    assert found.length == pytest.approx(whole.preimage(CONDITION).outline.length)
+    names = {"names": ["a", "b", "c"], "progress": False}
+    curves = sc.boundary(model, WIDE, classes=("a", "c"), kind="pairwise", **names)
+    right = whole.decision_boundary(classes=(0, 2), kind="pairwise")
+    assert curves.length == pytest.approx(right.length)
     single = network(1)
     assert isinstance(sc.boundary(single, WIDE, progress=False), sc.results.Boundary)
+    part = sc.partition(single, WIDE, progress=False)
+    for levels, network_, output in ((0.1, single, None), ([0.2, 0.1], model, 1)):
+        right = (whole if output else part).level_set(levels, output=output)
+        level = sc.level_set(network_, WIDE, levels, output=output, progress=False)
+        assert level.length == pytest.approx(right.length)
+    with pytest.raises(sc.SplineCamError, match="has 3 outputs: say which one"):
+        sc.level_set(model, WIDE, 0.1, progress=False)
+
+
+def test_the_short_ways_for_smooth_functions() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 2)).double()
+    part = sc.partition(model, WIDE, smooth=0.01, progress=False)
+    how: Any = {"smooth": 0.01, "progress": False}
+    length = part.level_set(0.1, output=0).length
+    assert sc.level_set(model, WIDE, 0.1, output=0, **how).length == pytest.approx(length)
+    length = part.decision_boundary(kind="pairwise").length
+    assert sc.boundary(model, WIDE, kind="pairwise", **how).length == pytest.approx(length)
+    assert sc.boundary(model, WIDE, **how).band.area >= 0
+    unsafe = [([[1.0, -1.0]], [0.0])]
+    assert sc.check(model, WIDE, unsafe, **how).area == pytest.approx(part.check(unsafe).area)
 
 
 def test_files_keep_the_question(model: nn.Module, whole: sc.Partition) -> None:
@@ -455,9 +499,9 @@ def test_options_that_do_not_go_together(model: nn.Module, tmp_path: Any) -> Non
         sc.partition(model, WIDE, smooth=1e-3, n_jobs=2, **asked)
     with pytest.raises(TypeError, match="not for difference"):
         sc.difference(model, model, WIDE, **asked)
-    with pytest.raises(TypeError, match=r"level= is a part of at, as in boundary\(..., \{\"level"):
+    with pytest.raises(TypeError, match=r"levels are for sc\.level_set"):
         sc.boundary(model, WIDE, level=0.5)
-    with pytest.raises(TypeError, match="refine= is called at= here"):
-        sc.boundary(model, WIDE, refine="boundary")
+    with pytest.raises(TypeError, match="not for check"):
+        sc.check(model, WIDE, CONDITION, **asked)
     with pytest.raises(sc.SplineCamError, match='"argmin" needs several'):
         refined(network(1), {"kind": "argmin"})

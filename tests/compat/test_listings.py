@@ -18,7 +18,7 @@ import splinecam
 import splinecam as sc
 from compat_cases import NETWORKS, assert_same_regions, make, mlp, wrap
 from splinecam import compat
-from splinecam.compat.utils import PolygonList
+from splinecam.compat.utils import areas_of, mesh_of
 
 SHARED = Path(os.environ.get("SPLINECAM_SHARED", Path(__file__).parents[3] / "shared"))
 PAPER = SHARED / "paper" / "splinecam.tex"
@@ -104,8 +104,8 @@ def test_regions_layer_by_layer(name: str) -> None:
         )
         rows = NN.layers[k].get_weights(row_idx=torch.tensor([-1, 0]))
         assert rows.equal(NN.layers[k].get_weights()[[-1, 0]])
-        areas = PolygonList.of(cycles).areas()
-        whole = PolygonList.of(before).areas()
+        areas = areas_of(mesh_of(cycles))
+        whole = areas_of(mesh_of(before))
         torch.testing.assert_close(torch.zeros_like(whole).index_add_(0, parents, areas), whole)
         sizes.append(len(cycles))
     assert sizes == sorted(sizes)

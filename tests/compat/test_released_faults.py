@@ -11,7 +11,7 @@ from torch import nn
 import splinecam as sc
 from compat_cases import assert_same_regions, make, wrap
 from splinecam import compat
-from splinecam.compat.utils import PolygonList
+from splinecam.compat.utils import areas_of, mesh_of
 from splinecam.testing import assert_same_cells, exact_partition
 
 
@@ -94,7 +94,7 @@ def test_a_plane_with_other_axes() -> None:
     regions, _, Abw = compat.compute.get_partitions_with_db(domain, T @ skew, NN)
     part = wrap(model, domain).partition(compat.utils.plane_coordinates(domain, T))
     assert len(regions) == len(part)
-    areas = PolygonList.of(regions).areas()
+    areas = areas_of(mesh_of(regions))
     torch.testing.assert_close(areas.sum(), part.areas.sum().cpu() / 6)
     uv = compat.utils.get_region_means(regions)
     made = (Abw[:, :, :2] @ uv[:, :, None])[:, :, 0] + Abw[:, :, 2]

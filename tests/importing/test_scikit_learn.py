@@ -65,7 +65,7 @@ def test_classifiers_with_several_classes(activation: str, hidden: tuple[int, ..
         make_pipeline(preprocessing.StandardScaler(), perceptron(hidden=hidden)), LABELS
     )
     estimator[-1].activation = activation  # the weights fit another network just as well
-    model = sc.from_sklearn(estimator)
+    model = sc.nn.from_sklearn(estimator)
     for x in (POINTS, vertices(model)):
         found = torch.softmax(torch.from_numpy(scores(model, x)), 1).numpy()
         np.testing.assert_allclose(found, estimator.predict_proba(x), rtol=1e-9, atol=1e-12)
@@ -75,7 +75,7 @@ def test_classifiers_with_several_classes(activation: str, hidden: tuple[int, ..
 def test_a_classifier_of_two_classes_has_one_score() -> None:
     names = np.array(["night", "day"])[(LABELS > 0).astype(int)]
     estimator = fitted(make_pipeline(preprocessing.StandardScaler(), perceptron()), names)
-    model = sc.from_sklearn(estimator)
+    model = sc.nn.from_sklearn(estimator)
     part = sc.partition(model, plane(), names=estimator.classes_, progress=False)
     assert part.names == ("day", "night")
     assert part.validate().ok
@@ -92,7 +92,7 @@ def test_a_classifier_of_two_classes_has_one_score() -> None:
 def test_several_labels_at_once() -> None:
     labels = np.stack([LABELS > 0, LABELS > 1], 1).astype(int)
     estimator = fitted(make_pipeline(preprocessing.StandardScaler(), perceptron()), labels)
-    found = torch.sigmoid(torch.from_numpy(scores(sc.from_sklearn(estimator), POINTS))).numpy()
+    found = torch.sigmoid(torch.from_numpy(scores(sc.nn.from_sklearn(estimator), POINTS))).numpy()
     np.testing.assert_allclose(found, estimator.predict_proba(POINTS), rtol=1e-9)
 
 
@@ -102,7 +102,7 @@ def test_regressors(outputs: int) -> None:
     estimator = fitted(
         make_pipeline(preprocessing.StandardScaler(), perceptron(MLPRegressor)), targets
     )
-    model = sc.from_sklearn(estimator)
+    model = sc.nn.from_sklearn(estimator)
     for x in (POINTS, vertices(model)):
         found = scores(model, x)
         assert found.shape == (len(x), outputs)
@@ -134,7 +134,7 @@ def test_regressors(outputs: int) -> None:
 def test_scalers(scaler: Any) -> None:
     steps = [("first.scaler", scaler), ("append", perceptron(MLPRegressor))]
     estimator = fitted(Pipeline(steps), TARGETS)
-    model = sc.from_sklearn(estimator)
+    model = sc.nn.from_sklearn(estimator)
     assert list(dict(model.named_children())) == [
         *(["first_scaler"] if hasattr(scaler, "fit") else []),
         "append_",
@@ -150,11 +150,11 @@ def test_a_constant_feature_is_not_divided_by_zero() -> None:
     for scaler in (preprocessing.StandardScaler(), preprocessing.RobustScaler()):
         scaler.fit(flat)
         np.testing.assert_allclose(
-            scores(sc.from_sklearn(scaler), POINTS), scaler.transform(POINTS), rtol=1e-12
+            scores(sc.nn.from_sklearn(scaler), POINTS), scaler.transform(POINTS), rtol=1e-12
         )
     projection = decomposition.PCA(whiten=True).fit(flat)
     # The last component is rounding noise, divided by the rounding unit.
-    found, expected = scores(sc.from_sklearn(projection), flat), projection.transform(flat)
+    found, expected = scores(sc.nn.from_sklearn(projection), flat), projection.transform(flat)
     np.testing.assert_allclose(found[:, :2], expected[:, :2], atol=1e-10)
     assert np.isfinite(found).all()
 
@@ -173,7 +173,7 @@ CLASSIFIERS = [
 @pytest.mark.parametrize("estimator", CLASSIFIERS, ids=lambda e: type(e).__name__)
 def test_linear_classifiers(estimator: Any, classes: int) -> None:
     fitted(estimator, LABELS % classes)
-    found = scores(sc.from_sklearn(estimator), POINTS)
+    found = scores(sc.nn.from_sklearn(estimator), POINTS)
     expected = estimator.decision_function(POINTS).reshape(len(POINTS), -1)
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
 
@@ -193,7 +193,7 @@ def test_linear_classifiers(estimator: Any, classes: int) -> None:
 )
 def test_linear_regressors(estimator: Any) -> None:
     fitted(estimator, TARGETS)
-    found = scores(sc.from_sklearn(estimator), POINTS)
+    found = scores(sc.nn.from_sklearn(estimator), POINTS)
     np.testing.assert_allclose(found[:, 0], estimator.predict(POINTS), rtol=1e-10, atol=1e-10)
 
 
@@ -201,13 +201,13 @@ def test_sparse_weights() -> None:
     estimator = fitted(linear_model.SGDClassifier(penalty="l1"), LABELS)
     expected = estimator.decision_function(POINTS)
     estimator.sparsify()
-    np.testing.assert_allclose(scores(sc.from_sklearn(estimator), POINTS), expected, rtol=1e-10)
+    np.testing.assert_allclose(scores(sc.nn.from_sklearn(estimator), POINTS), expected, rtol=1e-10)
 
 
 def test_the_best_estimator_of_a_search() -> None:
     search = GridSearchCV(linear_model.Ridge(), {"alpha": [0.1, 1.0]}, cv=2)
     fitted(search, TARGETS)
-    found = scores(sc.from_sklearn(search), POINTS)
+    found = scores(sc.nn.from_sklearn(search), POINTS)
     np.testing.assert_allclose(found[:, 0], search.predict(POINTS), rtol=1e-10)
 
 
@@ -217,14 +217,14 @@ def test_weights_in_single_precision_are_kept() -> None:
         warnings.simplefilter("ignore")
         estimator.fit(X.astype(np.float32), TARGETS.astype(np.float32))
     assert estimator.coefs_[0].dtype == np.float32
-    model = sc.from_sklearn(estimator)
+    model = sc.nn.from_sklearn(estimator)
     assert all(weight.dtype == torch.float64 for weight in model.parameters())
     assert torch.equal(model[0].weight, torch.from_numpy(estimator.coefs_[0].T).double())
 
 
 def test_the_module_is_a_copy() -> None:
     estimator = fitted(perceptron(MLPRegressor), TARGETS)
-    model = sc.from_sklearn(estimator)
+    model = sc.nn.from_sklearn(estimator)
     before = scores(model, POINTS)
     estimator.coefs_[0][:] = 0
     assert (scores(model, POINTS) == before).all()
@@ -236,7 +236,7 @@ def test_own_classes_that_are_derived_from_estimators() -> None:
         pass
 
     estimator = fitted(Own(), TARGETS)
-    found = scores(sc.from_sklearn(estimator), POINTS)
+    found = scores(sc.nn.from_sklearn(estimator), POINTS)
     np.testing.assert_allclose(found[:, 0], estimator.predict(POINTS))
 
 
@@ -246,7 +246,7 @@ def test_own_classes_that_are_derived_from_estimators() -> None:
 @pytest.mark.parametrize("activation", ["tanh", "logistic"])
 def test_smooth_activations_are_refused_unless_they_are_replaced(activation: str) -> None:
     estimator = fitted(perceptron(activation=activation), LABELS)
-    model = sc.from_sklearn(estimator)
+    model = sc.nn.from_sklearn(estimator)
     with pytest.raises(CaptureError, match="smooth=True"):
         sc.capture(model, (X.shape[1],))
     layers = capture(model, (X.shape[1],), smooth=True).layers
@@ -268,9 +268,9 @@ def test_smooth_activations_are_refused_unless_they_are_replaced(activation: str
 )
 def test_estimators_that_are_not_fitted(estimator: Any) -> None:
     with pytest.raises(ValueError, match=f"this {type(estimator).__name__} is not fitted"):
-        sc.from_sklearn(estimator)
+        sc.nn.from_sklearn(estimator)
     with pytest.raises(ValueError, match=r"step 'own' of the pipeline: this .* is not fitted"):
-        sc.from_sklearn(Pipeline([("own", estimator)]))
+        sc.nn.from_sklearn(Pipeline([("own", estimator)]))
 
 
 def test_estimators_that_are_not_piecewise_linear() -> None:
@@ -281,21 +281,21 @@ def test_estimators_that_are_not_piecewise_linear() -> None:
         (preprocessing.KBinsDiscretizer(), "there is no rule for it"),
     ):
         with pytest.raises(CaptureError, match=words) as caught:
-            sc.from_sklearn(estimator)
+            sc.nn.from_sklearn(estimator)
         assert type(estimator).__name__ in str(caught.value)
         assert "MLPClassifier" in str(caught.value)
     both = make_pipeline(preprocessing.Normalizer(), perceptron())
     with pytest.raises(CaptureError, match="step 'normalizer' of the pipeline: Normalizer"):
-        sc.from_sklearn(both)
+        sc.nn.from_sklearn(both)
 
 
 @pytest.mark.parametrize("given", [nn.Linear(2, 2), "net.onnx", None, MLPClassifier])
 def test_what_is_no_estimator(given: Any) -> None:
     with pytest.raises(TypeError, match="needs an estimator of scikit-learn"):
-        sc.from_sklearn(given)
+        sc.nn.from_sklearn(given)
 
 
 def test_partition_says_how_to_convert_an_estimator() -> None:
     for estimator in (perceptron(), make_pipeline(preprocessing.StandardScaler(), perceptron())):
-        with pytest.raises(TypeError, match=r"not .*sklearn.*: convert it.*sc.from_sklearn"):
+        with pytest.raises(TypeError, match=r"not .*sklearn.*: convert it.*sc.nn.from_sklearn"):
             sc.partition(estimator, sc.Domain.box(-1, 1))

@@ -481,8 +481,7 @@ class _Folds(nn.Module):
 def test_registered_modules_are_read_anew(exports: _Exports) -> None:
     model = _Folds()
     capture(model, (2,))
-    sc.register_op(Fold, cuts=lambda module, x: x - module.place)
-    try:
+    with sc.register_op(Fold, cuts=lambda module, x: x - module.place):
         _assert_fresh(model)
         count = exports.count
         with torch.no_grad():
@@ -491,10 +490,8 @@ def test_registered_modules_are_read_anew(exports: _Exports) -> None:
         x = torch.randn(8, 2)
         assert torch.allclose(capture(model, (2,))(x), model(x).double(), atol=1e-5)
         assert exports.count == count
-        sc.register_op(Fold, affine=True)
-        _assert_fresh(model)
-    finally:
-        sc.unregister_op(Fold)
+        with sc.register_op(Fold, affine=True):
+            _assert_fresh(model)
     _assert_fresh(model)
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from splinecam._util.tolerances import EPS, SINGLE_EPS
-from splinecam.network.curves.curve import USUAL_ROUNDING, Curve
+from splinecam.network.curves.curve import USUAL_ROUNDING, Curve, RegisteredCurve, Scaled, scaled
 from splinecam.network.curves.formulas import (
     COSINE,
     ERF,
@@ -34,7 +34,6 @@ from splinecam.network.curves.formulas import (
     power,
     softplus,
 )
-from splinecam.network.curves.registered import RegisteredCurve, Scaled, scaled
 from splinecam.network.curves.tabulated import TabulatedCurve, is_registered, tabulated
 from splinecam.network.nonlinearities import apply_curve
 

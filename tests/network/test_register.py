@@ -198,11 +198,11 @@ def test_an_operator(name: str):
         def forward(self, x: Tensor) -> Tensor:
             return self.last(self.fold(self.first(x), self.at, slope=2.0))
 
-    sc.register_op(TARGETS[name], cuts=lambda x, at, slope=1.0: x - at)
+    handle = sc.register_op(TARGETS[name], cuts=lambda x, at, slope=1.0: x - at)
     part = partition(Net(PACKET))
     assert part.layers == ("fold",)
     assert_same(part, partition(Net(fold)))
-    sc.unregister_op(TARGETS[name])
+    handle.remove()
     with pytest.raises(sc.UnsupportedOpError, match="fold"):
         sc.partition(Net(PACKET), BOX, progress=False)
 
@@ -259,11 +259,25 @@ def test_a_decorator_and_a_second_registration():
 
     with pytest.raises(sc.UnsupportedOpError):
         partition(Twice())
-    sc.register_op(Twice, cuts=lambda module, x: x)
+    first = sc.register_op(Twice, cuts=lambda module, x: x)
+    second = sc.register_op(Twice, cuts=lambda module, x: x)
+    first.remove()  # the second one has replaced it
     assert len(partition(Twice())) == 4
-    sc.unregister_op(Twice)
-    with pytest.raises(KeyError, match="not registered"):
-        sc.unregister_op(Twice)
+    second.remove()
+    second.remove()
+    with pytest.raises(sc.UnsupportedOpError):
+        partition(Twice())
+
+
+def test_a_registration_for_a_block():
+    module = Hidden(0.25)
+    with sc.register_op(Hidden, cuts=lambda module, x: x - module.knot) as handle:
+        assert register.rule_of_class(module) is handle
+        assert len(partition(module)) == 4
+    assert register.rule_of_class(module) is None
+    with pytest.raises(sc.UnsupportedOpError), sc.register_op(Hidden, affine=True):
+        partition(module)
+    assert register.rule_of_class(module) is None
 
 
 @pytest.mark.cuda

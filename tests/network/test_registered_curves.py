@@ -68,11 +68,8 @@ class Bump(nn.Module):
 
 @contextmanager
 def registered(target: Any, **how: Any) -> Iterator[None]:
-    sc.register_op(target, **how)
-    try:
+    with sc.register_op(target, **how):
         yield
-    finally:
-        sc.unregister_op(target)
 
 
 def network(act: nn.Module) -> nn.Sequential:

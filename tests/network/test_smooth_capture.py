@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from splinecam._util.tolerances import EPS
 from splinecam.errors import UnsupportedOpError
 from splinecam.network.capture import Both, FirstLayers, capture
+from splinecam.network.curves.curve import scaled
 from splinecam.network.curves.formulas import (
     GELU,
     GELU_TANH,
@@ -24,7 +25,6 @@ from splinecam.network.curves.formulas import (
     TANH,
     power,
 )
-from splinecam.network.curves.registered import scaled
 from splinecam.network.nonlinearities import PiecewiseScalar, SmoothScalar
 from splinecam.network.program import Program
 from splinecam.parallel.flat import join, load, parts_of
@@ -53,6 +53,16 @@ def points(*shape: int) -> Tensor:
 
 def check_equal(program: Program, model: nn.Module, x: Tensor) -> None:
     torch.testing.assert_close(program(x), model.double()(x), rtol=1e-13, atol=1e-13)
+
+
+def test_functions_that_are_too_large_only_at_random_points_are_read() -> None:
+    """These points say nothing of the domain that will be given."""
+    model = nn.Sequential(Fn(torch.exp), Fn(torch.exp)).double()
+    model[0].first.weight.data *= 1e4
+    x = 1e-4 * points(2)
+    assert not model(points(2)).isfinite().any()
+    assert model(x).isfinite().all()
+    check_equal(capture(model, (2,), smooth=True), model, x)
 
 
 WRITTEN_OUT = {

@@ -358,11 +358,8 @@ def test_a_method_of_torch_that_was_replaced_leads_to_export(
 
 def test_a_class_that_was_registered_leads_to_export() -> None:
     model = _mlp(2, 4, 1)
-    sc.register_op(nn.Linear, affine=True)
-    try:
+    with sc.register_op(nn.Linear, affine=True):
         assert captured_by_walk(model, (2,), CPU) is None
-    finally:
-        sc.unregister_op(nn.Linear)
 
 
 @pytest.mark.few(2)

@@ -416,6 +416,7 @@ def test_properties_are_measured(modules: SimpleNamespace, monkeypatch: pytest.M
         row = script.measure(name, 1, CPU)
         assert row["regions"] > 2
         assert 0 <= row["unsafe, %"] <= 100
+        assert row["verdict"] > 0
         assert script.TABLE.line(row).startswith(name)
 
 

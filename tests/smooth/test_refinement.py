@@ -17,6 +17,7 @@ from splinecam.geometry.point_location import Locator
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
 from splinecam.smooth.boundary_refinement import Bounded, Goal, band_shares, refined
 from splinecam.smooth.refinement import bisected, closed, squared_radii, stitched, triangulated
+from splinecam.smooth.region_bounds import _lattice
 
 HALF = 0.7  # of the side of the domain, with which local coordinates are plane coordinates
 LAYER = 7
@@ -340,3 +341,18 @@ def test_questions_about_a_refined_partition() -> None:
     assert torch.equal(again.mesh.edge_layer, part.mesh.edge_layer)
     assert torch.equal(again.region_bounds, part.region_bounds)
     assert part.validate(progress=False).ok
+
+
+@pytest.mark.parametrize("count", [2, 4, 5])
+def test_parts_of_a_triangle_fill_it_and_have_its_directions(count: int) -> None:
+    corners = torch.tensor([[0.0, 0.0], [3.0, 1.0], [1.0, 4.0]], dtype=torch.float64)
+    shares, parts = _lattice(count)
+    points = torch.cat([corners, corners.new_tensor(shares) @ corners])
+    sides = points[torch.tensor(parts)].roll(-1, 1) - points[torch.tensor(parts)]
+    assert len(parts) == count * count
+    torch.testing.assert_close(
+        sides.abs() * count, (corners.roll(-1, 0) - corners).abs().expand_as(sides)
+    )
+    doubled = sides[:, 0, 0] * sides[:, 1, 1] - sides[:, 0, 1] * sides[:, 1, 0]
+    assert bool((doubled > 0).all())
+    assert float(doubled.sum()) == pytest.approx(11.0)

@@ -293,6 +293,23 @@ def test_outputs_that_need_too_many_pieces_are_told_before_anything_is_run():
     assert "Rounding is too much" in str(told(model, 8.0, 1e-3)[1])
 
 
+@pytest.mark.parametrize("steep", [4.0, 6.0])
+def test_units_have_many_pieces_only_where_they_have_influence(steep):
+    """The first unit gives up to 3e5; where it is above 30, the output is zero all the same."""
+    exp = SMOOTH["exp"][0]()
+    steps = nn.Linear(2, 1), exp, nn.Linear(1, 1), exp, nn.Linear(1, 1)
+    model = nn.Sequential(*steps).double().requires_grad_(False)
+    model[0].weight[:] = torch.tensor([steep, steep / 3])
+    for step, weight, bias in ((model[2], -0.3, 0.2), (model[4], 1.0, 0.0)):
+        nn.init.constant_(step.weight, weight)
+        nn.init.constant_(step.bias, bias)
+    part = sc.partition(model, sc.Domain.box(-1.5, 1.5), smooth=1e-3, progress=False)
+    assert part._bound.max() <= 1e-3
+    assert excess(part, model) <= 1
+    assert all(layer.pieces < 100 for layer in part.smoothing.layers)
+    assert part.validate().ok
+
+
 def test_large_networks_are_looked_at_on_few_cells_first(monkeypatch):
     monkeypatch.setattr("splinecam.smooth.smoothing._PRODUCTS", 1)
     said, _ = told(opposite(), 1e-12, 1e-17)

@@ -21,7 +21,7 @@ from splinecam.smooth.grid import CellBounds, SmoothCells
 from splinecam.smooth.layer_bounds import Boxes, Followed, through_layer
 from splinecam.smooth.refinement import Extents, squared_radii
 from splinecam.smooth.region_bounds import Inside
-from splinecam.smooth.tables import tables_of
+from splinecam.smooth.tables import piecewise_linear, tables_of
 from splinecam.testing import assert_same_cells, exact_partition
 
 
@@ -50,9 +50,8 @@ def check(model: nn.Module, domain: sc.Domain, smooth: float | str, exact: int =
 
 @pytest.fixture
 def registered():
-    sc.register_op(Snake, curvature=2.0)
-    yield
-    sc.unregister_op(Snake)
+    with sc.register_op(Snake, curvature=2.0):
+        yield
 
 
 @pytest.mark.few(5)
@@ -202,6 +201,28 @@ def test_tables_of_steep_functions_are_hardly_wider_than_their_range():
     """Errors of arguments are those of results divided by the slope."""
     low, high, tolerance = torch.tensor([[1.0], [18.5], [2e5]]).double()
     assert tables_of(EXP, low, high, tolerance).pieces.amax() < 20
+
+
+def test_tables_are_close_where_units_have_influence_and_change_gently_elsewhere():
+    """Large errors beside the part that matters would be taken for values in it."""
+    low, high, tolerance = torch.tensor([[-5.0], [18.0], [1e-6]]).double()
+    z = torch.linspace(-5, 18, 4000).double()[None]
+    tables = tables_of(EXP, low, high, tolerance, (z, (z < 1).double()))
+    assert 100 < tables.pieces[0] < 1000
+    off = (piecewise_linear(z.T, *list(vars(tables).values())[:4]) - z.T.exp()).abs()
+    assert off[z[0] < 1].amax() <= 2 * tolerance
+    assert (off[z[0] > 1] <= 0.2 * z.T[z[0] > 1].exp()).all()
+
+
+def test_tables_of_functions_that_are_bent_in_a_tiny_part_of_a_range():
+    low, high, tolerance = torch.tensor([[-1e9, 3.0], [1.0, 3.0], [1e-3, 1e-3]]).double()
+    z = torch.stack([torch.linspace(-1e9, 1, 99), torch.full((99,), 3.0)]).double()
+    tables = tables_of(EXP, low, high, tolerance, (z, torch.ones_like(z)))
+    assert 10 < tables.pieces[0] < 50
+    assert tables.pieces[1] == 1
+    z = torch.linspace(-20, 1, 999).double()[:, None].expand(-1, 2)
+    off = (piecewise_linear(z, *list(vars(tables).values())[:4]) - z.exp()).abs()
+    assert off[:, 0].amax() <= 3e-3
 
 
 def test_a_unit_that_is_bent_only_between_the_centres_of_cells_gets_few_pieces():
@@ -471,16 +492,13 @@ def test_registered_functions_need_no_more_regions_or_triangles_than_others(monk
         return closely(self, corners, *given)
 
     monkeypatch.setattr(Inside, "closely", counted)
-    sc.register_op(Snake, curvature=2.0)
-    try:
+    with sc.register_op(Snake, curvature=2.0):
         for steps in ([], [nn.ReLU()]):
             looked_at.clear()
             head = nn.Linear(3, 1).double()
             model = nn.Sequential(*narrow(Snake, 2, 3, 3)[:2], *steps, head)
             part = check(model, sc.Domain.box(-3, 3), 1e-3, exact=0)
             assert sum(looked_at) < 12 * len(part)
-    finally:
-        sc.unregister_op(Snake)
 
 
 @pytest.mark.parametrize(

@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam.geometry.domain import Domain
-from splinecam.questions.curves import Curves
-from splinecam.testing import ExactPartition, exact_partition
-from splinecam.testing.oracle.boundary import (
+from exact_boundaries import (
     ExactClasses,
     ExactSegment,
     exact_boundary,
     exact_classes,
     exact_level_set,
 )
+from splinecam.geometry.domain import Domain
+from splinecam.questions.curves import Curves
+from splinecam.testing import ExactPartition, exact_partition
 from strategies import Layer, Net, boxes, domains, examples, layers, maxima_nets, nets
 
 TOL = 1e-10  # of the domain's diameter, or of its area

@@ -16,8 +16,8 @@ import splinecam as sc
 from splinecam.plot.colors import ColorOptions
 from splinecam.plot.figures import written
 from splinecam.viewer.container import Message
-from splinecam.viewer.meshes import class_coloring
 from splinecam.viewer.panes import Pane, SceneOptions
+from splinecam.viewer.scene import class_coloring
 from splinecam.viewer.session import Session
 from viewer_messages import unpack
 

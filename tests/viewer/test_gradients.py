@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from splinecam.viewer.meshes import quantized_gradients, winning_outputs
 from splinecam.viewer.panes import Pane
+from splinecam.viewer.scene import quantized_gradients, winning_outputs
 from splinecam.viewer.session import Session
 from viewer_messages import unpack
 

@@ -11,9 +11,10 @@ import torch
 from torch import nn
 
 import splinecam as sc
+from refinement_cases import eagerly
 from splinecam.viewer.container import Message
-from splinecam.viewer.meshes import MeshSizes
 from splinecam.viewer.panes import Pane
+from splinecam.viewer.scene import MeshSizes
 from splinecam.viewer.session import Session
 from viewer_messages import unpack
 
@@ -140,3 +141,68 @@ def test_large_meshes_are_sent_in_single_precision() -> None:
     assert mesh_of(part).arrays["points"].dtype == np.float64
     coarse = mesh_of(part, MeshSizes(points=3, precise=3)).arrays
     assert coarse["points"].dtype == coarse["values"].dtype == np.float32
+
+
+CONDITION = sc.OutputCondition.of([([[1.0, -1.0, 0.0]], [0.0])])
+SAYS = [
+    ("boundary", "the decision boundary does not cross it"),
+    ((0, 2), "the boundary between classes 0 and 2 does not cross it"),
+    ({"level": 0.1, "output": 1}, "level 0.1 of output 1 does not cross it"),
+    ({"level": [0.1, 0.2], "output": 0}, "levels 0.1, 0.2 of output 0 do not cross it"),
+    (CONDITION, "the condition on the outputs holds all over it, or nowhere in it"),
+]
+
+
+@pytest.mark.parametrize(("refine", "words"), SAYS, ids=[words for _, words in SAYS])
+def test_regions_that_are_not_divided_are_told(refine: Any, words: str) -> None:
+    torch.manual_seed(0)
+    model, domain = net(2, 24, 24, 3).double(), sc.Domain.box(-2, 2)
+    with eagerly():
+        part = sc.partition(model, domain, refine=refine, progress=False)
+    assert not part.complete.all()
+    header, arrays, _ = mesh_of(part)
+    assert header["settled"] == f"Not divided: {words}."
+    assert header["level"] == 0.0
+    assert arrays["complete"].dtype == np.uint8
+    assert np.array_equal(arrays["complete"], part.complete)
+    session = Session([Pane("a", [part])])
+    session.answer({"ask": "mesh", "pane": 0, "frame": 0})
+    (pane,) = unpack(session.answer({"ask": "scene"})).message["panes"]
+    assert part._wanted is not None
+    assert part._wanted.words in pane["notes"][0]
+    offered = {each["name"] for each in pane["colorings"]}
+    # What needs maps is not offered, and classes only where they are known.
+    assert offered - {"class"} == {"area", "layer", "vertices", "random"}
+    assert ("class" in offered) == (pane["classes"] is not None) == (refine == "boundary")
+    for name in {"class", "output", "slope", "merged", "perimeter"} - offered:
+        request = {"ask": "coloring", "mesh": header["id"], "name": name, "output": None}
+        answer = unpack(session.answer(request)).message
+        assert answer["kind"] == "error", name
+        assert "refine=" in answer["message"]
+
+
+def test_settled_regions_have_one_class_and_no_gradient() -> None:
+    torch.manual_seed(0)
+    model, domain = net(2, 24, 24, 3).double(), sc.Domain.box(-2, 2)
+    with eagerly():
+        part = sc.partition(model, domain, refine="boundary", progress=False)
+    arrays = mesh_of(part).arrays
+    owner = np.repeat(np.arange(len(part)), arrays["counts"])
+    winner = arrays["values"].argmax(1)[arrays["edges"].reshape(-1)[arrays["corners"]]]
+    inside = model(part.centroids).argmax(1).numpy()
+    own = arrays["complete"][owner] == 0
+    assert np.array_equal(winner[own], inside[owner[own]])
+    session = Session([Pane("a", [part])])
+    mesh = unpack(session.answer({"ask": "mesh", "pane": 0, "frame": 0})).message["id"]
+    region = int(np.flatnonzero(arrays["complete"] == 0)[0])
+    request = {"ask": "gradient", "mesh": mesh, "region": region, "output": None}
+    answer = unpack(session.answer(request)).message
+    assert answer["kind"] == "error"
+    assert "refine=" in answer["message"]
+
+
+def test_nothing_is_added_where_all_regions_are_complete() -> None:
+    torch.manual_seed(0)
+    header, arrays, _ = mesh_of(partition_of(net(2, 8, 3)))
+    assert not {"settled", "level"} & header.keys()
+    assert "complete" not in arrays

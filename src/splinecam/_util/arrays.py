@@ -120,12 +120,9 @@ def blocks_of(counts: Tensor, limit: int) -> list[tuple[int, int]]:
 
 
 def sort_rows(row: Tensor, s: Tensor, rows: int = 1 << 32) -> tuple[Tensor, Tensor, Tensor]:
-    """The order of entries by row, then by ``s`` in [0, 1], and row and ``s`` in that order.
-
-    rows: the largest possible number of rows. One sort of (row, leading bits of s) is several times
-    faster than two sorts. Neighbours with equal leading bits that it leaves in the wrong order are
-    exchanged afterwards.
-    """
+    """The order of entries by row, below ``rows``, then ``s`` in [0, 1], and both in that order."""
+    # One sort of (row, leading bits of s) is several times faster than two sorts. Neighbours with
+    # equal leading bits that it leaves in the wrong order are exchanged afterwards.
     if backend_of(s.device).asynchronous:  # keys row + s in float64
         below = 1 - 2.0 ** (rows.bit_length() - _MANTISSA)
         key, order = torch.sort(torch.add(row, s, alpha=below), stable=True)
@@ -191,11 +188,12 @@ def bits_of(words: Tensor) -> tuple[Tensor, Tensor]:
     word = words.bool().nonzero()[:, 0]
     octets = take(words, word).view(torch.uint8)
     if backend_of(words.device).asynchronous:
-        bit = take(_masks(words.device), octets.int()).view(torch.bool).nonzero()[:, 0]
+        masks = _octet_tables(words.device)[2]
+        bit = take(masks, octets.int()).view(torch.bool).nonzero()[:, 0]
         return _rows_and_columns(take(word, bit >> 6), bit & 63, width)
     at = octets.nonzero()[:, 0]
     octet = take(octets, at).int()
-    counts, positions = _octet_tables(words.device)
+    counts, positions, _ = _octet_tables(words.device)
     count = take(counts, octet)
     total = int(count.sum())
     entry = 8 * octet  # the first position of each octet
@@ -216,18 +214,12 @@ def _rows_and_columns(word: Tensor, bit: Tensor, width: int) -> tuple[Tensor, Te
 
 
 @cache
-def _octet_tables(device: torch.device) -> tuple[Tensor, Tensor]:
-    """The number of bits of each octet (256,), and the positions of its bits (256 * 8,)."""
+def _octet_tables(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Of each octet: the number of bits (256,), their positions (256 * 8,), and eight booleans."""
     bits = (torch.arange(256)[:, None] >> torch.arange(8)) & 1
     positions = torch.argsort(bits, dim=1, descending=True, stable=True)
-    return bits.sum(1).to(device), positions.view(-1).to(device)
-
-
-@cache
-def _masks(device: torch.device) -> Tensor:
-    """The bits of each octet as eight booleans in a word, (256,)."""
-    bits = (torch.arange(256)[:, None] >> torch.arange(8)) & 1
-    return bits.bool().view(torch.int64)[:, 0].to(device)
+    masks = bits.bool().view(torch.int64)[:, 0]
+    return bits.sum(1).to(device), positions.view(-1).to(device), masks.to(device)
 
 
 class Columns:

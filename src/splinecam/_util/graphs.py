@@ -88,7 +88,13 @@ def diameter_bounds(graph: Graph, limit: int = DISTANCES) -> tuple[int, int]:
     known = torch.zeros_like(low, dtype=torch.bool)
     batch, computed = max(2, min(_BATCH, limit // (_ROUNDS * n))), 0
     while int(low.max()) < int(high.max()) and computed < limit:
-        sources = _promising(low, high, known, batch)
+        # A node with the largest upper bound may end a longest way. A node with the smallest lower
+        # bound is central, so that its distances lower the upper bounds of the others.
+        unknown = (~known).nonzero()[:, 0]
+        above, below = take(high, unknown), take(low, unknown)
+        far = _evenly(unknown[above == above.max()], batch - batch // 2)
+        central = _evenly(unknown[below == below.min()], batch // 2)
+        sources = torch.unique(torch.cat([far, central]))
         found = distances(graph, sources).long()
         computed += found.numel()
         eccentricity = found.amax(1)
@@ -97,21 +103,6 @@ def diameter_bounds(graph: Graph, limit: int = DISTANCES) -> tuple[int, int]:
         low[sources] = high[sources] = eccentricity
         known[sources] = True
     return int(low.max()), int(high.max())
-
-
-def _promising(low: Tensor, high: Tensor, known: Tensor, batch: int) -> Tensor:
-    """Nodes of unknown eccentricity, at most ``batch``: far-off ones, and central ones.
-
-    low, high: (n,) bounds of the eccentricities. A node with the largest upper bound may end a
-    longest way. A node with the smallest lower bound is central, so that its distances lower the
-    upper bounds of the others.
-    """
-    unknown = (~known).nonzero()[:, 0]
-    above, below = take(high, unknown), take(low, unknown)
-    far = _evenly(unknown[above == above.max()], batch - batch // 2)
-    central = _evenly(unknown[below == below.min()], batch // 2)
-    chosen: Tensor = torch.unique(torch.cat([far, central]))
-    return chosen
 
 
 def _evenly(nodes: Tensor, count: int) -> Tensor:
@@ -145,15 +136,11 @@ def roots(n: int, a: Tensor, b: Tensor) -> Tensor:
 
 
 def cycles(following: Tensor) -> tuple[Tensor, Tensor]:
-    """The cycles of a permutation: offsets (F + 1,) and their members in order, (H,).
-
-    Each cycle begins with its lowest member. On a CPU all cycles are followed member by member,
-    which is fast if they are short.
-    """
+    """The cycles of a permutation, from their lowest members: offsets (F + 1,), members (H,)."""
     if backend_of(following.device).asynchronous:
         return long_cycles(following)
     lowest, leader, cycle, offsets = _leaders(following)
-    members = torch.empty_like(cycle)
+    members = torch.empty_like(cycle)  # all are followed at once, which is fast if they are short
     current, place = leader, offsets[:-1]
     while current.shape[0]:
         members.index_copy_(0, place, current)

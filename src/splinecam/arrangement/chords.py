@@ -198,8 +198,7 @@ def common_shift_and_error(lines: ChordLines, i: Tensor, j: Tensor) -> tuple[Ten
     _, _, ux, uy, own = _columns(lines, i)
     _, _, vx, vy, other = _columns(lines, j)
     area, dot = ux * vy - uy * vx, ux * vx + uy * vy
-    length = (ux * ux + uy * uy).sqrt()
-    common_shift = own * dot / (area * length)
+    common_shift = own * dot / (area * (ux * ux + uy * uy).sqrt())
     error = other * (vx * vx + vy * vy).sqrt() / area.abs()
     return torch.nan_to_num(common_shift, nan=0.0), torch.nan_to_num(error, nan=torch.inf)
 
@@ -404,11 +403,9 @@ def _wanted_ends(ends: _Ends, faces: Tensor, column: Tensor, m: int, wanted: Ten
 def _pairs(
     ends: _Ends, column: Tensor, m: int, *, distinct: bool, once: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The two ends of each chord, (N,) each, in the order of the first.
-
-    The ends of a column (M,) come in pairs, as signs alternate around a face. Also the faces in
-    which a column has more than one pair; once: whether only the first pair counts.
-    """
+    """The two ends (N,) of each chord, and the faces in which a column has several pairs."""
+    # The ends of a column (M,) come in pairs, as signs alternate around a face. If ``once``, only
+    # the first pair counts.
     index = torch.arange(column.shape[0], device=column.device)
     begin, end = ends.offsets[:-1], ends.offsets[1:]
     counts = end - begin

@@ -120,14 +120,12 @@ class Functions:
         return value - take(self.level, column)
 
     def signs(self) -> tuple[Signs, Tensor]:
-        """The signs at all vertices, and the vertices (N,) with unclear values.
-
-        An unclear value is too large for rounding and too small to have a sign; it counts as zero.
-        """
+        """The signs at all vertices, and the vertices (N,) with unclear values, taken for zeros."""
         signs = (self.known_signs or self._find()).only(self.wanted)
         if not signs.vanish:
             return signs, self.unit[:0]
         vertex, column = set_bits(signs.zero)
+        # Too large for rounding, and too small to have a sign.
         unclear = self.at(vertex, column).abs() > take(self.error, column)
         return signs, torch.unique_consecutive(vertex[unclear])
 
@@ -197,10 +195,7 @@ def all_bits(m: int, device: torch.device) -> Tensor:
 
 
 class SignWriter:
-    """Decides the signs of m functions at V vertices, a block of vertices at a time.
-
-    Blocks share their working memory: on a CPU fresh memory costs more than the work.
-    """
+    """Decides the signs of m functions at V vertices, a block of vertices at a time."""
 
     def __init__(self, vertices: int, tolerance: Tensor) -> None:
         m, device = tolerance.shape[0], tolerance.device
@@ -208,6 +203,7 @@ class SignWriter:
         everything = all_bits(m, device)
         words = everything.new_empty((2, vertices, everything.shape[0]))
         self.signs = Signs(words[0], words[1], everything)
+        # Blocks share their working memory: on a CPU fresh memory costs more than the work.
         self._size = tolerance.new_empty((0, m))
         self._mask = torch.zeros((0, 64 * everything.shape[0]), dtype=torch.bool, device=device)
 

@@ -28,10 +28,7 @@ def dissolve(
 
 
 def dissolve_few(mesh: Mesh, needless: Tensor, fixed: Tensor) -> tuple[Mesh, Tensor]:
-    """The same in the time of the faces around the edges, apart from a few copies of the mesh.
-
-    fixed: (V,) vertices that stay; so do all that are not ends of these edges.
-    """
+    """The same in the time of the faces around the edges; fixed: (V,) vertices that stay anyway."""
     near = torch.zeros(mesh.num_vertices, dtype=torch.bool, device=needless.device)
     near[mesh.edges[needless]] = True
     around = torch.zeros(mesh.num_faces, dtype=torch.bool, device=needless.device)

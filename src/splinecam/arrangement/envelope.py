@@ -26,15 +26,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import (
-    Columns,
-    blocks_of,
-    following,
-    lengths,
-    offsets_of,
-    owners_of,
-    take_rows,
-)
+from splinecam._util import arrays
 from splinecam._util.tolerances import SAFETY
 from splinecam.arrangement.crossings import VertexValues
 from splinecam.geometry.subdivision import Mesh
@@ -117,12 +109,8 @@ class WinnerChanges:
 
 
 def _end_winners(first: Tensor, last: Tensor, slack: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The largest functions right behind the first and right before the last ends, (N,) each.
-
-    Also the rows (M,) in which tolerances matter. first, last: (N, R) values at the ends; slack:
-    (N, R) tolerances. The other end tells functions apart that tie at one end. A function that ties
-    at both ends wins at both.
-    """
+    """The largest functions behind the first and before the last ends, and unclear rows (M,)."""
+    # The other end tells functions apart that tie at one end; one that ties at both wins at both.
     a, b = (here + slack >= (here - slack).amax(1, keepdim=True) for here in (first, last))
     begin = last.masked_fill(~a, -torch.inf).argmax(1)
     end = first.masked_fill(~b, -torch.inf).argmax(1)
@@ -190,7 +178,7 @@ SETTLED, CHORD, SEVERAL, UNDECIDED = range(4)
 
 
 @dataclass(frozen=True)
-class CandidateFaces(Columns):
+class CandidateFaces(arrays.Columns):
     """Faces in which the winner of a group may change: face, group (N,); units (N, R)."""
 
     face: Tensor
@@ -213,7 +201,7 @@ class CandidateFaces(Columns):
 
 
 @dataclass(frozen=True)
-class FaceStatus(Columns):
+class FaceStatus(arrays.Columns):
     """How many winners a group has in a face, (N,) each."""
 
     kind: Tensor  # SETTLED, CHORD, SEVERAL or UNDECIDED
@@ -268,11 +256,11 @@ class EnvelopeClassifier:
     def _blocks(self, mesh: Mesh, face: Tensor, units: Tensor) -> list[slice]:
         """Runs of rows whose faces have not too many corners together."""
         corners = mesh.offsets[face + 1] - mesh.offsets[face]
-        return [slice(*run) for run in blocks_of(corners * units.shape[1], _BLOCK)]
+        return [slice(*run) for run in arrays.blocks_of(corners * units.shape[1], _BLOCK)]
 
     def _around(self, mesh: Mesh, face: Tensor, units: Tensor) -> _Around:
-        rows, counts = take_rows(mesh.offsets, face)
-        owner = owners_of(counts, rows.shape[0])
+        rows, counts = arrays.take_rows(mesh.offsets, face)
+        owner = arrays.owners_of(counts, rows.shape[0])
         vertex = mesh.edges.view(-1)[mesh.corners[rows]]
         return _Around(counts, owner, vertex, *self.at(vertex, units[owner]))
 
@@ -289,12 +277,12 @@ class _Around:
 
     @cached_property
     def offsets(self) -> Tensor:
-        return offsets_of(self.counts)
+        return arrays.offsets_of(self.counts)
 
     @cached_property
     def after(self) -> Tensor:
         """The corner after each one around its face, (H,)."""
-        return following(self.offsets, self.owner.shape[0])
+        return arrays.following(self.offsets, self.owner.shape[0])
 
     @property
     def sums(self) -> Tensor:
@@ -320,7 +308,7 @@ class _Around:
     def select(self, faces: Tensor, corners: Tensor) -> _Around:
         """Only some faces, (M,), with their corners."""
         counts = self.counts[faces]
-        owner = owners_of(counts, corners.shape[0])
+        owner = arrays.owners_of(counts, corners.shape[0])
         vertex, z, tolerance = (x[corners] for x in (self.vertex, self.z, self.tolerance))
         return _Around(counts, owner, vertex, z, tolerance)
 
@@ -347,7 +335,7 @@ def _status(around: _Around, units: Tensor, uv: Tensor) -> FaceStatus:
 
 
 @dataclass(frozen=True)
-class _Borders(Columns):
+class _Borders(arrays.Columns):
     """Borders that may begin on sides of faces, (C,): face, side length, and two members."""
 
     face: Tensor
@@ -361,7 +349,7 @@ def _best_border(around: _Around, wins: Tensor, uv: Tensor) -> FaceStatus:
     first, second = _changes(around)
     corner = (first != second).nonzero()[:, 0]
     vertex = around.vertex
-    side = lengths(uv[vertex[around.after[corner]]] - uv[vertex[corner]])
+    side = arrays.lengths(uv[vertex[around.after[corner]]] - uv[vertex[corner]])
     borders = _Borders(around.owner[corner], side, first[corner], second[corner])
     divides, others = _compared(around, wins, borders)
     valid = divides.nonzero()[:, 0]
@@ -369,11 +357,8 @@ def _best_border(around: _Around, wins: Tensor, uv: Tensor) -> FaceStatus:
 
 
 def _changes(around: _Around) -> tuple[Tensor, Tensor]:
-    """For each half-edge two members between which the winner changes there, (H,) each.
-
-    A change is looked for from the middle of the half-edge to its end, then to its start, then at
-    its end; the two are the same where nothing changes.
-    """
+    """For each half-edge two members between which the winner changes there, or one twice, (H,)."""
+    # A change is looked for from the middle of the half-edge to its end, to its start, at its end.
     z, ahead, tolerance = around.z, around.z[around.after], around.tolerance
     middle = (z + ahead) / 2
     winner = middle.argmax(1, keepdim=True)
@@ -398,8 +383,8 @@ def _overtaker(
 def _compared(around: _Around, wins: Tensor, borders: _Borders) -> tuple[Tensor, Tensor]:
     """Whether the line of each border divides its face, and whether others win there, (C,)."""
     z, tolerance = around.z, around.tolerance
-    rows, counts = take_rows(around.offsets, borders.face)
-    which = owners_of(counts, rows.shape[0])
+    rows, counts = arrays.take_rows(around.offsets, borders.face)
+    which = arrays.owners_of(counts, rows.shape[0])
     a, b = borders.first[which], borders.second[which]
     value = z[rows, a] - z[rows, b]
     slack = tolerance[rows, a] + tolerance[rows, b]
@@ -411,13 +396,12 @@ def _compared(around: _Around, wins: Tensor, borders: _Borders) -> tuple[Tensor,
     )
 
     # Where the line meets an edge of a face with two winners, no third one may be above.
-    beyond = following(offsets_of(counts), rows.shape[0])
+    beyond = arrays.following(arrays.offsets_of(counts), rows.shape[0])
     met = ((sign * sign[beyond] < 0) & (others[which] == 0)).nonzero()[:, 0]
     t = (value[met] / (value[met] - value[beyond[met]]))[:, None]
     end = torch.lerp(z[rows[met]], z[around.after[rows[met]]], t)
     wins = _may_win(end, tolerance[rows[met]])
-    both = torch.stack([a[met], b[met]], 1)
-    fails = ~wins.gather(1, both).any(1)
+    fails = ~wins.gather(1, torch.stack([a[met], b[met]], 1)).any(1)
     others = others.index_add(0, which[met], fails.long())
     return (above > 0) & (below > 0), others > 0
 
@@ -470,8 +454,7 @@ def _open_groups(members: Tensor, tolerance: Tensor, low: Tensor, high: Tensor) 
     low, high, tolerance = low[members], high[members], tolerance[members]
     rival = high + tolerance >= (low - tolerance).amax(1, keepdim=True)
     top = torch.where(rival, high, -torch.inf).amax(1)
-    bottom = torch.where(rival, low, torch.inf).amin(1)
-    differ = top - bottom > 2 * tolerance.amin(1)
+    differ = top - torch.where(rival, low, torch.inf).amin(1) > 2 * tolerance.amin(1)
     return (differ & (rival.sum(1) > 1)).nonzero()[:, 0]
 
 

@@ -281,7 +281,10 @@ def _faces(
     new half-edge.
     """
     size, total = segments.size.shape[0], boundaries.half.shape[0] + pieces.count
-    leaving = _leaving(segments, pieces)
+    # The half-edge of a piece that ends each node; the last segment of a face has none.
+    leaving = segments.lo.new_full((size + 1 + 2 * pieces.above.shape[0],), pieces.count)
+    leaving.scatter_(0, segments.lo, pieces.head).scatter_(0, segments.hi, pieces.tail)
+    torch.stack([pieces.above, pieces.below], 1, out=leaving[size + 1 :].view(-1, 2))
     following = take(_after(segments, c, pieces), leaving)
     weight = following.new_ones(size + 2)  # half-edges of a segment, and of all other nodes
     weight.scatter_(0, segments.first, 0)  # no piece leaves the last segment of the face before
@@ -297,15 +300,6 @@ def _faces(
     moved += torch.arange(moved.shape[0], device=moved.device)
     made.half.scatter_(0, moved, boundaries.half)
     return made
-
-
-def _leaving(segments: _Segments, pieces: _Pieces) -> Tensor:
-    """The half-edge of a piece that ends each node; the last segment of a face has none."""
-    size = segments.size.shape[0]
-    leaving = segments.lo.new_full((size + 1 + 2 * pieces.above.shape[0],), pieces.count)
-    leaving.scatter_(0, segments.lo, pieces.head).scatter_(0, segments.hi, pieces.tail)
-    torch.stack([pieces.above, pieces.below], 1, out=leaving[size + 1 :].view(-1, 2))
-    return leaving
 
 
 def _after(segments: _Segments, c: _Crossings, pieces: _Pieces) -> Tensor:

@@ -233,16 +233,12 @@ class _Insertion:
         place = torch.where(at_p, 0, torch.where(at_q, counts[own] + 1, place))
         rank = torch.empty_like(group)
         rank[order] = place[group]
-        new = best[inner]
-        return _Path(rank, counts, self._add_vertices(line[new], s[new]))
-
-    def _add_vertices(self, line: Tensor, s: Tensor) -> Tensor:
-        """Add vertices at the fractions s of lines, (N,) each; returns their numbers."""
+        line, s = line[best[inner]], s[best[inner]]
         vertices = torch.arange(s.shape[0], device=s.device) + self.out.num_vertices
         self.out.vertex_parts.append(self.lines.point(line, s))
         self.out.vertex_line.append(line)
         self.out.vertex_s.append(s)
-        return vertices
+        return _Path(rank, counts, vertices)
 
     def _add_edges(self, split: _Split, path: _Path) -> Tensor:
         """Add the edges P-v1-...-vk-Q of every splitter; returns their offsets, (F + 1,)."""

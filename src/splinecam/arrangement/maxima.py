@@ -27,6 +27,7 @@ from splinecam._util.arrays import (
 )
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import SAFETY
+from splinecam.arrangement import envelope, refine
 from splinecam.arrangement.chords import Arrangement, FaceBoundaries, FaceChords, Zeros, find_chords
 from splinecam.arrangement.crossings import (
     UNCLEAR,
@@ -37,23 +38,7 @@ from splinecam.arrangement.crossings import (
     find_edge_crossings,
 )
 from splinecam.arrangement.dissolve import dissolve
-from splinecam.arrangement.envelope import (
-    CHORD,
-    SEVERAL,
-    UNDECIDED,
-    CandidateFaces,
-    EnvelopeClassifier,
-    Groups,
-    find_candidates,
-)
 from splinecam.arrangement.incremental import split_once
-from splinecam.arrangement.refine import (
-    NewVertices,
-    Refinement,
-    insert_chords,
-    short_chords,
-    unrefined,
-)
 from splinecam.errors import LimitError
 from splinecam.geometry.subdivision import InterpolatedVertices, Mesh
 from splinecam.kernels.gpu import GpuKernel
@@ -90,19 +75,19 @@ class WantedChords:
         return SelectedChords(*given, *new, self.layer, self.max_faces)
 
 
-def insert_selected(mesh: Mesh, wanted: WantedChords) -> Refinement:
+def insert_selected(mesh: Mesh, wanted: WantedChords) -> refine.Refinement:
     """Cut the faces of a mesh by selected chords."""
     if not wanted.key.shape[0]:
-        return unrefined(mesh, [])
+        return refine.unrefined(mesh, [])
     if wanted.gpu is not None:
         fast = wanted.gpu.insert_chords(mesh, wanted.for_gpu())
         if not isinstance(fast, str):
-            return Refinement(fast.mesh, NewVertices(fast.on_edges, fast.inside), [])
+            return refine.Refinement(fast.mesh, refine.NewVertices(fast.on_edges, fast.inside), [])
     crossings, found, which, ambiguities = _find(mesh, wanted)
     if not which.shape[0]:
-        return unrefined(mesh, ambiguities)
+        return refine.unrefined(mesh, ambiguities)
     unit, limit = wanted.unit[which], wanted.max_faces
-    made, _ = insert_chords(mesh, crossings, found, unit, wanted.layer, max_faces=limit)
+    made, _ = refine.insert_chords(mesh, crossings, found, unit, wanted.layer, max_faces=limit)
     return replace(made, ambiguities=ambiguities + made.ambiguities)
 
 
@@ -165,7 +150,7 @@ def halve(mesh: Mesh, wanted: WantedChords) -> Halves:
         new_face=mesh.num_faces + index,
         ends=torch.stack([lines.start, lines.end], 1),
         which=which,
-        ambiguities=ambiguities + short_chords(lines),
+        ambiguities=ambiguities + refine.short_chords(lines),
     )
 
 
@@ -249,7 +234,7 @@ def _find(
     return crossings, chords, torch.searchsorted(key, found), ambiguities
 
 
-_WAITING = UNDECIDED + 1  # one border, in a face where another group has several
+_WAITING = envelope.UNDECIDED + 1  # one border, in a face where another group has several
 _AUXILIARY = -2  # edge_unit of an edge of the k-th auxiliary line: _AUXILIARY - k
 _FEW = 4  # times more units than are compared: then the others are left out
 _ASIDE = 0.381966  # a point of a line that is not half-way between anything
@@ -260,7 +245,7 @@ CLOSE = "the members of a maximum are too close to tell the largest"
 def refine_maxima(
     mesh: Mesh,
     z: Tensor,
-    groups: Groups,
+    groups: envelope.Groups,
     error: Tensor,
     low: Tensor,
     high: Tensor,
@@ -268,26 +253,26 @@ def refine_maxima(
     *,
     max_faces: int | None = None,
     gpu: GpuKernel | None = None,
-) -> Refinement:
+) -> refine.Refinement:
     """Cut every face where the largest unit of a group changes.
 
     z: (V, n) values of the units, with rounding error and range (n,); layer: the provenance of the
     new edges and vertices; gpu: the kernel of a GPU.
     """
-    candidates = find_candidates(mesh, z, groups, error, low, high)
+    candidates = envelope.find_candidates(mesh, z, groups, error, low, high)
     if not candidates.face.shape[0]:
-        return unrefined(mesh, [])
+        return refine.unrefined(mesh, [])
     few, used = candidates.renumbered(z.shape[1])
     if used.shape[0] * _FEW < z.shape[1]:  # the others need not be known at new vertices
         z, error, candidates = z[:, used], error[used], few
-    classifier = EnvelopeClassifier(VertexValues.of(z), error, gpu)
+    classifier = envelope.EnvelopeClassifier(VertexValues.of(z), error, gpu)
     work = _MaximaRefinement(mesh, classifier, layer, candidates, groups.count, max_faces)
     while work.step():
         pass
     return work.finish()
 
 
-_Auxiliary = tuple[Tensor, CandidateFaces]
+_Auxiliary = tuple[Tensor, envelope.CandidateFaces]
 """Auxiliary lines, and the candidates that may have a border along them, (N,) each."""
 
 
@@ -300,7 +285,7 @@ def _joined(parts: list[_Auxiliary]) -> list[_Auxiliary]:
     units = [some.units for some in candidates]  # a member may be there more than once
     units = [torch.cat([x, x[:, :1].expand(-1, widest - x.shape[1])], 1) for x in units]
     face, group = (torch.cat(x) for x in zip(*((c.face, c.group) for c in candidates), strict=True))
-    return [(line, CandidateFaces(face, group, torch.cat(units)))]
+    return [(line, envelope.CandidateFaces(face, group, torch.cat(units)))]
 
 
 @dataclass
@@ -308,9 +293,9 @@ class _MaximaRefinement:
     """The mesh so far, and the candidates that are still open in its faces."""
 
     mesh: Mesh
-    classifier: EnvelopeClassifier
+    classifier: envelope.EnvelopeClassifier
     layer: int
-    open: CandidateFaces
+    open: envelope.CandidateFaces
     no_group: int  # above every group's number
     max_faces: int | None
     early: list[InterpolatedVertices] = field(default_factory=list)
@@ -329,8 +314,8 @@ class _MaximaRefinement:
         status = self.classifier.classify(self.mesh, self.open)
         kind, face, faces = status.kind, self.open.face, self.mesh.num_faces
         busy = torch.zeros(faces + 1, dtype=torch.bool, device=face.device)
-        busy.index_fill_(0, torch.where(kind == SEVERAL, face, faces), True)
-        kind = torch.where((kind == CHORD) & take(busy, face), _WAITING, kind)
+        busy.index_fill_(0, torch.where(kind == envelope.SEVERAL, face, faces), True)
+        kind = torch.where((kind == envelope.CHORD) & take(busy, face), _WAITING, kind)
         # One transfer from a GPU.
         sizes = torch.cat([counts_of(kind, _WAITING + 1), busy[:-1].sum()[None]]).tolist()
         order = kind.argsort(stable=True)
@@ -343,7 +328,7 @@ class _MaximaRefinement:
         chosen = torch.cat([several, waiting]).sort().values
         self.open = self.open.select(chosen)
         self.open = self.open.without(self.classifier.dominated(self.mesh, self.open))
-        several = places_in(kind[chosen] == SEVERAL, several.shape[0])
+        several = places_in(kind[chosen] == envelope.SEVERAL, several.shape[0])
         best = self._longest(several, status.side[chosen], sizes[-1])
         self._halve(best, status.pair[chosen[best]])
         return True
@@ -397,15 +382,13 @@ class _MaximaRefinement:
         chosen = self._along(left, which, halves.ends, pair).nonzero()[:, 0]
         line = self.lines + halves.which[which]
         self.auxiliary.append((line[chosen], left.select(chosen)))
-        right = replace(left, face=halves.new_face[which])
-        self.open = CandidateFaces.join(left, right)
+        self.open = envelope.CandidateFaces.join(left, replace(left, face=halves.new_face[which]))
 
-    def _along(self, candidates: CandidateFaces, cut: Tensor, ends: Tensor, pair: Tensor) -> Tensor:
-        """Which candidates may have a border along the line that cuts their face, (N,).
-
-        cut: (N,) one of L lines each. Such a border is between the line's pair (L, 2), or between
-        two units that are equal at both of the line's ends (L, 2).
-        """
+    def _along(
+        self, candidates: envelope.CandidateFaces, cut: Tensor, ends: Tensor, pair: Tensor
+    ) -> Tensor:
+        """Which candidates may have a border along the line that cuts their face, (N,)."""
+        # It is between the line's pair (L, 2), or two units that are equal at both of its ends.
         classifier, units = self.classifier, candidates.units
         if classifier.gpu is not None:
             given = classifier.for_gpu(self.mesh, candidates), cut, ends, pair, _ASIDE
@@ -420,7 +403,7 @@ class _MaximaRefinement:
             tied &= values.gather(1, order).diff(dim=1).abs() <= slack
         return (first & second) | tied.any(1)
 
-    def finish(self) -> Refinement:
+    def finish(self) -> refine.Refinement:
         """Insert the chords, then remove auxiliary lines where they are no borders."""
         face, first, second, group = torch.cat(self.chords).unbind(1)
         keys = self._keys(face, torch.stack([first, second], 1))
@@ -431,7 +414,7 @@ class _MaximaRefinement:
         made = replace(made, ambiguities=ambiguities, early=tuple(self.early))
         return self._without_needless(made) if self.lines else made
 
-    def _without_needless(self, made: Refinement) -> Refinement:
+    def _without_needless(self, made: refine.Refinement) -> refine.Refinement:
         """The refinement without the parts of auxiliary lines that separate no winners."""
         mesh, classifier = made.mesh, self.classifier
         classifier.values.add_late(made.on_edges, made.inside)

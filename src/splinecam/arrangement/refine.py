@@ -184,7 +184,10 @@ def insert_chords(
     boundaries, lines = chords.boundaries, chords.lines
     if max_faces is not None:
         max_faces -= mesh.num_faces - chords.faces.shape[0]
-        _check_limit(chords, max_faces)
+        # Each chord makes one more face at least, but for equal ones.
+        lo, hi, most = chords.intervals.lo, chords.intervals.hi, max_faces - boundaries.count
+        if lo.shape[0] > most and len(torch.unique(lo * len(boundaries.half) + hi)) > most:
+            raise LimitError("too many regions")
     edge = crossings.points.edge
     made = Arrangement([mesh.uv, crossings.points.uv], [mesh.edges, mesh.pieces(edge)])
     mesh.shorten(made.edges, edge)
@@ -216,16 +219,6 @@ def short_chords(lines: ChordLines) -> list[Ambiguities]:
     if not short.shape[0]:
         return []
     return [Ambiguities(lines.a[short], "a border too short for its coordinates")]
-
-
-def _check_limit(chords: FaceChords, max_faces: int) -> None:
-    """Raise an error if the chords make too many faces: each one at least, but for equal ones."""
-    intervals, boundaries = chords.intervals, chords.boundaries
-    if intervals.lo.shape[0] + boundaries.count <= max_faces:
-        return
-    different = torch.unique(intervals.lo * boundaries.half.shape[0] + intervals.hi)
-    if different.shape[0] + boundaries.count > max_faces:
-        raise LimitError("too many regions")
 
 
 def _assembled(

@@ -18,6 +18,7 @@ from splinecam.geometry.domain import Domain
 from splinecam.partitions.partition import Partition
 from splinecam.plot import plot, plot_histograms, plot_layers, plot_surface, require_matplotlib
 from splinecam.plot.figures import is_input_plane, sliced_features, written
+from splinecam.questions.partition_data import PartitionData
 
 _KINDS: dict[str, Callable[..., Any]] = {
     "regions": plot,
@@ -88,7 +89,7 @@ def write_figure(figure: Any, paths: Sequence[Path], *, dpi: int = DPI) -> None:
     plt.close(figure)
 
 
-def name_classes(part: Partition, model: Any, options: Namespace) -> None:
+def name_classes(part: PartitionData, model: Any, options: Namespace) -> None:
     """Give a partition the names of --classes, or those of its model if they fit."""
     count = max(2, part._n_out)
     named = options.classes or getattr(model, "class_names", None)

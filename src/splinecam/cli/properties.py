@@ -15,7 +15,7 @@ from splinecam.cli.console import Console, claim, json_text
 from splinecam.cli.models import Found, chosen_cases, fitted, model_of, shared_options, slice_of_box
 from splinecam.files.properties import Property
 from splinecam.files.vnnlib import read_vnnlib
-from splinecam.jobs.partitioning import partition
+from splinecam.jobs import answering
 from splinecam.questions.preimage import PropertyCheck
 
 # An error is 2, as argparse has it for wrong usage.
@@ -61,12 +61,16 @@ def _checked(
     domain, _ = slice_of_box(options, *case.box, name=str(options.property))
     domain = fitted(options.model, shape, domain, options)
     pictures.axis_words(domain, options.features)  # an error before anything is computed
+    shared = shared_options(options)
+    if options.quiet and not (options.json or options.out or options.witness):
+        return answering.check(model, domain, case, verdict_only=True, **shared)
     with console.timed("check"), console.progress():
-        part = partition(model, domain, **shared_options(options))
+        check = answering.check(model, domain, case, **shared)
+        part = check.preimage.partition
         pictures.name_classes(part, model, options)
-        check = part.check(case)
         text = _report(check)
-    console.note("Regions", f"{len(part):,} on the slice, {console.took('check')}")
+    where = "on the slice" if bool(part.complete.all()) else "divided where it matters"
+    console.note("Regions", f"{len(part):,} {where}, {console.took('check')}")
     if not options.json:
         console.out(text)
     return check

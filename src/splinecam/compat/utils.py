@@ -7,15 +7,17 @@ the regions that ``wrappers`` finds are open polygons, and the squares are close
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import following, lengths, offsets_of, owners_of
+from splinecam._util.arrays import lengths, offsets_of
 from splinecam._util.tolerances import DEGENERATE, PLANAR
 from splinecam.errors import DomainError
+from splinecam.geometry.subdivision import Mesh, polygon_mesh
+from splinecam.questions.measures import shapes
 
 
 def get_proj_mat(domain: Tensor | Sequence[Tensor]) -> Tensor:
@@ -179,57 +181,27 @@ def get_Abw(q: Tensor, Wb: Tensor, incoming_Abw: Tensor) -> Tensor:
     return (q.to(made)[:, :, None] * made).as_subclass(Maps)
 
 
-class PolygonList(NamedTuple):
-    """The vertices (H, 2) of polygons, one after the other, and their number in each, (F,).
+def mesh_of(polygons: Tensor | Sequence[Tensor]) -> Mesh:
+    """One polygon (k, 2), or several, as the faces of a mesh; a closing vertex counts once.
 
     >>> triangle = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    >>> PolygonList.of([triangle, torch.cat([triangle, triangle[:1]])]).areas().tolist()
+    >>> areas_of(mesh_of([triangle, torch.cat([triangle, triangle[:1]])])).tolist()
     [0.5, 0.5]
     """
+    each = [polygons] if isinstance(polygons, Tensor) else list(polygons)
+    vertices = torch.cat(each).double()
+    counts = torch.tensor([len(polygon) for polygon in each], device=vertices.device)
+    offsets = offsets_of(counts)
+    first, last = offsets[:-1], offsets[1:] - 1
+    closed = (vertices[first] == vertices[last]).all(1) & (counts > 1)
+    kept = torch.ones(len(vertices), dtype=torch.bool, device=vertices.device)
+    kept[last[closed]] = False
+    return polygon_mesh(vertices[kept], counts - closed.long())
 
-    vertices: Tensor
-    counts: Tensor
 
-    @classmethod
-    def of(cls, polygons: Tensor | Sequence[Tensor]) -> PolygonList:
-        """One polygon (k, 2), or several; a vertex that closes a polygon counts once."""
-        each = [polygons] if isinstance(polygons, Tensor) else list(polygons)
-        vertices = torch.cat(each).double()
-        counts = torch.tensor([len(polygon) for polygon in each], device=vertices.device)
-        offsets = offsets_of(counts)
-        first, last = offsets[:-1], offsets[1:] - 1
-        closed = (vertices[first] == vertices[last]).all(1) & (counts > 1)
-        kept = torch.ones(len(vertices), dtype=torch.bool, device=vertices.device)
-        kept[last[closed]] = False
-        return cls(vertices[kept], counts - closed.long())
-
-    def means(self) -> Tensor:
-        """The mean of the vertices of each polygon, (F, 2)."""
-        return self._sums(self.vertices) / self.counts[:, None]
-
-    def areas(self) -> Tensor:
-        """The area of each polygon, (F,)."""
-        after = following(offsets_of(self.counts), len(self.vertices))
-        # Relative to the middle of its polygon, a vertex loses no digits.
-        owner = owners_of(self.counts, len(self.vertices))
-        x, y = (self.vertices - self.means()[owner]).unbind(1)
-        return self._sums(x * y[after] - y * x[after]).abs() / 2
-
-    def eccentricities(self, eps: float = 0.0) -> Tensor:
-        """The largest distance of two vertices over the smallest, plus eps, of each, (F,)."""
-        found = self.vertices.new_empty(len(self.counts))
-        start = offsets_of(self.counts)[:-1]
-        for k in torch.unique(self.counts).tolist():
-            chosen = (self.counts == k).nonzero()[:, 0]
-            corner = self.vertices[start[chosen, None] + torch.arange(k, device=start.device)]
-            i, j = torch.triu_indices(k, k, 1, device=start.device)
-            distance = lengths(corner[:, i] - corner[:, j])
-            found[chosen] = distance.amax(1) / (distance.amin(1) + eps)
-        return found
-
-    def _sums(self, values: Tensor) -> Tensor:
-        zeros = values.new_zeros((len(self.counts), *values.shape[1:]))
-        return zeros.index_add_(0, owners_of(self.counts, len(self.vertices)), values)
+def areas_of(mesh: Mesh) -> Tensor:
+    """The area of each polygon, (F,), whichever way it runs."""
+    return mesh.areas_and_centroids()[0].abs()
 
 
 def get_region_means(
@@ -239,7 +211,7 @@ def get_region_means(
     device: str | torch.device | None = None,
 ) -> Tensor:
     """The mean of the vertices of each region, (F, 2), a point inside the region."""
-    return PolygonList.of(regions).means().to(device, dtype)
+    return mesh_of(regions).means().to(device, dtype)
 
 
 def region_area_2d(poly: Tensor) -> Tensor:
@@ -249,12 +221,13 @@ def region_area_2d(poly: Tensor) -> Tensor:
     >>> float(region_area_2d(square)), float(region_area_2d(torch.cat([square, square[:1]])))
     (1.0, 1.0)
     """
-    return PolygonList.of(poly).areas()[0]
+    return areas_of(mesh_of(poly))[0]
 
 
 def region_eccentricity_2d(poly: Tensor, eps: float = 0.0) -> Tensor:
     """The largest distance between two vertices of a polygon, over the smallest one plus eps."""
-    return PolygonList.of(poly).eccentricities(eps)[0]
+    shape = shapes(mesh_of(poly))
+    return (shape.diameter / (shape.nearest + eps))[0]
 
 
 def centrality(polys: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
@@ -262,7 +235,7 @@ def centrality(polys: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
 
     A vertex counts once for each of its polygons.
     """
-    vertices = PolygonList.of(polys).vertices
+    vertices = mesh_of(polys).uv
     distance = lengths(vertices - vertices.mean(0))
     return distance.mean(), _std(distance)
 
@@ -278,9 +251,9 @@ def get_region_statistics(polys: Sequence[Tensor]) -> tuple[list[str], Tensor]:
     >>> dict(zip(names, values.tolist()))["avg_verts"]
     4.0
     """
-    polygons = PolygonList.of(polys)
-    area, eccentricity = polygons.areas(), polygons.eccentricities()
-    total, count = polygons.counts.sum().double(), len(polygons.counts)
+    mesh = mesh_of(polys)
+    area, eccentricity = areas_of(mesh), shapes(mesh).eccentricity
+    total, count = mesh.counts().sum().double(), mesh.num_faces
     middle, spread = centrality(polys)
     values = {
         "vol_m": area.mean(),

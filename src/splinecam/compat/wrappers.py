@@ -245,8 +245,7 @@ class model_wrapper:
         """
         generator = torch.Generator().manual_seed(seed)
         uv = torch.randn(16, 2, dtype=torch.float64, generator=generator).to(self.device)
-        inputs = self.layers[0](uv).reshape(-1, *self.input_shape)
-        wanted = self.model(inputs)
+        wanted = self.model(self.layers[0](uv).reshape(-1, *self.input_shape))
         x, pairs = uv, []
         for each in self.layers:
             after = each(x)

@@ -191,11 +191,9 @@ def _names(graph: Any) -> Iterator[Any]:
 
 
 def _refuse_large_functions(model: Any, path: Path) -> None:
-    """Raise an error if functions call themselves, or grow beyond bounds when written out.
-
-    Functions that nobody calls count, and so do calls in graphs within graphs: the package ``onnx``
-    follows all of them when it writes functions out.
-    """
+    """Raise an error if functions call themselves, or grow beyond bounds when written out."""
+    # Functions that nobody calls count, and so do calls in graphs within graphs: the package
+    # ``onnx`` follows all of them when it writes functions out.
     bodies = {(f.domain, f.name): f.node for f in model.functions}
     sizes: dict[tuple[str, str], int] = {}
 

@@ -39,7 +39,7 @@ def from_sklearn(estimator: Any) -> nn.Module:
     >>> from sklearn.neural_network import MLPClassifier
     >>> x, y = make_moons(100, random_state=0)
     >>> estimator = MLPClassifier(hidden_layer_sizes=(8, 8), solver="lbfgs", random_state=0)
-    >>> model = sc.from_sklearn(estimator.fit(x, y))
+    >>> model = sc.nn.from_sklearn(estimator.fit(x, y))
     >>> part = sc.partition(model, sc.Domain.box(-2, 3), names=["up", "down"], progress=False)
     >>> part.validate().ok
     True
@@ -48,7 +48,9 @@ def from_sklearn(estimator: Any) -> nn.Module:
 
 
 def _converted(estimator: Any) -> nn.Module:
-    kind = _sklearn_name(estimator)
+    bases = () if isinstance(estimator, type) else type(estimator).__mro__
+    names = (base.__name__ for base in bases if base.__module__.partition(".")[0] == "sklearn")
+    kind = next(names, None)  # the nearest class of scikit-learn
     convert = _CONVERTERS.get(kind or "")
     if convert is not None:
         return convert(estimator)
@@ -61,13 +63,6 @@ def _converted(estimator: Any) -> nn.Module:
         f"{kind} cannot be converted: {reason}. from_sklearn knows {', '.join(_CONVERTERS)}. "
         "Make the same network in PyTorch, or convert the parts that it knows."
     )
-
-
-def _sklearn_name(estimator: Any) -> str | None:
-    """Return the name of the nearest class of scikit-learn that an object is an instance of."""
-    bases = () if isinstance(estimator, type) else type(estimator).__mro__
-    names = (base.__name__ for base in bases if base.__module__.partition(".")[0] == "sklearn")
-    return next(names, None)
 
 
 def _fitted(estimator: Any, attribute: str) -> Any:

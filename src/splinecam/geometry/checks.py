@@ -221,8 +221,7 @@ def _shape(x: Tensor, y: Tensor, offsets: Tensor, trusted: Tensor) -> list[float
 
 def _ahead(offsets: Tensor, x: Tensor) -> Tensor:
     """The value of x (H,) at the corner that follows each corner around its face, (H,)."""
-    out = x.roll(-1)
-    return out.index_copy_(0, offsets[1:] - 1, take(x, offsets[:-1]))
+    return x.roll(-1).index_copy_(0, offsets[1:] - 1, take(x, offsets[:-1]))
 
 
 def _count(mask: Tensor) -> int:

@@ -71,8 +71,7 @@ def convex_corners(corners: Tensor, magnitude: float) -> Tensor:
     extent = float((corners.amax(0) - corners.amin(0)).max())
     require_resolved(corners, extent)
     index = torch.arange(len(corners))
-    step = (corners - corners.roll(-1, 0)).abs().amax(1)
-    index = index[step > DEGENERATE * extent]
+    index = index[(corners - corners.roll(-1, 0)).abs().amax(1) > DEGENERATE * extent]
     # With unit extent, products neither underflow nor overflow.
     unit = (corners - corners[0]) / extent
     if len(index) >= 3:
@@ -94,8 +93,7 @@ def convex_corners(corners: Tensor, magnitude: float) -> Tensor:
             f"{size:.3g}. Make it larger, or shift the inputs towards zero."
         )
     index = index[_turns(unit, index, noise)]
-    start = int(index.argmin())
-    return corners[index.roll(-start)].contiguous()
+    return corners[index.roll(-int(index.argmin()))].contiguous()
 
 
 def _turns(unit: Tensor, index: Tensor, noise: float) -> Tensor:

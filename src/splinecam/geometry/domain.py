@@ -11,34 +11,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from splinecam._util.options import (
-    as_float64,
-    batch_of,
-    finite,
-    pair,
-    points_of,
-    positive,
-    samples_of,
-    single_of,
-)
+from splinecam._util import options
 from splinecam._util.tolerances import PLANAR
 from splinecam.errors import DomainError, option
-from splinecam.geometry import paths
+from splinecam.geometry import paths, planes
 from splinecam.geometry.convex import convex_corners, cross, fan, require_resolved, require_size
-from splinecam.geometry.planes import (
-    axis_of,
-    box_of,
-    box_slice,
-    direction_of,
-    frame_along,
-    frame_beside,
-    frame_through,
-    polygon_frame,
-    principal_frame,
-    random_frame,
-    require_planar,
-    two_of,
-)
 
 
 @dataclass(frozen=True)
@@ -113,7 +90,7 @@ class Domain:
     def __post_init__(self) -> None:
         object.__setattr__(self, "input_shape", tuple(int(n) for n in self.input_shape))
         for name in ("origin", "basis", "corners"):
-            object.__setattr__(self, name, finite(getattr(self, name), name))
+            object.__setattr__(self, name, options.finite(getattr(self, name), name))
         D = math.prod(self.input_shape)
         for name, shape in (("origin", (D,)), ("basis", (2, D))):
             if tuple(getattr(self, name).shape) != shape:
@@ -162,7 +139,7 @@ class Domain:
                 f"{option('around')}, {option('through')} or {option('polygon')} to choose a plane "
                 "in a larger space."
             )
-        low, high = pair(lo, "lo"), pair(hi, "hi")
+        low, high = options.pair(lo, "lo"), options.pair(hi, "hi")
         for axis in range(2):
             if not float(low[axis]) < float(high[axis]):
                 raise DomainError(
@@ -198,13 +175,13 @@ class Domain:
         Domain(6 corners, area 1.3, diameter 1.41, input shape (3,))
         """
         shape = (input_shape,) if isinstance(input_shape, int) else input_shape
-        inside = box_of(box, shape, at)
-        point, (first, second) = inside.fixed(at), two_of(axes, "axes")
-        flat = [axis_of(each, inside.shape, option("axes")) for each in (first, second)]
-        basis = frame_along((first, second), inside.shape, "axes")
+        inside = planes.box_of(box, shape, at)
+        point, (first, second) = inside.fixed(at), planes.two_of(axes, "axes")
+        flat = [planes.axis_of(each, inside.shape, option("axes")) for each in (first, second)]
+        basis = planes.frame_along((first, second), inside.shape, "axes")
         if None not in flat:
             point[flat] = 0.0
-        return cls(point, basis, box_slice(inside, point, basis), inside.shape)
+        return cls(point, basis, planes.box_slice(inside, point, basis), inside.shape)
 
     @classmethod
     def polygon(cls, points: Any, *, basis: Any = None) -> Domain:
@@ -226,19 +203,19 @@ class Domain:
         >>> Domain.polygon(square, basis=(1, 2)).corners.tolist()
         [[1.0, 1.0], [2.0, 1.0], [2.0, 2.0], [1.0, 2.0]]
         """
-        x, shape = points_of(points)
+        x, shape = options.points_of(points)
         if math.prod(shape) == 2 and basis is None:
             return _plane2(x, shape)
         if basis is None:
-            frame, origin = polygon_frame(x), x[0]
+            frame, origin = planes.polygon_frame(x), x[0]
         else:
-            frame = frame_along(two_of(basis, "basis"), shape, "basis")
+            frame = planes.frame_along(planes.two_of(basis, "basis"), shape, "basis")
             # The same point whichever comes first, so that equal polygons have equal origins.
             start = x[min(range(len(x)), key=x.tolist().__getitem__)]
             origin = start - (frame @ start) @ frame
         # One by one, as the rounding of a product of matrices may depend on the number of rows.
         uv = torch.stack([frame @ (each - origin) for each in x])
-        require_planar(x, origin + uv @ frame, by_basis=basis is not None)
+        planes.require_planar(x, origin + uv @ frame, by_basis=basis is not None)
         return cls(origin, frame, uv, shape)
 
     @classmethod
@@ -262,8 +239,8 @@ class Domain:
         >>> Domain.through([0., 0, 0], [1, 0, 0], [0, 1, 0], margin=0.0).area
         1.0
         """
-        x, input_shape = samples_of(a=a, b=b, c=c)
-        basis = frame_through(x)
+        x, input_shape = options.samples_of(a=a, b=b, c=c)
+        basis = planes.frame_through(x)
         corners = rectangle_around((x - x[0]) @ basis.T, margin=margin, shape=shape)
         return cls(x[0], basis, corners, input_shape)
 
@@ -292,10 +269,10 @@ class Domain:
         >>> Domain.from_two([0.0] * 5, [3.0, 4.0, 0, 0, 0], margin=0.1).area
         36.0
         """
-        x, input_shape = samples_of(a=a, b=b)
+        x, input_shape = options.samples_of(a=a, b=b)
         if direction is not None:
-            direction = direction_of(direction, input_shape, "direction")
-        basis = frame_beside(x[1] - x[0], direction, seed)
+            direction = planes.direction_of(direction, input_shape, "direction")
+        basis = planes.frame_beside(x[1] - x[0], direction, seed)
         uv = torch.zeros(2, 2, dtype=torch.float64)
         uv[1, 0] = torch.linalg.vector_norm(x[1] - x[0])
         corners = rectangle_around(uv, margin=margin, shape=shape)
@@ -311,10 +288,10 @@ class Domain:
         >>> Domain.around([0.0] * 5, side=2.0, seed=3).area
         4.0
         """
-        positive(side, "side")
-        center, input_shape = single_of(x)
+        options.positive(side, "side")
+        center, input_shape = options.single_of(x)
         half = torch.full((2,), side / 2, dtype=torch.float64)
-        basis = random_frame(center.numel(), seed)
+        basis = planes.random_frame(center.numel(), seed)
         return cls(center, basis, rectangle(-half, half), input_shape)
 
     @classmethod
@@ -333,12 +310,12 @@ class Domain:
         >>> Domain.fit([[0.0, 0, 5], [4, 0, 5], [2, 1, 5], [2, -1, 5]], margin=0).basis.tolist()
         [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
         """
-        points, shape = batch_of(x)
+        points, shape = options.batch_of(x)
         extent = points.amax(0) - points.amin(0)
         require_resolved(points, float(extent.max()))
         if len(extent) > 2:
             origin = points.mean(0)
-            basis = principal_frame(points, origin)
+            basis = planes.principal_frame(points, origin)
             corners = rectangle_around((points - origin) @ basis.T, margin=margin, shape="tight")
             return cls(origin, basis, corners, shape)
         if margin == 0 and float(extent.min()) == 0:
@@ -362,13 +339,13 @@ class Domain:
         >>> Domain.disc([0.0, 0.0], 1.0)
         Domain(64 corners, area 3.14, diameter 2, input shape (2,))
         """
-        positive(radius, "radius")
+        options.positive(radius, "radius")
         if not (isinstance(corners, int) and corners >= 3):
             raise DomainError(f"corners is {corners!r}; a polygon has at least three.")
-        center, input_shape = single_of(x)
-        frame = random_frame(center.numel(), seed)
+        center, input_shape = options.single_of(x)
+        frame = planes.random_frame(center.numel(), seed)
         if basis is not None:
-            frame = frame_along(two_of(basis, "basis"), input_shape, "basis")
+            frame = planes.frame_along(planes.two_of(basis, "basis"), input_shape, "basis")
         angle = torch.arange(corners, dtype=torch.float64) * (2 * math.pi / corners)
         ring = radius * torch.stack([angle.cos(), angle.sin()], 1)
         return cls(center, frame, ring, input_shape)
@@ -398,7 +375,7 @@ class Domain:
         >>> Domain.box(-1, 1).project([[0.5, 0.25]])
         (tensor([[0.5000, 0.2500]], dtype=torch.float64), tensor([0.], dtype=torch.float64))
         """
-        points = as_float64(x, "x")
+        points = options.as_float64(x, "x")
         shape, D = tuple(points.shape), self.dim
         if shape in (self.input_shape, (D,)) or shape[1:] in (self.input_shape, (D,)):
             offset = points.reshape(-1, D) - self.origin.to(points.device)
@@ -420,8 +397,8 @@ class Domain:
         >>> Domain.box(0, 8).zoom(4, at=(1, 3)).corners.tolist()
         [[0.0, 2.0], [2.0, 2.0], [2.0, 4.0], [0.0, 4.0]]
         """
-        positive(factor, "factor")
-        middle = self.center if at is None else pair(at, "at")
+        options.positive(factor, "factor")
+        middle = self.center if at is None else options.pair(at, "at")
         require_size(self.diameter / factor)
         return replace(self, corners=middle + (self.corners - self.center) / factor)
 

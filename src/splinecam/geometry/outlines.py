@@ -27,23 +27,14 @@ from splinecam.geometry.subdivision import Mesh
 
 @dataclass(frozen=True)
 class Outlines:
-    """P connected pieces of faces with one label each, and the R rings that bound them.
+    """P connected pieces of faces with one label each, and the R rings that bound them."""
 
-    piece: (F,) the piece of each face, numbered by lowest face; piece_label: (P,).
-    offsets: (R + 1,) and halves: half-edges of the mesh in order, ring by ring, with the piece on
-    their left: outer rings run counter-clockwise, rings around holes clockwise. ring_piece: (R,)
-    ascending, a piece's outer ring first; ring_area: (R,) signed, holes have negative ones.
-
-    A ring passes a vertex as often as the piece touches itself there. The areas of a piece's rings
-    add up to its area.
-    """
-
-    piece: Tensor
-    piece_label: Tensor
-    offsets: Tensor
-    halves: Tensor
-    ring_piece: Tensor
-    ring_area: Tensor
+    piece: Tensor  # (F,) the piece of each face, numbered by lowest face
+    piece_label: Tensor  # (P,)
+    offsets: Tensor  # (R + 1,) where the half-edges of each ring begin
+    halves: Tensor  # half-edges in order, the piece on their left; around holes they run clockwise
+    ring_piece: Tensor  # (R,) ascending, a piece's outer ring first
+    ring_area: Tensor  # (R,) signed; a piece's rings add up to its area
 
     def __len__(self) -> int:
         return int(self.piece_label.shape[0])
@@ -73,17 +64,14 @@ def outlines(mesh: Mesh, label: Tensor) -> Outlines:
 
 
 def _borders(mesh: Mesh, beside: Tensor) -> tuple[Tensor, Tensor]:
-    """The half-edges on the boundaries of pieces, (N,), and which follows each, (N,).
-
-    beside: (2E,) the piece to the left of each half-edge. At the end of a half-edge the search
-    turns through the faces of the piece until it meets the next boundary. So it does not join parts
-    of a piece that only touch in a vertex.
-    """
+    """The half-edges on the boundaries of pieces, (N,), and which follows each, (N,)."""
     apart = beside != beside.view(-1, 2).flip(1).reshape(-1)
     ring = (apart & (beside >= 0)).nonzero()[:, 0]
     after = torch.full_like(beside, -1)
     after[mesh.corners] = take(mesh.corners, mesh.next_corner())
     outgoing = take(after, ring)
+    # At the end of a half-edge the search turns through the faces of the piece until it meets the
+    # next boundary. So it does not join parts of a piece that only touch in a vertex.
     turning = (~take(apart, outgoing)).nonzero()[:, 0]
     while turning.shape[0]:  # at most as often as the largest degree of a vertex
         further = take(after, take(outgoing, turning) ^ 1)
@@ -98,22 +86,17 @@ def _outer_first(
     mesh: Mesh, beside: Tensor, offsets: Tensor, halves: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Offsets, half-edges and areas of the rings, ordered by piece, the outer ring first."""
-    area = _areas(mesh, offsets, halves)
+    ring = owners_of(offsets.diff(), halves.shape[0])
+    ends = mesh.edges.view(-1)
+    origin = take(mesh.uv, take(ends, halves[offsets[:-1]]))  # small areas keep their digits
+    p, q = (take(mesh.uv, take(ends, h)) - take(origin, ring) for h in (halves, halves ^ 1))
+    cross = p[:, 0] * q[:, 1] - p[:, 1] * q[:, 0]
+    area = cross.new_zeros(offsets.shape[0] - 1).index_add_(0, ring, cross) / 2
     piece = beside[halves[offsets[:-1]]]
     largest = area.new_full((area.shape[0],), -torch.inf).scatter_reduce(0, piece, area, "amax")
     order = torch.sort(2 * piece + (area < take(largest, piece)), stable=True).indices
     entries, counts = take_rows(offsets, order)
     return offsets_of(counts), take(halves, entries), take(area, order)
-
-
-def _areas(mesh: Mesh, offsets: Tensor, halves: Tensor) -> Tensor:
-    """The signed area of each ring, (R,), from coordinates local to the ring."""
-    ring = owners_of(offsets.diff(), halves.shape[0])
-    ends = mesh.edges.view(-1)
-    origin = take(mesh.uv, take(ends, halves[offsets[:-1]]))
-    p, q = (take(mesh.uv, take(ends, h)) - take(origin, ring) for h in (halves, halves ^ 1))
-    cross = p[:, 0] * q[:, 1] - p[:, 1] * q[:, 0]
-    return cross.new_zeros(offsets.shape[0] - 1).index_add_(0, ring, cross) / 2
 
 
 def closed_lines(offsets: Tensor, closed: Tensor | int = 1) -> tuple[Tensor, Tensor]:
@@ -126,15 +109,11 @@ def closed_lines(offsets: Tensor, closed: Tensor | int = 1) -> tuple[Tensor, Ten
 
 @dataclass(frozen=True)
 class FacePieces:
-    """P connected pieces of faces with one label each.
+    """P connected pieces of faces with one label each."""
 
-    piece: (F,) the piece of each face, numbered by lowest face; label: (P,) of each piece; holes:
-    (P,) the number of bounded pieces of the plane that each piece surrounds.
-    """
-
-    piece: Tensor
-    label: Tensor
-    holes: Tensor
+    piece: Tensor  # (F,) the piece of each face, numbered by lowest face
+    label: Tensor  # (P,) of each piece
+    holes: Tensor  # (P,) how many bounded pieces of the plane each one surrounds
 
     def __len__(self) -> int:
         return int(self.label.shape[0])
@@ -151,29 +130,22 @@ def face_pieces(mesh: Mesh, label: Tensor, *, closed: bool = False) -> FacePiece
     tensor([0])
     """
     beside = mesh.halfedge_face().view(-1, 2)
-    inner = (beside >= 0).all(1)
-    a, b = beside[inner].unbind(1)
+    a, b = beside[(beside >= 0).all(1)].unbind(1)
     same = take(label, a) == take(label, b)
     a, b = a[same], b[same]
     if closed:
-        first, second = _sharing_vertices(mesh, label)
-        a, b = torch.cat([a, first]), torch.cat([b, second])
+        # Pairs of faces that join all faces of one label around each vertex.
+        owner = mesh.owners()
+        key, order = torch.sort(take(label, owner) * mesh.num_vertices + mesh.corner_vertices())
+        follows = (key[1:] == key[:-1]).nonzero()[:, 0]
+        face = take(owner, order)
+        a, b = torch.cat([a, take(face, follows)]), torch.cat([b, take(face, follows + 1)])
     piece = components(mesh.num_faces, a, b)
     count = int(piece.max()) + 1
     euler = _closed_euler(mesh, piece, count) if closed else _open_euler(mesh, piece, count)
     of_piece = label.new_empty(count)
     of_piece[piece] = label
     return FacePieces(piece, of_piece, 1 - euler)
-
-
-def _sharing_vertices(mesh: Mesh, label: Tensor) -> tuple[Tensor, Tensor]:
-    """Pairs of faces, (N,) each, that join all faces of one label around each vertex."""
-    owner = mesh.owners()
-    vertex = mesh.corner_vertices()
-    key, order = torch.sort(take(label, owner) * mesh.num_vertices + vertex)
-    follows = (key[1:] == key[:-1]).nonzero()[:, 0]
-    face = take(owner, order)
-    return take(face, follows), take(face, follows + 1)
 
 
 def _closed_euler(mesh: Mesh, piece: Tensor, count: int) -> Tensor:

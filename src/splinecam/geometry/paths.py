@@ -110,8 +110,7 @@ class SegmentBatch(Views[Path]):
         return int(self.starts.shape[0])
 
     def _view(self, index: int) -> Path:
-        ends = torch.stack([self.starts[index], self.ends[index]])
-        return Path(ends, self.input_shape)
+        return Path(torch.stack([self.starts[index], self.ends[index]]), self.input_shape)
 
     @property
     def dim(self) -> int:

@@ -112,14 +112,10 @@ def frame_along(directions: Iterable[Any], shape: Sequence[int], name: str) -> T
 
 
 def frame_beside(along: Tensor, direction: Tensor | None, seed: int) -> Tensor:
-    """Orthonormal rows ``(2, D)``: along the first direction, and orthogonal to it.
-
-    direction: ``(D,)``; the second row is its orthogonal part. By default it is random by ``seed``,
-    and in two dimensions the first direction turned to the left.
-    """
+    """Orthonormal rows ``(2, D)``: along the first direction, and along the rest of the second."""
     if bool(along.any()):
         require_size(float(along.abs().max()))
-    if direction is None and len(along) == 2:
+    if direction is None and len(along) == 2:  # the first one turned to the left
         direction = torch.stack([-along[1], along[0]])
     elif direction is None:
         generator = torch.Generator().manual_seed(seed)
@@ -194,11 +190,7 @@ def _leading_direction(rays: Tensor) -> Tensor:
 
 
 def polygon_frame(x: Tensor) -> Tensor:
-    """Orthonormal rows ``(2, D)`` that span the plane of a polygon ``x: (k, D)``.
-
-    The first row points along the side on which the first point lies, the second one to the other
-    points.
-    """
+    """Orthonormal rows ``(2, D)`` of the plane of a polygon ``x: (k, D)``: along its first side."""
     rays = x - x[0]
     scale = float(rays.abs().max())
     require_resolved(x, scale)
@@ -315,7 +307,11 @@ def box_of(box: Any, input_shape: Sequence[int] | None, at: Any = None) -> Box:
     low, high = as_tensor(lo, "lo"), as_tensor(hi, "hi")
     sizes = [tuple(each.shape) for each in (low, high) if each.ndim]
     if input_shape is None and at is not None:
-        input_shape = _shape_of(at, sizes)
+        shape = tuple(as_tensor(at, "at").shape)
+        flat = (math.prod(shape),)
+        # The bounds are numbers, or as many as the entries of the input; a batch is no input.
+        if not sizes or (set(sizes) == {flat} and shape != (1, *flat)):
+            input_shape = shape
     if input_shape is None and not sizes:
         raise DomainError(
             f"The bounds of box are single numbers. Give {option('at')}, which is an input, or say "
@@ -342,19 +338,10 @@ def box_of(box: Any, input_shape: Sequence[int] | None, at: Any = None) -> Box:
     return found
 
 
-def _shape_of(at: Any, sizes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
-    """The shape of the input ``at``, if bounds of these sizes are numbers or its entries."""
-    shape = tuple(as_tensor(at, "at").shape)
-    flat = (math.prod(shape),)
-    taken = not sizes or (set(sizes) == {flat} and shape != (1, *flat))  # a batch is no input
-    return shape if taken else None
-
-
 def box_slice(box: Box, at: Tensor, basis: Tensor) -> Tensor:
     """The corners ``(k, 2)`` of the polygon ``lo <= at + uv @ basis <= hi``, counter-clockwise."""
     moving = basis.ne(0).any(0)
     _require_inside(box, at, moving)
-    _require_extent(box, moving)
     bounds = _bounds(box, at, moving.nonzero()[:, 0], basis)
     square = _square(box, at, moving, basis)
     ring = square
@@ -417,7 +404,7 @@ def _bounds(box: Box, at: Tensor, axes: Tensor, basis: Tensor) -> _Bounds:
 
 
 def _require_inside(box: Box, at: Tensor, moving: Tensor) -> None:
-    """Raise an error if the plane misses the box on an axis along which it does not extend."""
+    """Raise an error if the plane misses the box on an axis, or the box has no extent along it."""
     bad = (~at.isfinite()).nonzero()
     if len(bad):
         axis = int(bad[0])
@@ -433,10 +420,6 @@ def _require_inside(box: Box, at: Tensor, moving: Tensor) -> None:
             f"{option('at')}, outside of its bounds {box.bounds(axis)}. Give an input of the box "
             f"as {option('at')}."
         )
-
-
-def _require_extent(box: Box, moving: Tensor) -> None:
-    """Raise an error if the box has no extent on an axis along which the plane extends."""
     flat = ((box.lo == box.hi) & moving).nonzero()
     if len(flat):
         axis = int(flat[0])

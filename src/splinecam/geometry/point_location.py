@@ -64,11 +64,7 @@ _SURE = SAFETY * UV_ERROR  # the largest distance that rounding may explain
 
 
 class Locator:
-    """A grid that lists for each cell the faces whose bounding boxes meet the cell.
-
-    The grid lines are quantiles of the vertices' coordinates, so that a cell has few faces even if
-    most regions lie in one corner of the domain.
-    """
+    """A grid that lists for each cell the faces whose bounding boxes meet the cell."""
 
     def __init__(self, mesh: Mesh) -> None:
         self.mesh = mesh
@@ -76,7 +72,10 @@ class Locator:
         low, high = self.boxes[:, :2], self.boxes[:, 2:]
         lines = min(_MAX_LINES, max(1, int(mesh.num_faces**0.5)))
         while True:
-            self.lines = _quantiles(mesh.uv, lines)
+            # Lines are quantiles of the vertices' coordinates, so that a cell has few faces even if
+            # most regions lie in one corner of the domain.
+            rank = torch.arange(1, lines, device=mesh.uv.device) * mesh.num_vertices // lines
+            self.lines = [torch.unique(torch.sort(axis).values[rank]) for axis in mesh.uv.T]
             first, last = self._cells(low), self._cells(high)
             total = int((last - first + 1).prod(1).sum())
             if lines == 1 or total <= _MAX_LISTED * (mesh.num_faces + _MAX_LISTED):
@@ -188,9 +187,3 @@ def signed_distances(mesh: Mesh, uv: Tensor, face: Tensor) -> Tensor:
     turns = crossings(at, ends) * (1 - 2 * (half & 1))
     windings = torch.zeros_like(face).index_add_(0, pair, turns)
     return torch.where(windings > 0, 1.0, -1.0) * square.sqrt()
-
-
-def _quantiles(uv: Tensor, lines: int) -> list[Tensor]:
-    """The inner grid lines of both axes, between equal numbers of vertices."""
-    rank = torch.arange(1, lines, device=uv.device) * uv.shape[0] // lines
-    return [torch.unique(torch.sort(uv[:, axis]).values[rank]) for axis in range(2)]

@@ -35,8 +35,7 @@ class InterpolatedVertices(Columns):
         """The values at the new vertices from x at the older ones; out, spare: memory to use."""
         t = self.t.view(-1, *[1] * (x.dim() - 1))
         p = torch.index_select(x, 0, self.p, out=out)
-        q = torch.index_select(x, 0, self.q, out=spare)
-        return p.lerp_(q, t)
+        return p.lerp_(torch.index_select(x, 0, self.q, out=spare), t)
 
 
 @dataclass(frozen=True)
@@ -298,12 +297,10 @@ def _renumbered(index: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def kept(value: Tensor) -> Tensor:
-    """The same tensor as an ordinary one instead of one of inference mode.
-
-    On a CPU it shares its memory, unless the storage is much larger than the tensor.
-    """
+    """The same tensor as an ordinary one instead of one of inference mode."""
     if not value.is_inference():
         return value
+    # On a CPU it shares its memory, unless the storage is much larger than the tensor.
     slack = value.untyped_storage().nbytes() > _MAX_SLACK * value.nbytes
     if slack or not backend_of(value.device).numpy_memory:
         return value.clone()

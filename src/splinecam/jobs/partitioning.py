@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from math import prod
@@ -26,7 +26,7 @@ from splinecam.network.program import Program
 from splinecam.parallel import Job, engine_for, run_domain
 from splinecam.partitions.computing import compute
 from splinecam.partitions.partition import Partition, assemble
-from splinecam.partitions.refining import ENTRIES, Refine, wanted_along, wanted_of
+from splinecam.partitions.refining import Refine, wanted_along
 from splinecam.partitions.request import (
     FewOptions,
     Model,
@@ -35,7 +35,6 @@ from splinecam.partitions.request import (
     Smooth,
     require_domain,
 )
-from splinecam.questions.curves import Curves
 from splinecam.questions.paths import PathPartition, SegmentPartitions
 from splinecam.questions.pieces import Pieces
 from splinecam.smooth.smoothing import Note
@@ -127,39 +126,6 @@ def partition(
                 outcome, program = to_device(outcome, last), program.to(last)
         how: Any = {"output": request.output, "names": names, "wanted": wanted}
         return assemble(request.model, program, domain, outcome, **how)
-
-
-def boundary(
-    model: Model, domain: Domain, at: Refine = "boundary", **options: Unpack[Options]
-) -> Curves:
-    """The exact decision boundary of a network, or a level set, without its whole partition.
-
-    The result is that of ``part.decision_boundary`` or ``part.level_set``; of a condition, the
-    outline of the part of the domain where it holds.
-
-    model, domain, options: as for ``partition``. at: what is wanted, as for its ``refine``.
-
-    >>> from torch import nn
-    >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 3))
-    >>> curves = boundary(model, Domain.box(-1, 1), progress=False)
-    >>> levels = boundary(model, Domain.box(-1, 1), {"level": 0.5, "output": 2}, progress=False)
-    >>> levels.levels
-    (0.5,)
-    """
-    for name in ENTRIES:
-        if name in options and name != "output":
-            raise TypeError(f'{name}= is a part of at, as in boundary(..., {{"{name}": ...}})')
-    if "refine" in options:
-        raise TypeError("refine= is called at= here, as in boundary(model, domain, at=...)")
-    options["refine"] = at
-    part = partition(model, domain, **options)
-    wanted = wanted_of(at, domain, part._n_out, part.names, part.stripped)
-    if wanted.condition is not None:
-        return part.preimage(wanted.condition).outline
-    if wanted.aspect == "level" and isinstance(at, Mapping) and "level" in at:
-        return part.level_set(wanted.levels, output=wanted.output)
-    kind: Any = at.get("kind", "argmax") if isinstance(at, Mapping) else "argmax"
-    return part.decision_boundary(kind=kind, classes=wanted.pair)
 
 
 @contextmanager

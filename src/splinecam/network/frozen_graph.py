@@ -21,21 +21,15 @@ from splinecam.network.values import Rows, resolve
 
 @dataclass(frozen=True)
 class FrozenStep:
-    """One call.
-
-    run: the name of an operation of torch, as ``"aten.add.Tensor"``; a function of values that do
-    not depend on the input; or None for a call of the registered module at ``scope``. scope: the
-    path of the module that made the call; made: the shape of the result for ``MANY_POINTS`` points,
-    and its type, or a list of several; frees: values that no later call needs.
-    """
+    """One call of an operation of torch, by its name (``"aten.add.Tensor"``), or of a function."""
 
     name: str
-    run: str | Callable[..., Any] | None
+    run: str | Callable[..., Any] | None  # None: the registered module at ``scope``
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    scope: str
-    made: Any
-    frees: tuple[str, ...] = ()
+    scope: str  # the path of the module that made the call
+    made: Any  # the shape of the result for ``MANY_POINTS`` points, and its type; or a list
+    frees: tuple[str, ...] = ()  # values that no later call needs
 
     @property
     def target(self) -> Any:

@@ -235,16 +235,13 @@ class Call(nn.Module):
 
 @dataclass(frozen=True)
 class Link:
-    """One layer of a graph: the submodule, the values that it takes, and the value that it makes.
-
-    label, kind: what the layer is called in its file, for errors and lists of layers.
-    """
+    """One layer of a graph: the submodule, the values that it takes, and the one that it makes."""
 
     module: str
     inputs: tuple[str, ...]
     result: str
-    label: str
-    kind: str
+    label: str  # what the layer is called in its file, for errors and lists of layers
+    kind: str  # the same of its operation
 
 
 class LayerGraph(nn.Module):
@@ -318,5 +315,4 @@ class LayerGraph(nn.Module):
                 line += f" of {', '.join(made.get(name, name) for name in link.inputs)}"
             lines.append(line)
             before = link.result
-        head = f"{type(self).__name__}({self.extra_repr()}"
-        return "\n".join([head, *lines, ")"])
+        return "\n".join([f"{type(self).__name__}({self.extra_repr()}", *lines, ")"])

@@ -141,7 +141,12 @@ def instead_of(value: object) -> str:
         model = sc.load_model('net.onnx')
     """
     if isinstance(value, str | os.PathLike):
-        return _instead_of_path(Path(os.fsdecode(value)))
+        path = Path(os.fsdecode(value))
+        key, absent = kind_of_file(path), "" if path.exists() else "; there is no such file"
+        if absent and key == "unknown":
+            return f"the string {str(path)!r}. Load or make the model first, and give the nn.Module"
+        name, code = KINDS[key]
+        return f"the path of {name} ({str(path)!r}{absent}). {code.format(path=str(path))}"
     if isinstance(value, type) and issubclass(value, nn.Module):
         return f"the class {value.__name__}: make a module of it, {value.__name__}(...)"
     if isinstance(value, Mapping) and any(isinstance(item, Tensor) for item in value.values()):
@@ -152,17 +157,8 @@ def instead_of(value: object) -> str:
     if hasattr(value, "graph_signature") and hasattr(value, "module"):
         return f"{_qualified(value)}: give its module, program.module()"
     if any(base.__module__.startswith("sklearn.") for base in type(value).__mro__):
-        return f"{_qualified(value)}: convert it first, sc.from_sklearn(estimator)"
+        return f"{_qualified(value)}: convert it first, sc.nn.from_sklearn(estimator)"
     return f"{_qualified(value)}; wrap functions in a module"
-
-
-def _instead_of_path(path: Path) -> str:
-    key = kind_of_file(path)
-    absent = "" if path.exists() else "; there is no such file"
-    if absent and key == "unknown":
-        return f"the string {str(path)!r}. Load or make the model first, and give the nn.Module"
-    name, code = KINDS[key]
-    return f"the path of {name} ({str(path)!r}{absent}). {code.format(path=str(path))}"
 
 
 def _qualified(value: Any) -> str:

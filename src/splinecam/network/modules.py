@@ -81,7 +81,11 @@ class PiecewiseLinear(nn.Module):
         """The function of every entry: (...) to (...), or to (..., C); in the type of x."""
         dtype = torch.promote_types(x.dtype, self.knots.dtype)
         knots, table = self.knots.to(dtype), self.table.to(dtype)
-        z = self._inside(x.to(dtype), knots)
+        z = x.to(dtype)
+        if self.extrapolate == "constant":
+            z = z.clamp(knots[0], knots[-1])
+        elif self.extrapolate == "periodic":
+            z = torch.remainder(z - knots[0], knots[-1] - knots[0]) + knots[0]
         piece = torch.bucketize(z.detach().contiguous(), knots[1:-1], right=True)
         share = (z - knots[piece]) / (knots[piece + 1] - knots[piece])
         if table.dim() == 2:
@@ -89,14 +93,6 @@ class PiecewiseLinear(nn.Module):
         # lerp starts from the nearer end: exact at both knots, and precise beyond them.
         result = torch.lerp(table[piece], table[piece + 1], share)
         return result.to(x.dtype) if x.is_floating_point() else result
-
-    def _inside(self, x: Tensor, knots: Tensor) -> Tensor:
-        """Where in the table to look; for the linear continuation that may be outside."""
-        if self.extrapolate == "constant":
-            return x.clamp(knots[0], knots[-1])
-        if self.extrapolate == "periodic":
-            return torch.remainder(x - knots[0], knots[-1] - knots[0]) + knots[0]
-        return x
 
     def extra_repr(self) -> str:
         functions = f", {self.values.shape[1]} functions" if self.values.dim() == 2 else ""

@@ -33,20 +33,16 @@ _SMALL_WINDOW = 9  # units of a group up to which taking their columns is faster
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Nonlinearity(ABC):
-    """A layer: a piecewise-linear operation between two affine stages.
-
-    source: the live value, (B, *shape), whose n units determine the borders; argument: the live
-    value that the operation takes; result: its result. after: what made the source.
-    """
+    """A layer: a piecewise-linear operation between two affine stages."""
 
     name: str
     target: str
-    source: str
-    argument: str
+    source: str  # the live value, (B, *shape), whose n units determine the borders
+    argument: str  # the live value that the operation takes
     result: str
     shape: tuple[int, ...]
     operation: Operation
-    after: str = ""
+    after: str = ""  # what made the source
 
     def apply(self, argument: Tensor, out: Tensor | None = None) -> Tensor:
         """The operation itself on a batch of its argument; the result may be put in ``out``."""
@@ -104,17 +100,12 @@ class Nonlinearity(ABC):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PiecewiseScalar(Nonlinearity):
-    """A piecewise-linear function of one variable, applied to the n units of a live value.
+    """A piecewise-linear function of one variable, applied to the n units of a live value."""
 
-    levels: (K, n) the knots of every unit, ascending; a unit with fewer knots has ``inf`` in
-    the last places. slopes: (K + 1, n) before, between and after the knots; exact: whether
-    nothing is rounded. With a ``period`` the knots repeat.
-    """
-
-    levels: Tensor
-    slopes: Tensor
-    exact: bool = True
-    period: float | None = None
+    levels: Tensor  # (K, n) the knots of every unit, ascending; the last may be ``inf``
+    slopes: Tensor  # (K + 1, n) before, between and after the knots
+    exact: bool = True  # whether nothing is rounded
+    period: float | None = None  # with which the knots repeat
 
     def apply(self, argument: Tensor, out: Tensor | None = None) -> Tensor:
         if out is not None and self.operation.run is _RELU:
@@ -211,16 +202,11 @@ class PiecewiseScalar(Nonlinearity):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MaxNonlinearity(Nonlinearity):
-    """The largest of each group of units, or the smallest.
+    """The largest of each group of units, or the smallest."""
 
-    members: (G, R) the units of each group, in the order of the flattened result; a group with
-    fewer units names one of them again. places: identifies each group's winner faster than a
-    comparison.
-    """
-
-    members: Tensor
+    members: Tensor  # (G, R) the units of each group of the flat result; one may be there twice
     smallest: bool = False
-    places: Operation | None = None
+    places: Operation | None = None  # identifies each group's winner faster than a comparison
 
     def apply(self, argument: Tensor, out: Tensor | None = None) -> Tensor:
         """The operation, or the same by columns where that is slow."""
@@ -342,12 +328,9 @@ def choose(parts: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ChoiceNonlinearity(CustomNonlinearity):
-    """One of two values, by the sign of the source; the argument is (B, 3, *shape), see ``choose``.
+    """One of two values, by the sign of the source; the argument is that of ``choose``."""
 
-    steepness: (n,) by how much the two values differ at most, per unit of the source.
-    """
-
-    steepness: Tensor
+    steepness: Tensor  # (n,) how much the two values differ at most, per unit of the source
 
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:
         """Only a value that is chosen somewhere counts; rounding may make the choice wrong."""

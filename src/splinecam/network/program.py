@@ -29,20 +29,16 @@ FAR = 2.0**64  # a factor of directions, beside which the offsets of a stage rou
 
 @dataclass(frozen=True)
 class Step:
-    """One call of the program.
-
-    rule: None if the result does not depend on the input; frees: values that no later step
-    needs.
-    """
+    """One call of the program."""
 
     name: str
     run: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     arg_names: tuple[str, ...]
-    rule: AffineRule | None
+    rule: AffineRule | None  # None if the result does not depend on the input
     roles: Roles
-    frees: tuple[str, ...] = ()
+    frees: tuple[str, ...] = ()  # values that no later step needs
 
     def _arguments(self, env: Env, batch: int, device: torch.device) -> tuple[Any, Any]:
         args = [resolve(item, env, batch, device) for item in self.args]
@@ -158,14 +154,10 @@ def _rise(layer: Nonlinearity, at: Tensor, shift: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Stage:
-    """An affine part of the network and the layer that follows it (None for the last).
+    """An affine part of the network and the layer that follows it (None for the last)."""
 
-    live_in: the values that it takes. live_out: the values that later stages need, and the
-    source of the layer; for the last stage, the output.
-    """
-
-    live_in: tuple[str, ...]
-    live_out: tuple[str, ...]
+    live_in: tuple[str, ...]  # the values that it takes
+    live_out: tuple[str, ...]  # what later stages need, the source of the layer, or the output
     layer: Nonlinearity | None
     steps: tuple[Step, ...] = ()
 
@@ -285,7 +277,7 @@ class Program:
         vars(changed)["_sizes"] = self._sizes  # finding them runs all stages
         if all(new.steps is old.steps for new, old in zip(stages, self.stages, strict=True)):
             vars(changed)["_dense_moduli"] = self._dense_moduli
-            vars(changed)["_steps_known"] = self._steps_known
+            vars(changed).update(_roundings=self._roundings, _row_shapes=self._row_shapes)
         return changed
 
     @cached_property
@@ -345,33 +337,34 @@ class Program:
 
     def roundings(self, i: int) -> dict[str, float]:
         """By how much the steps of stage i round, by their names, see ``Step.rounding``."""
-        return self._of_steps(i)[0]
+        if i not in self._roundings:
+            found: dict[str, float] = {}
+
+            def visit(step: Step, env: dict[str, Any]) -> None:
+                found[step.name] = step.rounding(env, env[step.name], self.device)
+
+            self.advance(i, self.zeros(i, 1), visit=visit)
+            self._roundings[i] = found
+        return self._roundings[i]
 
     def row_shapes(self, i: int) -> dict[str, torch.Size]:
         """The shapes of a point's results of steps of stage i, as far as each point has a row."""
-        return self._of_steps(i)[1]
+        if i in self._row_shapes:
+            return self._row_shapes[i]
+        shapes: dict[str, list[tuple[int, ...]]] = {}
 
-    def _of_steps(self, i: int) -> tuple[dict[str, float], dict[str, torch.Size]]:
-        if i not in self._steps_known:
-            roundings: dict[str, float] = {}
-            shapes: dict[str, list[tuple[int, ...]]] = {}
+        def visit(step: Step, env: dict[str, Any]) -> None:
+            if isinstance(result := env[step.name], Tensor):
+                shapes.setdefault(step.name, []).append(tuple(result.shape))
 
-            def visit(step: Step, env: dict[str, Any]) -> None:
-                result = env[step.name]
-                if step.name not in roundings:
-                    roundings[step.name] = step.rounding(env, result, self.device)
-                if isinstance(result, Tensor):
-                    shapes.setdefault(step.name, []).append(tuple(result.shape))
-
-            for rows in (1, 2, 3):
-                self.advance(i, self.zeros(i, rows), visit=visit)
-            found = {
-                name: torch.Size(each[0][1:])
-                for name, each in shapes.items()
-                if each == [(rows, *each[0][1:]) for rows in (1, 2, 3)]
-            }
-            self._steps_known[i] = roundings, found
-        return self._steps_known[i]
+        for rows in (1, 2, 3):
+            self.advance(i, self.zeros(i, rows), visit=visit)
+        self._row_shapes[i] = {
+            name: torch.Size(each[0][1:])
+            for name, each in shapes.items()
+            if each == [(rows, *each[0][1:]) for rows in (1, 2, 3)]
+        }
+        return self._row_shapes[i]
 
     def dense_moduli(self, i: int) -> dict[str, dict[str, Tensor]] | None:
         """The moduli (n, m) of the coefficients of stage i, by result and by source.
@@ -385,7 +378,11 @@ class Program:
         return self._dense_moduli[i]
 
     @cached_property
-    def _steps_known(self) -> dict[int, tuple[dict[str, float], dict[str, torch.Size]]]:
+    def _roundings(self) -> dict[int, dict[str, float]]:
+        return {}
+
+    @cached_property
+    def _row_shapes(self) -> dict[int, dict[str, torch.Size]]:
         return {}
 
     @cached_property
@@ -461,12 +458,9 @@ class Program:
     def _run_ways(
         self, x: Tensor, ways: Tensor, follow: Callable[[Nonlinearity, Tensor, Tensor], Tensor]
     ) -> Tensor:
-        """What becomes of ways (K, B, ...) at points x (B, ...), (K, B, n); follow: by layers.
-
-        Points and ways run through a stage as one batch. Its last row is zero, for the
-        offset.
-        """
+        """What becomes of ways (K, B, ...) at points x (B, ...), (K, B, n); follow: by layers."""
         B = x.shape[0]
+        # Points and ways run through a stage as one batch. Its last row is zero, for the offset.
         live = self._entry(torch.cat([x, FAR * ways.flatten(0, 1), torch.zeros_like(x[:1])]))
         for i, stage in enumerate(self.stages):
             made = self.advance(i, live)

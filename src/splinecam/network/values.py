@@ -51,11 +51,7 @@ Env = Mapping[str, Any]
 def resolve(
     value: Any, env: Env, batch: Any, device: torch.device, dtype: torch.dtype = torch.float64
 ) -> Any:
-    """An argument as it is written in a step, with everything in it looked up.
-
-    A device stands for the device on which the program runs, and a floating-point type for the type
-    in which it runs.
-    """
+    """An argument as it is written in a step, with everything in it looked up."""
     kind = type(value)
     if kind is Ref:
         return env[value.name]
@@ -65,9 +61,9 @@ def resolve(
         return [resolve(item, env, batch, device, dtype) for item in value]
     if kind is dict:
         return {key: resolve(item, env, batch, device, dtype) for key, item in value.items()}
-    if kind is torch.device:
+    if kind is torch.device:  # any one stands for the device on which the program runs
         return device
-    if kind is torch.dtype:
+    if kind is torch.dtype:  # and a floating-point type for the type in which it runs
         return dtype if value.is_floating_point else value
     return value
 

@@ -23,7 +23,7 @@ from splinecam.network.capture.models import (
     private_copy,
     unwrap,
 )
-from splinecam.network.freezing.making import Held, freeze_graph
+from splinecam.network.freezing import Held, freeze_graph
 from splinecam.network.frozen_graph import FrozenGraph
 from splinecam.questions.sampling import points_inside, sample_count, uniform
 from splinecam.questions.validate import run_real

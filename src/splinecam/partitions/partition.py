@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import cached_property
 from io import BytesIO
 from math import prod
 from pathlib import Path as FilePath
@@ -215,6 +216,7 @@ class Partition(PartitionData, Views[Region]):
     topology = _topology.topology
     stats = _stats.stats
     table = measures.table
+    ranges = cached_property(measures.output_ranges)
     validate = _validate.validate
     save = _files.save
     export = export

@@ -54,14 +54,13 @@ def wanted_of(
     """
     if isinstance(refine, _Conditions):
         condition = unsafe_outputs(refine, domain, n, stripped)[0]
-        _check_condition(condition, domain, n)
         return Wanted("condition", condition=condition)
     if isinstance(refine, Mapping) and "level" in refine:
         levels = tuple(levels_of(refine["level"]).tolist())
         if not levels:
             raise ValueError("refine has no level: give one, or several")
         if n > 1 and refine.get("output") is None:
-            example = 'refine={"level": 0.5, "output": 0}'
+            example = 'refine={"level": 0.5, "output": 0}, or output=0 of sc.level_set'
             raise SplineCamError(f"The model has {n} outputs: say which one, as in {example}.")
         return Wanted("level", None, output_index(n, refine.get("output")), levels)
     given = {} if refine == "boundary" else refine
@@ -102,12 +101,3 @@ def question_facts(refine: Any, wanted: Wanted | None) -> dict[str, Any] | None:
         found = {**vars(case.condition), "lo": case.lo, "hi": case.hi}
         tensors |= {f"{k}_{name}": each for name, each in found.items() if each is not None}
     return {**about, "condition": weights_digest(tensors)}
-
-
-def _check_condition(condition: OutputCondition, domain: Domain, n: int) -> None:
-    """Raise an error unless a condition fits the numbers of inputs and outputs."""
-    for rows, size, kind in ((condition.A, n, "outputs"), (condition.C, domain.dim, "inputs")):
-        if rows is not None and rows.shape[1] != size:
-            raise SplineCamError(
-                f"The condition is about {rows.shape[1]} {kind}; the network has {size}."
-            )

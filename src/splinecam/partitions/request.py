@@ -143,7 +143,7 @@ class Request:
         if refine is not None:
             check_refine(refine)
             if verb not in _REFINING:
-                where = f"refine= is for {', '.join(_REFINING)} and boundary, not for {verb}()"
+                where = f"refine= is for {', '.join(_REFINING)}, not for {verb}()"
                 instead = 'smooth=sc.Smooth(1e-3, refine="boundary")'
                 raise TypeError(f"{where}; networks with smooth functions take {instead}")
             if smooth is not None:

@@ -231,10 +231,6 @@ def _by_slope(part: PartitionData, options: ColorOptions) -> Coloring:
     return _logarithmic(part, slope, f"{label} (log scale)", options, "magma_r")
 
 
-def _by_area(part: PartitionData, options: ColorOptions) -> Coloring:
-    return _logarithmic(part, to_numpy(part.areas), "area (log scale)", options, "YlGnBu_r")
-
-
 def _logarithmic(
     part: PartitionData, numbers: Floats, label: str, options: ColorOptions, cmap: str
 ) -> Coloring:
@@ -374,7 +370,9 @@ def _opaque(colors: Floats) -> Floats:
 _KINDS: dict[str, Callable[[PartitionData, ColorOptions], Coloring]] = {
     "class": _by_class,
     "slope": _by_slope,
-    "area": _by_area,
+    "area": lambda part, options: _logarithmic(
+        part, to_numpy(part.areas), "area (log scale)", options, "YlGnBu_r"
+    ),
     "output": _by_output,
     "layer": _by_layer,
     "vertices": _by_vertices,

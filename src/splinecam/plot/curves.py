@@ -239,7 +239,11 @@ def plot_path(
     if breakpoints:
         _draw_breakpoints(ax, part)
     if classes:
-        _draw_classes(ax, part, colors)
+        found = part.decisions()
+        begin = to_numpy(found.begin) * part.path.length
+        end = np.append(begin[1:], part.path.length)
+        band: Any = {"color": colors[to_numpy(found.label)], "align": "edge", "linewidth": 0}
+        ax.bar(begin, _BAND, end - begin, 1 - _BAND, transform=ax.get_xaxis_transform(), **band)
     if legend and len(ax.lines) > 1:
         ax.legend(frameon=False, fontsize="small", ncols=1 + len(ax.lines) // 6)
     return ax
@@ -264,15 +268,6 @@ def _draw_breakpoints(ax: Axes, part: PathPartition) -> None:
     style: Any = {"colors": text_color(ax.figure), "transform": ax.get_xaxis_transform()}
     lines = LineCollection(list(ticks), alpha=faint, linewidths=0.7, **style)
     ax.add_collection(lines, autolim=False)
-
-
-def _draw_classes(ax: Axes, part: PathPartition, colors: Any) -> None:
-    """Draw a band at the top in the colours of the classes."""
-    found = part.decisions()
-    begin = to_numpy(found.begin) * part.path.length
-    end = np.append(begin[1:], part.path.length)
-    style: Any = {"align": "edge", "linewidth": 0, "transform": ax.get_xaxis_transform()}
-    ax.bar(begin, _BAND, end - begin, 1 - _BAND, color=colors[to_numpy(found.label)], **style)
 
 
 _DOTS = "...."

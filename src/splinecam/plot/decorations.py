@@ -91,11 +91,15 @@ class ShrinkToFit:
 
     def __call__(self, ax: Any, renderer: Any) -> Any:
         """The part of the axes' slot that is left for the axes themselves."""
-        slot = ax.get_position(original=True)
-        whole = slot.transformed(ax.figure.transSubfigure)
+        room, whole = ax.get_position(original=True), _slot(ax)
         if ax.figure.get_layout_engine() is not None:
-            return _in_figure(ax, _moved(ax, slot, whole))
-        room = slot
+            # Layout engines make room for what reaches beyond the slot. Each of their rounds then
+            # finds the same amount, however much of the slot is free in the first.
+            ax.apply_aspect(room)
+            free = whole.width - ax.bbox.width
+            if ax.get_anchor() == "C" and free < 2 * overhang(ax)[1]:
+                whole = Bbox.from_extents(whole.x0 + free, whole.y0, whole.x1, whole.y1)
+            return _in_figure(ax, whole)
         for _ in range(2):  # a smaller colour bar has other ticks
             ax.apply_aspect(room)
             left, right, below = _missing(ax, whole)
@@ -108,19 +112,6 @@ class ShrinkToFit:
     def get_subplotspec(self) -> Any:
         """The axes' place in a grid, for ``tight_layout``."""
         return self.axes.get_subplotspec()
-
-
-def _moved(ax: Axes, slot: Any, whole: Any) -> Any:
-    """The slot of axes, or its right end if they leave too little of it free.
-
-    Layout engines make room for what reaches beyond the slot. Each of their rounds then finds the
-    same amount, however much of the slot is free in the first.
-    """
-    ax.apply_aspect(slot)
-    free, right = whole.width - ax.bbox.width, overhang(ax)[1]
-    if ax.get_anchor() != "C" or free >= 2 * right:
-        return whole
-    return Bbox.from_extents(whole.x0 + free, whole.y0, whole.x1, whole.y1)
 
 
 def _missing(ax: Axes, slot: Bbox) -> tuple[float, float, float]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -36,10 +37,13 @@ def written(text: str) -> str:
     ('slope $\\|A\\|$', '$x_{12}$', '$2\\times10^{-6}$', 'a_1')
     """
     import matplotlib
+    from matplotlib.mathtext import MathTextParser
 
     text = harmless(text)
-    if text.count("$") > 1 and _has_formula(text):
-        return text
+    if text.count("$") > 1:
+        with suppress(ValueError):  # unless matplotlib cannot draw it
+            MathTextParser("path").parse(text)
+            return text
     latex, done, parts = matplotlib.rcParams["text.usetex"], 0, []
     for found in _MATH.finditer(text):
         index, factor, power = found.groups()
@@ -54,17 +58,6 @@ def written(text: str) -> str:
     parts.append(text[done:])
     parts[::2] = [latex_text(x) if latex else x.replace("$", r"\$") for x in parts[::2]]
     return "".join(parts)
-
-
-def _has_formula(text: str) -> bool:
-    """Whether matplotlib can draw the formula in a text with dollars."""
-    from matplotlib.mathtext import MathTextParser
-
-    try:
-        MathTextParser("path").parse(text)
-    except ValueError:
-        return False
-    return True
 
 
 def require_matplotlib() -> None:
@@ -91,16 +84,13 @@ def shown_once(figure: Any) -> Any:
 
 
 def _display(figure: Figure) -> None:
-    """Close a figure that IPython is about to show, so that pyplot does not show it again.
-
-    The error makes IPython show the figure in the formats of the user's choice.
-    """
+    """Close a figure that IPython is about to show, so that pyplot does not show it again."""
     import matplotlib
     import matplotlib.pyplot as plt
 
     if "inline" in matplotlib.get_backend().lower():
         plt.close(figure)
-    raise NotImplementedError
+    raise NotImplementedError  # IPython then shows it in the formats of the user's choice
 
 
 def new_axes(domain: Domain | None = None, *, width: float = 6.0) -> Axes:
@@ -139,8 +129,14 @@ def axes_in_space(ax: Any) -> None:
         )
 
 
-def given_axes(axes: Any, count: int) -> list[Axes]:
-    """The given axes as a list; an error unless there is one for each of ``count`` panels."""
+def panel_axes(
+    axes: Any, count: int, across: int = 1, size: tuple[float, float] = (6.4, 4.8)
+) -> list[Axes]:
+    """The given axes, one for each panel, or new ones of a size in inches, so many in a row."""
+    if axes is None:
+        down = -(-count // across)
+        figure = new_figure(figsize=(across * size[0], down * size[1]), layout="constrained")
+        return [figure.add_subplot(down, across, k + 1) for k in range(count)]
     given: list[Axes] = list(np.atleast_1d(np.asarray(axes, dtype=object)).ravel())
     if len(given) != count:
         raise ValueError(f"{len(given)} axes were given, but {count} panels are drawn")

@@ -14,7 +14,7 @@ from splinecam._util.tolerances import EPS
 from splinecam.errors import SplineCamError
 from splinecam.plot import figures
 from splinecam.plot.arrays import Floats, to_numpy, weighted_quantiles
-from splinecam.plot.figures import given_axes, new_figure, require_matplotlib, written
+from splinecam.plot.figures import new_figure, require_matplotlib, written
 from splinecam.plot.palette import CLASSES, GREY, INK, background, ink_on, rgb, text_color
 from splinecam.questions.comparison import by_name
 from splinecam.questions.measures import table_columns
@@ -73,7 +73,8 @@ def plot_histograms(
     names = [columns] if isinstance(columns, str) else list(columns)
     if not several or not names:
         raise ValueError("give at least one partition and one column")
-    panels = _panels(axes, len(names))
+    across = len(names) if len(names) <= 3 else math.ceil(math.sqrt(len(names)))
+    panels = figures.panel_axes(axes, len(names), across, _PANEL)
     tables = [_read(each, names) for each in several.values()]
     shares = by_area or any(several)
     areas = [to_numpy(each.areas).clip(min=0) for each in several.values()]
@@ -154,17 +155,6 @@ def _median(values: Floats, weight: Floats) -> float:
     """The number below which half of the weight lies."""
     equal = weight.min() == weight.max()
     return float(weighted_quantiles(values, [0.5], None if equal else weight)[0])
-
-
-def _panels(axes: Axes | Sequence[Axes] | None, count: int) -> list[Axes]:
-    """The given axes, or the axes of a new figure."""
-    if axes is not None:
-        return given_axes(axes, count)
-    across = count if count <= 3 else math.ceil(math.sqrt(count))
-    down = math.ceil(count / across)
-    size = across * _PANEL[0], down * _PANEL[1]
-    figure = new_figure(figsize=size, layout="constrained")
-    return [figure.add_subplot(down, across, k + 1) for k in range(count)]
 
 
 def _draw(ax: Axes, name: str, k: int, bars: _Bins, values: Floats, weight: Floats) -> None:

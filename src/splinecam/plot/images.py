@@ -70,7 +70,11 @@ def image_grid(
     if ax is None:
         ax = figures.new_figure(figsize=total).add_axes((0, 0, 1, 1))
     ax.set_axis_off()  # its coordinates are inches, from the top
-    scale, ink = _scaled(pixels, limits), text_color(ax.figure)
+    black, white = map(float, limits) if limits is not None else _usual_limits(pixels)
+    if not white > black:
+        raise ValueError(f"limits must be two ascending numbers, not {limits}")
+    scale = np.clip((pixels.astype(np.float64) - black) / (white - black), 0, 1)
+    ink = text_color(ax.figure)
     for k in range(count):
         left = _MARGIN + k % across * step[0]
         top = _MARGIN + k // across * step[1] + head
@@ -170,14 +174,6 @@ def _image_shape(shape: tuple[int, ...], *, flat: bool) -> int | None:
         f"Inputs of shape {tuple(shape)} are not images: these are (H, W), (1 or 3, H, W) or "
         f"(H, W, 1 or 3). {hint}".strip()
     )
-
-
-def _scaled(pixels: Any, limits: tuple[float, float] | None) -> Floats:
-    """Numbers on a scale from 0, black, to 1, white."""
-    low, high = map(float, limits) if limits is not None else _usual_limits(pixels)
-    if not high > low:
-        raise ValueError(f"limits must be two ascending numbers, not {limits}")
-    return np.asarray(np.clip((pixels.astype(np.float64) - low) / (high - low), 0, 1))
 
 
 def _usual_limits(pixels: Any) -> tuple[float, float]:

@@ -24,7 +24,7 @@ from splinecam._util.text import number_text
 from splinecam._util.tolerances import EPS
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.subdivision import Mesh, polygon_mesh
-from splinecam.plot.arrays import Bools, Floats, Ints, Pixels, Singles, to_numpy
+from splinecam.plot.arrays import Bools, Floats, Ints, Pixels, Singles, classes_and_leads, to_numpy
 from splinecam.plot.figures import is_input_plane
 from splinecam.plot.palette import CLASSES, INK, PAPER, class_colors, paler, rgb
 from splinecam.plot.rasters import Cells, PointGrid, counted
@@ -75,11 +75,7 @@ def png(pixels: Pixels) -> bytes:
 
 
 def _indexed(pixels: Pixels) -> tuple[Pixels, Pixels]:
-    """Up to 256 colours (n, 4), and the number of each pixel's colour (h, w).
-
-    The most frequent colour of each part of the colour space comes first, so that no rare hue is
-    lost, and then the most frequent colours.
-    """
+    """Up to 256 colours (n, 4), and the number of each pixel's colour (h, w)."""
     flat = pixels.reshape(-1, 4).astype(np.int64)
     r, g, b, a = flat.T
     code = (r >> 2) << 15 | (g >> 2) << 9 | (b >> 2) << 3 | a >> 5
@@ -90,6 +86,8 @@ def _indexed(pixels: Pixels) -> tuple[Pixels, Pixels]:
     which = place[code]
     size = count[found]
     mean = np.stack([np.bincount(which, channel) for channel in flat.T], 1) / size[:, None]
+    # The most frequent colour of each part of the colour space comes first, so that no rare hue is
+    # lost, and then the most frequent colours.
     by_count = np.argsort(-size, kind="stable")
     coarse = (mean[by_count] // 64 @ np.array([64, 16, 4, 1])).astype(np.int64)
     first = np.zeros(len(found), bool)
@@ -125,7 +123,8 @@ def partition_picture(
     ink = _faded(_borders(owner), _LINE) if edges else np.zeros(owner.shape, np.float32)
     seen: list[int] = []
     if default_color(part) == "class":
-        winner, light = _class_colors(values, level)
+        winner, lead = classes_and_leads(torch.from_numpy(values), level)
+        light = paler(winner, lead, float(np.median(lead)))
         seen = np.unique(winner[coarse >= 0]).tolist()
         if step == _FINE:
             lines = _borders(np.where(owner >= 0, _repeated(winner, step, owner.shape), -1))
@@ -212,18 +211,6 @@ def _fitted(part: PartitionData, regions: torch.Tensor) -> tuple[torch.Tensor, .
     square = square + slack[:, None, None] * torch.eye(2).to(square)
     slope = torch.linalg.solve(square, moment)
     return middle, mean, slope * part.complete[regions, None, None]  # settled ones have no map
-
-
-def _class_colors(values: Floats, level: float) -> tuple[Ints, Floats]:
-    """The largest output at each point, and its colour, paler where the lead is small."""
-    if values.shape[-1] == 1:
-        lead = values[..., 0] - level
-        winner, lead = (lead > 0).astype(np.int64), np.abs(lead)
-    else:
-        winner = values.argmax(-1)
-        two = np.partition(values, -2, -1)
-        lead = two[..., -1] - two[..., -2]
-    return winner, paler(winner, lead, float(np.median(lead)))
 
 
 def _output_colors(values: Floats, inside: Bools, level: float) -> Floats:

@@ -21,7 +21,7 @@ from splinecam._util.arrays import lengths
 from splinecam.errors import DomainError, SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.plot import decorations
-from splinecam.plot.arrays import Bools, Floats, Ints, to_numpy
+from splinecam.plot.arrays import Bools, Floats, Ints, in_polygon, to_numpy
 from splinecam.plot.artists import CellImage, PlaneImage, SegmentLines, ink_over, line_width
 from splinecam.plot.colors import MAX_ENTRIES, Coloring, ColorOptions, class_names, color_regions
 from splinecam.plot.decorations import AxesStyle, SideLegend, add_legend, is_flat
@@ -156,22 +156,13 @@ def samples_of(
     lost = np.flatnonzero(~np.isfinite(uv).all(1))
     if len(lost):
         raise ValueError(f"points[{lost[0]}] is not finite ({len(lost)} of {len(uv)} points)")
-    kept, number = np.flatnonzero(_inside(domain, uv)), None
+    # Samples on the border count, also if single precision has rounded them out.
+    slack = float(np.finfo(np.float32).eps * domain.diameter)
+    kept, number = np.flatnonzero(in_polygon(domain.corners, uv, slack)), None
     if labels is not None:
         classes = classes.fitting(labels, distinct=distinct)
         number = classes.numbers(labels, len(uv))[kept]
     return Samples(uv[kept], off[kept], number, kept, len(uv), classes)
-
-
-def _inside(domain: Domain, uv: Floats) -> Bools:
-    """Which points (N, 2) lie in the domain, borders included, (N,)."""
-    corners = to_numpy(domain.corners)
-    side = np.roll(corners, -1, 0) - corners
-    off = uv[:, None] - corners
-    cross = side[:, 0] * off[:, :, 1] - side[:, 1] * off[:, :, 0]
-    # Samples on the border count, also if single precision has rounded them out.
-    slack = np.finfo(np.float32).eps * domain.diameter
-    return np.asarray((cross >= -slack * np.linalg.norm(side, axis=1)).all(1))
 
 
 def draw_points(ax: Axes, samples: Samples) -> None:
@@ -334,12 +325,7 @@ def prepare(ax: Axes, domain: Domain, style: AxesStyle) -> None:
 
 
 def draw_edges(ax: Axes, content: Content, edges: Any, width: float | None) -> None:
-    """Draw edges by layer, the first layer on top, and the border of the domain.
-
-    Later layers are lighter and thinner. A layer's lines are as wide as the spacing of all lines up
-    to this layer allows, so that the first layers stay visible where the last ones are dense.
-    edges: numbers of edges, the colour of all, or a flag; by default the edges of the colouring.
-    """
+    """Draw edges by layer, and the border; edges: their numbers, the colour of all, or a flag."""
     part = content.part
     if edges is None:
         edges = True if content.coloring.edges is None else content.coloring.edges
@@ -368,6 +354,8 @@ def draw_layers(
     width: float | None,
 ) -> None:
     """Draw segments (N, 2, 2) of layers (N,); shown: the number of layers, and the area."""
+    # The first layer is on top, later ones are lighter and thinner. Lines are as wide as the space
+    # between all lines up to their layer allows: the first stay visible where the last are dense.
     layers, area = shown
     length = lengths(segments[:, 1] - segments[:, 0])
     inner = layer >= 0
@@ -406,11 +394,7 @@ def draw_boundary(
     color: Any,
     find: Callable[[], Boundary] | None = None,
 ) -> None:
-    """Draw the decision boundary, by default on classes and where there are several outputs.
-
-    A white rim makes it visible on the dark colours of numbers. find: finds another boundary than
-    the partition's.
-    """
+    """Draw the decision boundary, or what ``find`` finds, by default where there are classes."""
     part, light = content.part, ink_over(ax) == INK
     if not boundary_shown(content, wanted):
         return
@@ -418,8 +402,7 @@ def draw_boundary(
         curves = find()
     elif content.by_class:  # from the cells of the colours
         winners = winners_of(part, "argmax", content.level, whole=True)
-        classes = max(2, part._n_out)
-        curves = boundary_of(part, winners, classes, "argmax", content.level)
+        curves = boundary_of(part, winners, max(2, part._n_out), "argmax", content.level)
     else:
         curves = decision_boundary(part, level=content.level)
     if not len(curves):
@@ -428,6 +411,7 @@ def draw_boundary(
         color = BOUNDARY if light else BOUNDARY_ON_DARK
     spacing = part.domain.area / max(curves.length, np.finfo(np.float64).tiny)
     spacing = min(spacing, _APART * part.domain.diameter)  # thinner lines on small pictures
+    # A white rim makes it visible on the dark colours of numbers.
     segments, rim = to_numpy(curves.ends), light and not content.by_class
     for ink, extra, zorder in [(color, 0.0, 3.2)] + [(PAPER, _RIM, 3.1)] * rim:
         ends = _BOUNDARY, _LEAST_BOUNDARY, extra

@@ -201,7 +201,14 @@ class CellColors:
         Yields the first and the last row of a band, and its light (rows, columns, 4). scale: the
         image of matplotlib that gives numbers their colours.
         """
-        colors = self._lights(scale) if self.slopes is None else None
+        colors = None
+        if self.slopes is None:  # the light of each cell, and last nothing, for points outside
+            rgba, alpha = self.colors, scale.get_alpha()
+            if rgba is None:
+                assert self.numbers is not None
+                rgba = np.asarray(scale.to_rgba(np.ma.masked_invalid(self.numbers)))
+            rgba = rgba * [1, 1, 1, 1 if alpha is None else alpha]
+            colors = np.concatenate([light_of(rgba), np.zeros((1, 4), np.float32)])
         for first, last, owner in cells.bands(grid, fine):
             if colors is not None:
                 points = [owner[i::fine, j::fine] for i in range(fine) for j in range(fine)]
@@ -213,15 +220,6 @@ class CellColors:
                     x, y = grid.x()[j::fine], grid.y(first, last)[i::fine]
                     total = total + self._shaded(owner[i::fine, j::fine], x, y, scale)
             yield first // fine, last // fine, total / fine**2
-
-    def _lights(self, scale: Any) -> Singles:
-        """The light of each cell, (F + 1, 4), and last nothing, for points outside."""
-        rgba, alpha = self.colors, scale.get_alpha()
-        if rgba is None:
-            assert self.numbers is not None
-            rgba = np.asarray(scale.to_rgba(np.ma.masked_invalid(self.numbers)))
-        rgba = rgba * [1, 1, 1, 1 if alpha is None else alpha]
-        return np.concatenate([light_of(rgba), np.zeros((1, 4), np.float32)])
 
     def _shaded(self, owner: Ints, x: Floats, y: Floats, scale: Any) -> Singles:
         """The light at points with abscissae x and ordinates y, by their cells' affine maps."""
@@ -238,10 +236,7 @@ class CellColors:
 
 
 def _mean_light(colors: Singles, points: list[Ints]) -> Singles:
-    """The light of pixels (h, w, 4), from the light (F + 1, 4) and the cells (h, w) of points.
-
-    Most pixels lie in one cell; their light is found by cell.
-    """
+    """The light of pixels (h, w, 4), from the light (F + 1, 4) and the cells (h, w) of points."""
 
     def mean(cells: list[Ints]) -> Singles:
         total: Any = 0.0
@@ -249,6 +244,7 @@ def _mean_light(colors: Singles, points: list[Ints]) -> Singles:
             total = total + np.take(colors, some, 0)
         return np.asarray(total / len(cells))
 
+    # Most pixels lie in one cell; their light is found by cell.
     mixed = np.any([some != points[0] for some in points[1:]], 0)
     light: Singles = np.take(mean([np.arange(len(colors))] * len(points)), points[0], 0)
     light[mixed] = mean([some[mixed] for some in points])

@@ -19,7 +19,7 @@ from splinecam.questions.boundary import knows_classes
 from splinecam.questions.certainty import Band, class_band
 from splinecam.questions.measures import layer_index, regions_by_layer
 from splinecam.questions.neurons import neurons
-from splinecam.questions.partition_data import PartitionData
+from splinecam.questions.partition_data import PartitionData, counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -236,7 +236,7 @@ def plot_layers(
     counts = regions_by_layer(part)
     three = zip(shown, units, curves, strict=True)
     titles = [figures.written(_title(part, *each, counts)) for each in three]
-    titles += [f"all layers\n{_regions(len(part))}"] * whole
+    titles += [f"all layers\n{counted(len(part), 'region')}"] * whole
     default = len(titles) if len(titles) <= 4 else math.ceil(math.sqrt(len(titles)))
     figure = _new_panels(part, titles, figures.panel_columns(columns, len(titles), default), size)
     for ax, layer, curve in zip(figure.axes, shown, curves, strict=False):
@@ -296,14 +296,10 @@ def _title(
 ) -> str:
     """The layer, the number of regions so far, and the unit."""
     name = f"layer {layer + 1} of {len(part.layers)} ({part.layers[layer]!r})"
-    text = f"{name}\n{_regions(counts[layer])}"
+    text = f"{name}\n{counted(counts[layer], 'region')}"
     if curve is None:
         return text
     return f"{text}, unit {unit}" + ("" if len(curve) else " switches nowhere")
-
-
-def _regions(count: int) -> str:
-    return f"{count:,} region{'s' * (count != 1)}"
 
 
 def _new_panels(part: PartitionData, titles: list[str], columns: int, size: float) -> Figure:

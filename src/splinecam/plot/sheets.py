@@ -116,14 +116,12 @@ class AxesFit:
         return Bbox.union([box, *(each for each in boxes if each is not None)])
 
     def _fill(self, cell: Bbox, content: Bbox) -> bool:
-        """Move the content into the cell by changing the view; return whether it was there.
-
-        The square of the axes goes to the content's top, where matplotlib puts a title.
-        """
+        """Move the content into the cell by changing the view; return whether it was there."""
         ax, view, frame = self.ax, self.ax.viewLim, self.ax.bbox
         scale = min(cell.width / content.width, cell.height / content.height)
         middle, old = (np.add(box.min, box.max) / 2 for box in (cell, content))
         side, top = min(cell.size), middle[1] + scale * content.height / 2
+        # The square of the axes goes to the content's top, where matplotlib puts a title.
         corner = np.array([middle[0] - side / 2, top - side])
         extent = view.size * side / (scale * np.asarray(frame.size))
         moved = middle + scale * (frame.min - old)  # where the view's corner is to be
@@ -389,11 +387,8 @@ def _toward(elevation: float, azimuth: float) -> Floats:
 
 
 def best_view(sheets: Sequence[Sheet]) -> tuple[float, float]:
-    """The elevation and azimuth from which the eye sees most of the sheets, and least at an angle.
-
-    A graph is seen where it faces the eye. Of several sheets, the least visible one counts.
-    """
-    if sheets[0].height is not None:
+    """The elevation and azimuth from which most is seen of the least visible sheet."""
+    if sheets[0].height is not None:  # a graph is seen where it faces the eye
         normals = sheets[0].normals
         return max(_GRAPH_VIEWS, key=lambda view: np.maximum(normals @ _toward(*view), 0).sum())
     corners = np.concatenate([each.page[each.corners].reshape(-1, 3) for each in sheets])

@@ -79,6 +79,30 @@ def disjunction(parts: Sequence[Conjunction]) -> OutputCondition:
     return OutputCondition(A, b, strict, C, start)
 
 
+def require_sizes(condition: OutputCondition, inputs: int, outputs: int) -> None:
+    """Raise an error unless a condition fits the numbers of inputs and outputs."""
+    for rows, size, kind in ((condition.A, outputs, "outputs"), (condition.C, inputs, "inputs")):
+        if rows is not None and rows.shape[1] != size:
+            raise SplineCamError(
+                f"The condition is about {rows.shape[1]} {kind}; the network has {size}."
+            )
+
+
+def margins(condition: OutputCondition, x: Tensor, y: Tensor, errors: Tensor) -> Tensor:
+    """By how much a condition holds at points beyond rounding, negative if it does not, (N,).
+
+    x: (N, D) inputs; y: (N, n) outputs; errors: (N, n) or (n,), of the outputs.
+    """
+    A, b = condition.A.to(y), condition.b.to(y)
+    C = A.new_zeros(len(b), x.shape[1]) if condition.C is None else condition.C.to(y)
+    size = y.abs() @ A.abs().T + x.abs() @ C.abs().T + b.abs()
+    rounding = errors @ A.abs().T + EPS * (A.shape[1] + C.shape[1] + 4) * size.amax(0)
+    over = y @ A.T + x @ C.T - b + SAFETY * rounding
+    member = torch.repeat_interleave(condition.start.diff()).to(y.device).expand_as(over)
+    none = y.new_full((len(y), len(condition)), -torch.inf)
+    return -none.scatter_reduce(1, member, over, "amax").amin(1)
+
+
 @dataclass(frozen=True, eq=False)
 class Constraints:
     """The K different functions of the m rows of k conjunctions.
@@ -102,12 +126,8 @@ class Constraints:
     def of(cls, part: PartitionData, condition: OutputCondition) -> Constraints:
         """The constraints of a condition on the outputs of a partition."""
         n, D = part._n_out, part.domain.dim
+        require_sizes(condition, D, n)
         C = condition.A.new_zeros(len(condition.b), D) if condition.C is None else condition.C
-        for rows, size, kind in ((condition.A, n, "outputs"), (C, D, "inputs")):
-            if rows.shape[1] != size:
-                raise SplineCamError(
-                    f"The condition is about {rows.shape[1]} {kind}; the network has {size}."
-                )
         rows = torch.cat([condition.A, C, condition.b[:, None]], 1)
         if not bool(rows.isfinite().all()):
             raise SplineCamError("The condition has coefficients or limits that are not finite.")

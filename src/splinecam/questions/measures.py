@@ -13,6 +13,7 @@ from splinecam._util.arrays import lengths, take
 from splinecam._util.backend import backend_of
 from splinecam._util.graphs import components
 from splinecam._util.text import pandas_if_installed
+from splinecam.engine.box_bounds import AffineRange, BoxBounds
 from splinecam.errors import SplineCamError
 from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels.kernel import kernel_for
@@ -219,6 +220,30 @@ def centroid_values(part: PartitionData) -> Tensor:
     maps = part._maps
     u, v = (part._frame.to_local(part.centroids) - maps.anchor).unbind(1)
     return maps.value + maps.weight[:, :, 0] * u[:, None] + maps.weight[:, :, 1] * v[:, None]
+
+
+def output_ranges(part: PartitionData) -> Tensor:
+    """The least and the largest value of each output on each region, (F, n_out, 2).
+
+    With ``refine`` they are exact on complete regions. On each of the others outputs are somewhere
+    between these two numbers; to find them takes the model.
+    """
+    found = torch.stack(part.mesh.ranges(part._outputs), 2)
+    settled = (~part.complete).nonzero()[:, 0]
+    if len(settled):
+        program, (low, high) = part._network, part.mesh.boxes()[settled].view(-1, 2, 2).unbind(1)
+        half = (high - low) / 2 * (1 + 2.0**-40)
+        right, upper = (half * half.new_tensor(side) for side in ([1, 0], [0, 1]))
+        points = (low + high) / 2 + torch.stack([torch.zeros_like(half), right, upper])
+        x = part.domain.embed(part._frame.to_plane(points.view(-1, 2)))
+        every = torch.eye(part._n_out, dtype=half.dtype, device=half.device)
+        with torch.no_grad():
+            rows, radius, _ = BoxBounds(program, every, kernel_for(half.device))(
+                x.view(3, len(half), *x.shape[1:])
+            )
+        reach = AffineRange(rows, radius).reach()
+        found[settled] = torch.stack([rows[0] - reach, rows[0] + reach], 2)
+    return found
 
 
 class Shapes(NamedTuple):

@@ -35,7 +35,9 @@ from splinecam.questions.constraints import (
     certain_cells,
     condition_of,
     disjunction,
+    margins,
     preimage_cells,
+    require_sizes,
 )
 from splinecam.questions.curves import Curves
 from splinecam.questions.partition_data import PartitionData, Unresolved, counted
@@ -57,10 +59,12 @@ class Witness:
     outputs: Tensor
     confirmed: bool
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         place = ", ".join(f"{x:.6g}" for x in self.place)
-        judged = "confirmed by the model" if self.confirmed else "not confirmed by the model"
-        return f"Witness(at ({place}), {judged})"
+        return f"at ({place}), {'' if self.confirmed else 'not '}confirmed by the model"
+
+    def __repr__(self) -> str:
+        return f"Witness({self})"
 
 
 def find_witnesses(
@@ -168,6 +172,13 @@ class Preimage:
         """Whether an area satisfies the condition by more than rounding and bounds explain."""
         if self._certain is not None:
             return self._certain.occurs(INSIDE)
+        part = self.partition
+        y = part._outputs if part._wanted is None else part._outputs[part._known]
+        # Outputs are continuous: if a vertex is inside, so is an area beside it.
+        if self.condition.C is None and len(y):
+            require_sizes(self.condition, part.domain.dim, part._n_out)
+            if bool((margins(self.condition, y[:, :0], y, part._value_error) > 0).any()):
+                return True
         return bool((self._open.status == INSIDE).any() or (self._open.settled == INSIDE).any())
 
     @cached_property
@@ -351,6 +362,7 @@ def require_order_only(stripped: str | None, condition: OutputCondition) -> None
 
 
 Status = Literal["holds", "violated", "unresolved"]
+Boxes = tuple[tuple[Tensor, Tensor], ...]
 
 _CANDIDATES = 64  # inputs among which the model is to confirm one
 
@@ -362,14 +374,24 @@ class PropertyCheck:
     As a truth value it is True if the property holds and False if it is violated; an unresolved one
     has no truth value, and raises an error.
 
-    preimage: the unsafe part of the domain; covered: the share of the domain that lies in the boxes
-    of the property, between 0 and 1; the rest is not judged. boxes: (lo, hi) of the boxes that the
-    domain meets, flat.
+    covered: the share of the domain that lies in the boxes of the property, between 0 and 1; the
+    rest is not judged. boxes: (lo, hi) of the boxes that the domain meets, flat.
     """
 
-    preimage: Preimage
+    _preimage: Preimage | None  # None if only the verdict is known
     covered: float
-    boxes: tuple[tuple[Tensor, Tensor], ...]
+    boxes: Boxes
+    _found: tuple[Witness, ...] = ()  # the counterexamples that settled the verdict then
+
+    @property
+    def preimage(self) -> Preimage:
+        """The unsafe part of the domain."""
+        if self._preimage is None:
+            raise SplineCamError(
+                "Only the verdict was asked for, and the check stopped at a counterexample: see "
+                ".status and .witness. For the unsafe part of the domain, leave out verdict_only=."
+            )
+        return self._preimage
 
     @cached_property
     def status(self) -> Status:
@@ -380,7 +402,7 @@ class PropertyCheck:
         the model were replaced, more than the bounds of the regions explain is needed; where the
         bounds leave it open whether the model is unsafe, the verdict is unresolved.
         """
-        if self.preimage.certain:
+        if self._preimage is None or self.preimage.certain:
             return "violated"
         return "unresolved" if self.preimage.touches else "holds"
 
@@ -421,15 +443,10 @@ class PropertyCheck:
 
     def witnesses(self, n: int = 1) -> list[Witness]:
         """At most n unsafe inputs, those in the widest cells first, judged by the model."""
-        part, uv = self.preimage.partition, self.preimage.places(n)
-        if not self.boxes:
-            return find_witnesses(part, self.preimage.condition, uv)
-        x = part.domain.embed(uv.cpu()).flatten(1)
-        lo, hi = (torch.stack(side) for side in zip(*self.boxes, strict=True))
-        # Each input belongs to the box that it violates least, which is by rounding at most.
-        off = torch.maximum(lo[:, None] - x, x - hi[:, None]).amax(2)
-        own = off.argmin(0)
-        return find_witnesses(part, self.preimage.condition, uv, (lo[own], hi[own]))
+        found = self._preimage
+        if found is None:
+            return list(self._found[:n])
+        return unsafe_inputs(found.partition, found.condition, found.places(n), self.boxes)
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
         """Draw the regions, the unsafe part and the witness.
@@ -441,6 +458,8 @@ class PropertyCheck:
         return self.preimage.plot(ax, **{"witness": shown, "words": ("unsafe", found), **options})
 
     def __repr__(self) -> str:
+        if self._preimage is None:
+            return f"PropertyCheck(violated, {self._found[0]})"
         if self.status == "holds":
             inside = f"{100 * self.covered:.3g} % of the domain that are in its box"
             return f"PropertyCheck(holds on the {inside if self.covered < 1 else 'domain'})"
@@ -459,8 +478,22 @@ class PropertyCheck:
         if self.covered < 1:
             text += f", {100 * self.covered:.3g} % of which are in its box"
         if self.preimage.partition._model is not None and self.witness is not None:
-            text += ", " + repr(self.witness).removeprefix("Witness(").removesuffix(")")
+            text += f", {self.witness}"
         return f"PropertyCheck({text})"
+
+
+def unsafe_inputs(
+    part: PartitionData, condition: OutputCondition, uv: Tensor, boxes: Boxes
+) -> list[Witness]:
+    """The inputs at plane coordinates (N, 2) as witnesses, each within one of some boxes."""
+    if not boxes:
+        return find_witnesses(part, condition, uv)
+    x = part.domain.embed(uv.cpu()).flatten(1)
+    lo, hi = (torch.stack(side) for side in zip(*boxes, strict=True))
+    # Each input belongs to the box that it violates least, which is by rounding at most.
+    off = torch.maximum(lo[:, None] - x, x - hi[:, None]).amax(2)
+    own = off.argmin(0)
+    return find_witnesses(part, condition, uv, (lo[own], hi[own]))
 
 
 def check(part: PartitionData, spec: Any) -> PropertyCheck:
@@ -488,9 +521,6 @@ def check(part: PartitionData, spec: Any) -> PropertyCheck:
     return PropertyCheck(_asked(part, condition), covered, boxes)
 
 
-Boxes = tuple[tuple[Tensor, Tensor], ...]
-
-
 def unsafe_outputs(
     spec: Any, domain: Domain, n: int, stripped: str | None
 ) -> tuple[OutputCondition, OutputCondition | None, Boxes]:
@@ -503,6 +533,7 @@ def unsafe_outputs(
         spec = read_vnnlib(spec)
     if not isinstance(spec, Property | PropertyCase):
         condition = condition_of(spec, None)
+        require_sizes(condition, domain.dim, n)
         require_order_only(stripped, condition)
         return condition, None, ()
     D = domain.dim
@@ -533,6 +564,8 @@ def _unsafe_in_boxes(
             "The domain lies outside of the boxes of the property, so that there is nothing to "
             "check. sc.Domain.slice(prop.box, axes=(0, 1)) is a slice of the box."
         )
+    if len(met) == 1 and not len(limits[0][1]) and len(cases[met[0]].condition):
+        return cases[met[0]].condition, None, (bounds[met[0]],)
     groups: list[Conjunction] = []
     for k, (C, b) in zip(met, limits, strict=True):
         groups += [_with_limits(each, C, b, n) for each in cases[k].condition]
@@ -551,16 +584,14 @@ def _limits(lo: Tensor, hi: Tensor, corners: Tensor, reach: Tensor) -> tuple[Ten
     corners: (k, D) of the domain; reach: (D,) the sizes of the numbers that coordinates sum up. A
     bound that the domain exceeds by rounding only does not cut it.
     """
-    found, eye = [], torch.eye(len(lo), dtype=torch.float64)
-    for sign, bound in ((1.0, hi), (-1.0, lo)):
-        slack = SAFETY * EPS * (reach + bound.abs().nan_to_num(posinf=0.0))
-        above = sign * (corners - bound)
-        if bool((above.amin(0) > slack).any()):
-            return None
-        cutting = (above.amax(0) > slack).nonzero()[:, 0]
-        found.append((sign * eye[cutting], sign * bound[cutting]))
-    (C, b), (D, c) = found
-    return torch.cat([C, D]), torch.cat([b, c])
+    bound, sign = torch.stack([hi, lo]), torch.tensor([[1.0], [-1.0]], dtype=lo.dtype)
+    slack = SAFETY * EPS * (reach + bound.abs().nan_to_num(posinf=0.0))
+    above = sign[:, None] * (corners - bound[:, None])
+    if bool((above.amin(1) > slack).any()):
+        return None
+    side, axis = (above.amax(1) > slack).nonzero().unbind(1)
+    C = lo.new_zeros(len(axis), len(lo)).index_put_((torch.arange(len(axis)), axis), sign[side, 0])
+    return C, sign[side, 0] * bound[side, axis]
 
 
 def _with_limits(given: Conjunction, C: Tensor, b: Tensor, n: int) -> Conjunction:

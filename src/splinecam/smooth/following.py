@@ -22,7 +22,7 @@ from splinecam._util.tolerances import EPS
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.network.nonlinearities import Nonlinearity
 from splinecam.network.program import FAR, Program, Step
-from splinecam.smooth.layer_bounds import ROUNDING, UPWARDS, Boxes, Followed, through_layer
+from splinecam.smooth.layer_bounds import ROUNDING, UPWARDS, Boxes, Followed, once, through_layer
 from splinecam.smooth.refinement import Extents
 
 _MOST = 1 << 26  # numbers of a tensor in a block, of which there are some dozens at a time
@@ -127,7 +127,7 @@ def _through_stage(program: Program, index: int, live: Live, extents: Extents) -
     if not stage.steps:
         return {name: taken[name] for name in stage.live_out}
     scaled = {
-        name: [each.value, *(FAR * _once(part) for part in (*each.tangents, *each.seconds))]
+        name: [each.value, *(FAR * once(part) for part in (*each.tangents, *each.seconds))]
         for name, each in taken.items()
     }
     rows, sizes = _rows(scaled)
@@ -141,20 +141,19 @@ def _through_stage(program: Program, index: int, live: Live, extents: Extents) -
     moduli = _through_moduli(program, index, moduli, 1 + widths[0], slack)
     found = {}
     for name in stage.live_out:
-        zero, value, *derivatives = _parts(made[name], sizes)
-        least, size, *largest = _parts(moduli[name], widths)
-        u, v, *second = ((derivative - zero) / FAR for derivative in derivatives)
-        turn, tilt, spread, rounding, *bend = (
-            (each - least).clamp(min=0) * (UPWARDS / FAR) for each in largest
-        )
-        own, first, again = (slack * size, 0, 0) if errors is None else errors[name]
+        zero, value, derivatives = _parts(made[name], [sizes[0], sum(sizes[1:])])
+        least, size, bounds = _parts(moduli[name], [widths[0], sum(widths[1:])])
+        first, second = torch.split((derivatives - zero).div_(FAR), [2 * sizes[1], 3 * sizes[3]])
+        largest = (bounds - least).clamp_(min=0).mul_(UPWARDS / FAR)
+        turn, tilt, spread, rounding, *bend = torch.split(largest, widths[1:])
+        own, turned, again = (slack * size, 0, 0) if errors is None else errors[name]
         lost = 3 * slack / FAR * least  # by the rounding of offsets, which are then subtracted
-        rounding, first, again = rounding + own + lost, first + lost, again + lost
-        turn, tilt = (each + first for each in (turn, tilt))
+        rounding, turned, again = rounding + own + lost, turned + lost, again + lost
+        turn, tilt = (each + turned for each in (turn, tilt))
         bent = torch.stack([bend[0] + again, (bend[1] - bend[0] - bend[2]) / 2, bend[2] + again])
         tangents, seconds, bent = (
-            each.expand(-1, *value.shape)
-            for each in (torch.stack([u, v]), torch.stack(second), bent)
+            each.view(count, -1, *value.shape[1:]).expand(-1, *value.shape)
+            for count, each in ((2, first), (3, second), (3, bent))
         )
         turn, tilt, spread, rounding = (
             each.expand(value.shape) for each in (turn, tilt, spread, rounding)
@@ -283,13 +282,13 @@ def _through_moduli(
 def _moduli(each: Followed, extents: Extents, slack: float) -> list[Tensor]:
     """The size of a value on boxes, and its bounds with the rounding of its derivatives."""
     relative = max(ROUNDING, 2 * slack)
-    steep = relative * _once(each.tangents, 1).abs().sum(0)
-    uu, uv, vv = _once(each.bend, 1)
-    bent = relative * (_once(each.seconds, 1).abs().sum(0) + uu + vv)
+    steep = relative * once(each.tangents, 1).abs().sum(0)
+    uu, uv, vv = once(each.bend, 1)
+    bent = relative * (once(each.seconds, 1).abs().sum(0) + uu + vv)
     return [
         each.value.abs() + each.reach(extents.half),
-        _once(each.turn) + steep,
-        _once(each.tilt) + steep,
+        once(each.turn) + steep,
+        once(each.tilt) + steep,
         each.spread,
         each.rounding,
         # A form is not negative in three directions, which say all about it.
@@ -299,14 +298,9 @@ def _moduli(each: Followed, extents: Extents, slack: float) -> list[Tensor]:
     ]
 
 
-def _once(part: Tensor, dim: int = 0) -> Tensor:
-    """A tensor that is the same for all boxes, as the derivatives of the input are, for one."""
-    return part.narrow(dim, 0, 1) if part.stride(dim) == 0 else part
-
-
 def _rows(live: Mapping[str, list[Tensor]]) -> tuple[dict[str, Tensor], list[int]]:
     """Batches of zeros and of all parts of live values, and how many rows each part has."""
-    small = {name: [_once(part) for part in parts] for name, parts in live.items()}
+    small = {name: [once(part) for part in parts] for name, parts in live.items()}
     sizes = [max(map(len, parts)) for parts in zip(*small.values(), strict=True)]
     return {
         name: torch.cat(

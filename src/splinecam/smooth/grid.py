@@ -68,16 +68,16 @@ class SmoothCells:
 class CellBounds:
     """Bounds on the network's outputs on squares of cells, for squares of 1, 2, 4, ... cells.
 
-    tables: (rows, columns, 3, n) for each size the largest of the cells of every square, by its
-    first cell. Two bounds are those on the second derivative in any direction, downwards and
+    tables: (S rows columns, 3, n) for each of S sizes the largest of the cells of every square, by
+    its first cell. Two bounds are those on the second derivative in any direction, downwards and
     upwards; they are infinite where there may be kinks. The last is that on the distance between
-    the network and a smooth function. forms: (rows, columns, 8, n) for each size ``seconds``,
+    the network and a smooth function. forms: (S rows columns, 8, n) for each size ``seconds``,
     ``variation``, ``spread`` and ``rounding``, as in ``Followed``.
     """
 
     grid: SmoothCells
-    tables: list[Tensor]
-    forms: list[Tensor]
+    tables: Tensor
+    forms: Tensor
 
     @classmethod
     def of(cls, grid: SmoothCells, found: Followed) -> CellBounds:
@@ -102,8 +102,8 @@ class CellBounds:
                 table = torch.maximum(table, _shifted(table, 1 << k, axis))
             tables.append(table)
         pair = _both(form, _shifted(form, 1, 0))
-        forms = form, _both(pair, _shifted(pair, 1, 1)), *map(_even, tables[2:])
-        return cls(grid, tables, [*forms])
+        forms = [form, _both(pair, _shifted(pair, 1, 1)), *map(_even, tables[2:])]
+        return cls(grid, *(torch.stack(each).flatten(0, 2) for each in (tables, forms)))
 
     def largest(self, boxes: Tensor) -> Tensor:
         """The bounds on boxes (N, 4), lowest u and v and highest u and v: (N, 3, n)."""
@@ -113,21 +113,16 @@ class CellBounds:
         """``forms`` on boxes (N, 4), (N, 8, n)."""
         return self._look_up(self.forms, boxes)
 
-    def _look_up(self, tables: list[Tensor], boxes: Tensor) -> Tensor:
-        end = torch.tensor(self.grid.counts, device=boxes.device) - 1
+    def _look_up(self, tables: Tensor, boxes: Tensor) -> Tensor:
+        rows, columns = self.grid.counts
         # Cells that a box touches with its border count too.
-        first = torch.floor((boxes[:, :2] - self.grid.low) / self.grid.side - _OVERLAP)
-        last = torch.floor((boxes[:, 2:] - self.grid.low) / self.grid.side + _OVERLAP)
-        first = torch.minimum(first.long().clamp(min=0), end)
-        last = torch.minimum(last.long().clamp(min=0), end)
-        span = (last - first).amax(1) + 1
-        size = torch.ceil(torch.log2(span.to(boxes))).long()
-        found = boxes.new_empty((len(boxes), *tables[0].shape[2:]))
-        for k in torch.bincount(size).nonzero()[:, 0].tolist():
-            some = (size == k).nonzero()[:, 0]
-            i, j = first[some].unbind(1)
-            found[some] = take(tables[k].flatten(0, 1), i * self.grid.counts[1] + j)
-        return found
+        place = (boxes.view(-1, 2, 2) - self.grid.low).div_(self.grid.side)
+        place += place.new_tensor([[-_OVERLAP], [_OVERLAP]])
+        cell = place.floor_().clamp_(min=0).minimum(place.new_tensor([rows - 1, columns - 1]))
+        span = (cell[:, 1] - cell[:, 0]).amax(1) + 1
+        size = torch.log2(span).ceil_()
+        i, j = cell[:, 0].unbind(1)
+        return take(tables, ((size * rows + i) * columns + j).long())
 
 
 def _shifted(table: Tensor, step: int, axis: int) -> Tensor:
@@ -148,7 +143,7 @@ def _both(one: Tensor, other: Tensor) -> Tensor:
     """``CellBounds.forms`` of two squares together."""
     parts = (each[:, :, :6].movedim(2, 0) for each in (one, other))
     (h, b), (k, c) = ((part[:3], part[3:]) for part in parts)
-    variation = (b + c) / 2 + modulus((b - c) / 2) + modulus((h - k) / 2)
+    variation = (b + c) / 2 + modulus(torch.stack([b - c, h - k], 1) / 2).sum(1)
     spread = torch.where(one[:, :, 6] + other[:, :, 6] > 0, torch.inf, 0.0)
     rounding = torch.maximum(one[:, :, 7], other[:, :, 7])
     return torch.stack([*(h + k) / 2, *variation, spread, rounding], 2)

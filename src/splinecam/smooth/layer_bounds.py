@@ -89,14 +89,14 @@ class Followed:
     @cached_property
     def curvature(self) -> Tensor:
         """A bound on the second derivative in any direction."""
-        return norm(self.form) * UPWARDS
+        return (norm(once(self.form, 1)) * UPWARDS).expand(self.bend.shape[1:])
 
     @cached_property
     def form(self) -> Tensor:
         """A form (3, C, *shape) of at least the modulus of the second derivative everywhere."""
-        found = modulus(self.seconds).add_(self.bend)
+        found = modulus(once(self.seconds, 1)) + once(self.bend, 1)
         found[::2] += ROUNDING * (found[0] + found[2])
-        return found
+        return found.expand(self.bend.shape)
 
     @property
     def variation(self) -> Tensor:
@@ -152,7 +152,7 @@ class Followed:
     @property
     def curvatures(self) -> Tensor:
         """Bounds (2, C, *shape) on the second derivative downwards, and upwards."""
-        half, seconds = modulus(self.seconds).div_(2).add_(self.variation), self.seconds / 2
+        half, seconds = (self.form + self.variation) / 2, self.seconds / 2
         return torch.stack([norm(half - seconds), norm(half + seconds)]) * UPWARDS
 
     def units(self, entries: Tensor) -> Followed:
@@ -178,6 +178,11 @@ class Followed:
     def along(self, each: Tensor) -> Tensor:
         """Numbers (C,) in a shape that broadcasts with the value."""
         return each.view(-1, *[1] * (self.value.dim() - 1))
+
+
+def once(part: Tensor, dim: int = 0) -> Tensor:
+    """A tensor that is the same for all boxes, as the derivatives of the input are, for one."""
+    return part.narrow(dim, 0, 1) if part.stride(dim) == 0 else part
 
 
 def modulus(seconds: Tensor) -> Tensor:
@@ -266,19 +271,16 @@ def _through_scalar(
     square = torch.stack([u * u, u * v, v * v])
     seconds = (near.slope * argument.seconds).addcmul_(near.curvature, square)
     # Of arguments and results anywhere in the box.
-    far, steepest = torch.maximum(low.abs(), high.abs()), near.largest_slope + slopes.jumps
-    size = value.abs() + steepest * torch.maximum(high - z, z - low)
-    off, eps, relative = 0.0, EPS, torch.full_like(z, layer.rounding)
+    wide = reach if corners is None else torch.maximum(high - z, z - low)
+    far, steepest = z.abs() + wide, near.largest_slope + slopes.jumps
+    size = torch.addcmul(value.abs(), steepest, wide)
+    relative: Tensor | float = layer.rounding
+    off, eps = 0.0, EPS
     if isinstance(layer, SmoothScalar):
-        eps, usual = layer.eps, relative.clamp(max=USUAL_ROUNDING)
-        relative = torch.where(high < layer.curve.rough, usual, relative)
-        off = layer.curve.off
+        eps, off = layer.eps, layer.curve.off
+        if layer.rounding > USUAL_ROUNDING:
+            relative = torch.where(high < layer.curve.rough, USUAL_ROUNDING, layer.rounding)
     rounding = eps * (relative * size + (steepest + layer.noise) * far + _UNDERFLOW) + off
-    # Differences of both signs have their largest width if slopes have both signs.
-    rising, falling = (
-        torch.minimum(near.slope_variation + slope, near.largest_slope).clamp(min=0)
-        for slope in (near.slope, -near.slope)
-    )
     # The product of a and b is at most half of t a^2 + b^2 / t.
     part, rest = argument.turned(extents)
     turned = (part * argument.curvature + rest).sqrt()
@@ -292,12 +294,25 @@ def _through_scalar(
         (near.slope_variation * length).addcmul_(near.largest_slope, turn),
         bend,
         tilt.mul_(length).addcmul_(near.largest_slope, argument.tilt),
-        torch.addcmul(slopes.beyond, rising.add_(falling), argument.spread),
         rounding.addcmul_(near.largest_slope, argument.rounding),
     )
     made = (layer.curve, low, high) if isinstance(layer, SmoothScalar) else None
-    tangents, upwards = near.slope * argument.tangents, (bound.mul_(UPWARDS) for bound in bounds)
-    return Followed(value, tangents, seconds, *upwards, made=made)
+    tangents, spread = near.slope * argument.tangents, _beside(slopes, argument.spread)
+    turn, bend, tilt, rounding = (bound.mul_(UPWARDS) for bound in bounds)
+    return Followed(value, tangents, seconds, turn, bend, tilt, spread, rounding, made=made)
+
+
+def _beside(slopes: _Slopes, spread: Tensor) -> Tensor:
+    """``Followed.spread`` of a result, which is one zero for all in a smooth network."""
+    if not any(bool(once(each).any()) for each in (spread, slopes.beyond)):
+        return spread.new_zeros(()).expand(spread.shape)
+    # Differences of both signs have their largest width if slopes have both signs.
+    near = slopes.near
+    rising, falling = (
+        torch.minimum(near.slope_variation + slope, near.largest_slope).clamp(min=0)
+        for slope in (near.slope, -near.slope)
+    )
+    return torch.addcmul(slopes.beyond, rising.add_(falling), spread).mul_(UPWARDS)
 
 
 def _in_network(argument: Followed, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -317,12 +332,12 @@ def _in_network(argument: Followed, low: Tensor, high: Tensor) -> tuple[Tensor, 
 
 def _ratio(over: Tensor, under: Tensor) -> Tensor:
     """Ratios of numbers, and zero where one is divided by zero."""
-    return torch.where(under == 0, 0.0, over / torch.where(under == 0, 1.0, under))
+    return torch.where(under == 0, 0.0, over / under)
 
 
 def _smooth_slopes(layer: SmoothScalar, low: Tensor, z: Tensor, high: Tensor) -> _Slopes:
     curve = layer.curve
-    none = torch.zeros_like(z)
+    none = z.new_zeros(()).expand(z.shape)
     beyond, jumps, furthest = none, none, none
     first, middle, last, beside = low, z, high, 0.0
     for level, jump in curve.kinks:

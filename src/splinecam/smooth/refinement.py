@@ -72,8 +72,9 @@ class Extents:
 
 
 def on_vectors(form: Tensor, along: Tensor) -> Tensor:
-    """A form, or any symmetric matrix, on vectors (C, 2)."""
-    u, v = (_along(each, form) for each in along.unbind(1))
+    """A form, or any symmetric matrix, on vectors (..., C, 2)."""
+    shape = *along.shape[:-1], *[1] * (form.dim() - 2)
+    u, v = (each.view(shape) for each in along.contiguous().unbind(-1))
     return (form[0] * (u * u)).addcmul_(form[1], 2 * u * v).addcmul_(form[2], v * v)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import NamedTuple
@@ -98,10 +98,9 @@ class Inside:
         if self.cells is None:
             return self._alone(corners, errors, goal)
         boxes = torch.cat(extremes(corners), 1)
-        *forms, spread, rounding = self.cells.forms_on(boxes).unbind(1)
-        bounds = torch.stack(forms[:3]), torch.stack(forms[3:]), spread
-        bend, gap, varies = _by_forms(corners, errors, bounds)
-        found = Close(bend, gap, rounding, _sides(varies, gap, goal)[0])
+        *forms, rounding = torch.split(self.cells.forms_on(boxes).movedim(1, 0), [3, 3, 1, 1])
+        bend, gap, varies = _by_forms(corners, errors, *forms)
+        found = Close(bend, gap, rounding[0], _sides(varies, gap, goal)[0])
         costly = 1 + sum(self.real.widths) / _UNITS
         if len(corners) <= _FEW:
             costly = max(costly, _DIVIDED)
@@ -112,7 +111,7 @@ class Inside:
             worse = close.bend >= known
             bend[:, some] = torch.where(worse, known, close.bend)
             gap[:, some] = torch.where(worse, certain, close.gap)
-            rounding[some] = torch.fmin(rounding[some], close.branch)
+            rounding[0, some] = torch.fmin(rounding[0, some], close.branch)
             found.sides[some] = close.sides
         return found
 
@@ -120,8 +119,8 @@ class Inside:
         """The same of triangles that are all looked at by themselves."""
         known = self._followed(corners, True)
         spread = known.spread.flatten(1)
-        bounds = known.seconds.flatten(2), known.variation.flatten(2), spread
-        bend, gap, varies = _by_forms(corners, errors, bounds)
+        forms = known.seconds.flatten(2), known.variation.flatten(2), spread
+        bend, gap, varies = _by_forms(corners, errors, *forms)
         sides, worst = _sides(varies, gap, goal)
         entry = torch.arange(len(worst), device=worst.device), worst
         most = gap.amax(0)[entry]
@@ -156,23 +155,19 @@ class Inside:
 
 
 def _by_forms(
-    corners: Tensor, errors: Tensor, bounds: tuple[Tensor, Tensor, Tensor]
+    corners: Tensor, errors: Tensor, seconds: Tensor, variation: Tensor, spread: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """``bend`` and ``gap`` in triangles, and how much second derivatives vary along their sides.
 
-    bounds: ``seconds``, ``variation`` and ``spread``, as in ``Followed``. The last result is
-    (3, N, n). Where second derivatives are at least H, a function is at most the quadratic one with
-    these derivatives and the same numbers at the corners: their difference is convex.
+    seconds, variation, spread: as in ``Followed``. The last result is (3, N, n). Where second
+    derivatives are at least H, a function is at most the quadratic one with these derivatives and
+    the same numbers at the corners: their difference is convex.
     """
-    seconds, variation, spread = bounds
-    a, b, c = corners.unbind(1)
-    varies, second = (
-        torch.stack([on_vectors(form, side) for side in (b - a, c - b, a - c)])
-        for form in (variation, seconds)
-    )
-    ends = torch.stack(errors.unbind(1))
-    above = torch.stack([_peaks(ends, varies - second), _peaks(-ends, varies + second)])
-    bend = above.mul_(UPWARDS).add_(spread)
+    ends, at = torch.stack(errors.unbind(1)), torch.stack(corners.unbind(1))
+    along = at.roll(-1, 0).sub_(at)
+    varies, second = (on_vectors(form, along) for form in (variation, seconds))
+    bent = torch.stack([varies - second, varies + second], 1)
+    bend = _peaks(torch.stack([ends, -ends], 1), bent).mul_(UPWARDS).add_(spread)
     return bend, torch.minimum(bend, reduce(torch.maximum, varies) / 3 + 2 * spread), varies
 
 
@@ -185,7 +180,7 @@ def _sides(varies: Tensor, gap: Tensor, goal: Tensor) -> tuple[Tensor, Tensor]:
 def _peaks(errors: Tensor, bent: Tensor) -> Tensor:
     """By how much quadratic functions on triangles exceed their largest numbers at corners.
 
-    errors: (3, N, n) these numbers; bent: (3, N, n) second derivatives downwards along the sides
+    errors: (3, ...) these numbers; bent: (3, ...) second derivatives downwards along the sides
     after each corner. With shares x, y, z of the corners, the function is the sum of their numbers
     and of half of the derivatives, each times the shares of both ends. It is largest where all of
     its derivatives are zero, or on a side.
@@ -275,10 +270,13 @@ class Compared:
         On a face both are smooth. So inside of it their difference is above those at its corners by
         at most half of the second derivative downwards times the square of the radius of a circle
         around the face, and likewise below. Where that is more than the goal, the face is looked at
-        in smaller triangles.
+        in smaller triangles. Few faces are not worth the first look.
         """
         mesh, outputs = self.mesh, self.values.shape[1]
         errors = self.errors
+        if mesh.num_faces <= _FEW:
+            faces = torch.arange(mesh.num_faces, device=errors.device)
+            return self._in_triangles(faces).mul_(UPWARDS)
         found = errors.new_empty((mesh.num_faces, outputs))
         large = torch.empty(mesh.num_faces, dtype=torch.bool, device=errors.device)
         for face, vertex in mesh.by_size(backend_of(errors.device).numbers // outputs):
@@ -321,8 +319,9 @@ class Compared:
             done = (bend <= room).all(0).all(1) | ~torch.isfinite(room).all(0).all(1)
             done |= some.depth == _DEEPEST
             reached = _reached(low, high, bend) + 2 * branch
-            found.scatter_reduce_(0, owner[done], reached[done], "amax")
-            stack += some.select(~done).divided(sides[~done], self.network)
+            found.scatter_reduce_(0, owner, torch.where(done[:, None], reached, 0.0), "amax")
+            rest = (~done).nonzero()[:, 0]
+            stack += some.select(rest).divided(sides[rest], self.network)
         return found
 
 
@@ -331,9 +330,23 @@ def _reached(low: Tensor, high: Tensor, bend: Tensor) -> Tensor:
     return torch.maximum(high + bend[0], bend[1] - low)
 
 
-# Parts of triangles by the numbers of their corners: three, and the middles of the sides after.
-_HALVES = (0, 3, 2), (3, 1, 2)
-_QUARTERS = (0, 3, 5), (3, 1, 4), (5, 4, 2), (3, 4, 5)
+# Parts of triangles by the numbers of their points: three corners, and those with given shares.
+_Parts = tuple[Sequence[Sequence[float]], Sequence[Sequence[int]]]
+
+
+def _lattice(count: int) -> _Parts:
+    """Parts of a triangle whose sides are divided into so many, with sides in the same order."""
+    places = [(0, 0), (count, 0), (0, count)]
+    rows = [(j, k) for j in range(count + 1) for k in range(count + 1 - j)]
+    places += [place for place in rows if place not in places]
+    up = [((j, k), (j + 1, k), (j, k + 1)) for j, k in rows if j + k < count]
+    down = [((j + 1, k + 1), (j, k + 1), (j + 1, k)) for j, k in rows if j + k < count - 1]
+    shares = [((count - j - k) / count, j / count, k / count) for j, k in places[3:]]
+    return shares, [[places.index(place) for place in part] for part in up + down]
+
+
+_HALVES: _Parts = [(0.5, 0.5, 0.0)], [(0, 3, 2), (3, 1, 2)]
+_QUARTERS, _SIXTEENTHS = _lattice(2), _lattice(4)
 
 
 @dataclass(frozen=True)
@@ -350,8 +363,8 @@ class _Triangles:
     errors: Tensor
 
     def select(self, chosen: Tensor) -> _Triangles:
-        """Some of them."""
-        return _Triangles(*(part[chosen] for part in vars(self).values()))
+        """Some of them, by their numbers."""
+        return _Triangles(*(take(part, chosen) for part in vars(self).values()))
 
     def blocks(self) -> list[_Triangles]:
         """The same in parts that are not too large."""
@@ -359,30 +372,37 @@ class _Triangles:
         return [_Triangles(*each) for each in zip(*parts, strict=True) if len(each[0])]
 
     def divided(self, sides: Tensor, network: Callable[[Tensor], Tensor]) -> list[_Triangles]:
-        """Four triangles of each, or two where one of its sides, (T, 3), is long; in blocks."""
+        """Four triangles of each, or two where one of its sides, (T, 3), is long; in blocks.
+
+        Few triangles are divided into more, since looks at them cost more than they do.
+        """
         longest, first = sides.max(1)
         long = _LONG * sides.amin(1) < longest
+        if 16 * len(long) <= _FEW:
+            return self._parts(network, _SIXTEENTHS).blocks()
         place = (first[:, None] + torch.arange(3, device=first.device)) % 3
         triangle = torch.arange(len(first), device=first.device)[:, None]
         each = (part[triangle, place] for part in (self.corners, self.values, self.errors))
-        turned = _Triangles(self.owner, self.depth + 1, *each)
-        halves = turned.select(long)._parts(network, 1, _HALVES)
-        quarters = turned.select(~long)._parts(network, 3, _QUARTERS)
-        return _joined([halves, quarters]).blocks()
+        turned = _Triangles(self.owner, self.depth, *each)
+        kinds = (long.nonzero()[:, 0], _HALVES), ((~long).nonzero()[:, 0], _QUARTERS)
+        parts = (turned.select(some)._parts(network, how) for some, how in kinds if len(some))
+        return [block for part in parts for block in part.blocks()]
 
-    def _parts(
-        self, network: Callable[[Tensor], Tensor], sides: int, parts: tuple[tuple[int, ...], ...]
-    ) -> _Triangles:
-        """Parts of each, by the middles of its first sides."""
-        middle, values = (
-            (each + each.roll(-1, 1))[:, :sides] / 2 for each in (self.corners, self.values)
-        )
-        outputs = network(middle.reshape(-1, 2)).view(values.shape)
-        new = middle, values, outputs - values
+    def _parts(self, network: Callable[[Tensor], Tensor], how: _Parts) -> _Triangles:
+        """Parts of each."""
+        shares = self.corners.new_tensor(how[0])
+        points, values = (shares @ each for each in (self.corners, self.values))
+        outputs = network(points.view(-1, 2)).view(values.shape)
+        new = points, values, outputs - values
         known = self.corners, self.values, self.errors
-        points = [torch.cat(each, 1) for each in zip(known, new, strict=True)]
-        split = (torch.cat([each[:, list(part)] for part in parts]) for each in points)
-        return _Triangles(*(each.repeat(len(parts)) for each in (self.owner, self.depth)), *split)
+        place = torch.tensor(how[1], device=shares.device)
+        split = (
+            torch.cat(each, 1)[:, place].flatten(0, 1) for each in zip(known, new, strict=True)
+        )
+        count = len(place)
+        return _Triangles(
+            self.owner.repeat_interleave(count), (self.depth + 1).repeat_interleave(count), *split
+        )
 
 
 def _joined(parts: list[_Triangles]) -> _Triangles:

@@ -25,6 +25,7 @@ from splinecam.smooth.tables import (
     Survey,
     Tables,
     Tolerance,
+    all_smooth,
     choose_tables,
     curves_of,
     first_scale,
@@ -32,8 +33,8 @@ from splinecam.smooth.tables import (
     replaced,
     survey,
     tabulated_layers,
-    total_pieces,
     with_influence,
+    with_local_influence,
 )
 
 # Cells along the domain's longer side; the last number where bounds are not finite otherwise.
@@ -46,6 +47,8 @@ _FILLED = 0.78, 0.87  # the share of the tolerance that errors at some points ar
 _ROUNDED = 2.0**-5  # the share of the tolerance that rounding in single precision may be
 _FEWEST, _POINTS = 1 << 8, 1 << 12
 _MORE, _MANY = 8, 1 << 6  # times as many points are worth their time for so many of a unit
+_PLENTY = 1 << 9  # pieces of a unit from which on it is asked where it has influence
+_FEWER = 0.75  # of all pieces, which that is to leave at most
 _SEARCHES = 5  # steps at most to find the scale of all errors
 _ATTEMPTS = 10
 _HOPEFUL = 1 - GOAL / 4  # the share of the tolerance up to which errors at vertices may be bounded
@@ -138,7 +141,7 @@ def _known_closely(program: Program, domain: Domain) -> Program:
 
 def _check_rounding(found: Survey, allowed: Tensor, tolerance: Tolerance) -> None:
     """Stop if bounds on rounding alone are beyond what each output (n,) may be off."""
-    if found.kinked:
+    if not all_smooth(found.program):
         return
     rounding = 2 * found.rounding
     worst = int((rounding / allowed).argmax())
@@ -163,7 +166,7 @@ def _allowed(
     inner = found.values[found.bounds.grid.inner]  # cells at the border have centres outside
     more = outputs_at(program, domain, _on_lines(domain).to(program.device))
     values = torch.cat([inner, more])
-    allowed, constant = tolerance.allowed(values), tolerance.constant(values)
+    allowed, constant = tolerance.allowed(values)
     if bool(constant.any()):
         _require_constants(program, domain, found, allowed, constant)
     return replace(found, constant=constant), allowed
@@ -174,7 +177,7 @@ def _require_constants(
     program: Program, domain: Domain, found: Survey, allowed: Tensor, constant: Tensor
 ) -> None:
     """Raise an error if constant outputs, (n,), are far from constant with coarse tables."""
-    if found.kinked or not _finite(found):  # units that are off hide the errors of finer tables
+    if not (all_smooth(program) and _finite(found)):  # units that are off hide errors of tables
         return
     extent = found.values.abs().amax(0).clamp(min=_LEAST)
     layers = with_influence(found, program, domain, torch.where(constant, extent, allowed))
@@ -197,7 +200,7 @@ def _surveyed(program: Program, domain: Domain, note: Note) -> Survey:
         note(what, 0.0)
         found = survey(program, domain, grid, partial(note, what))
         # Networks with kinks are bounded on regions, not on cells.
-        enough = math.inf if found.kinked else _BLUNT
+        enough = _BLUNT if all_smooth(program) else math.inf
         # Bounds that rounding makes large are as large on smaller cells.
         helps = not found.bluntness >= _HELPS * before or math.isinf(before)
         hopeless = not torch.isfinite(found.values).all()
@@ -225,18 +228,18 @@ def _on_lines(domain: Domain) -> Tensor:
 
 def _finite(found: Survey) -> bool:
     """Whether the network, and the bounds on it, are not too large for their numbers."""
-    bounds = found.bounds.forms[0][:, :, :6]
+    bounds = found.bounds.forms[: math.prod(found.bounds.grid.counts), :6]
     return bool(torch.isfinite(found.values).all() & torch.isfinite(bounds).all())
 
 
 def _replaced(real: Program, domain: Domain, found: Survey, allowed: Tensor, run: Run) -> Smoothed:
     """Partition the network with tables whose errors in the outputs are allowed."""
-    layers = with_influence(found, real, domain, allowed)
-    scale = _scale(layers, real, domain, allowed, found.constant)
+    layers, scale, tables = _scaled(real, domain, found, allowed)
     best, pieces = math.inf, 0
-    for _ in range(_ATTEMPTS):
-        tables = choose_tables(layers, scale)
-        before, pieces = pieces, total_pieces(tables)
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            tables = choose_tables(layers, scale)
+        before, pieces = pieces, _all_pieces(tables)
         program = replaced(real, tables)
         outcome = run(program)
         network = partial(outputs_at, found.program, domain)
@@ -260,44 +263,72 @@ def _replaced(real: Program, domain: Domain, found: Survey, allowed: Tensor, run
     )
 
 
+def _scaled(
+    real: Program, domain: Domain, found: Survey, allowed: Tensor
+) -> tuple[dict[str, LayerSurvey], float, dict[str, Tables]]:
+    """The smooth layers, how large the errors of their tables may be, and such tables."""
+    layers = with_influence(found, real, domain, allowed)
+    scale, tables, shares = _scale(layers, real, domain, allowed, found)
+    pieces, worst = _most_pieces(tables), int(shares.argmax())
+    filled = float(shares[worst])
+    too_many = filled > 1 and pieces >= MOST_PIECES
+    if too_many and found.constant is not None and bool(found.constant[worst]):
+        raise SplineCamError(_CONSTANT.format(worst, option("smooth", "1e-3")))
+    if pieces > _PLENTY:
+        local = with_local_influence(layers, real, domain, allowed)
+        other, fewer, less = _scale(local, real, domain, allowed, found)
+        share = _all_pieces(fewer) / _all_pieces(tables)
+        if share < _FEWER or (too_many and float(less.max()) <= 1):
+            return local, other, fewer
+    if not too_many:
+        return layers, scale, tables
+    raise LimitError(
+        f"With {MOST_PIECES:,} pieces of a function outputs are still off by {filled:.2g} times "
+        "what smooth= allows. Allow a larger error, or choose a smaller domain."
+    )
+
+
+def _all_pieces(tables: dict[str, Tables]) -> int:
+    return sum(int(table.pieces.sum()) for table in tables.values())
+
+
+def _most_pieces(tables: dict[str, Tables]) -> int:
+    return max(int(table.pieces.max()) for table in tables.values())
+
+
 @torch.inference_mode()
 def _scale(
-    layers: dict[str, LayerSurvey],
-    real: Program,
-    domain: Domain,
-    allowed: Tensor,
-    constant: Tensor | None,
-) -> float:
-    """How large the errors of tables may be, from those of the outputs at some points."""
+    layers: dict[str, LayerSurvey], real: Program, domain: Domain, allowed: Tensor, found: Survey
+) -> tuple[float, dict[str, Tables], Tensor]:
+    """How large the errors of tables may be, from those of the outputs at some points; tables.
+
+    Returns also the largest share of what each output may be off, (n,).
+    """
     points = max(_FEWEST, min(_POINTS, 4 * _PRODUCTS // max(1, sum(real.products))))
 
-    def shares_at(points: int, tables: dict[str, Tables]) -> Tensor:
+    def values_at(points: int) -> tuple[Tensor, Tensor]:
         x = domain.embed(scattered(domain, points, real.device))
-        off = replaced(real, tables)(x).sub_(real(x)).flatten(1)
+        return x, found.program(x).flatten(1)
+
+    def shares_at(x: Tensor, values: Tensor, tables: dict[str, Tables]) -> Tensor:
+        off = replaced(real, tables)(x).flatten(1).sub_(values)
         return (off.abs_() / allowed).amax(0)
 
     scale, largest = first_scale(layers), 0.0
-    least, most = _FILLED
+    known, (least, most) = values_at(points), _FILLED
     for _ in range(_SEARCHES):
-        tables = choose_tables(layers, scale)
-        shares = shares_at(points, tables)
+        tried, tables = scale, choose_tables(layers, scale)
+        shares = shares_at(*known, tables)
         filled = float(shares.max())
         if filled <= most:
             largest = max(largest, scale)
             if filled >= least:
                 break
         scale *= (least + most) / 2 / max(filled, _LEAST)
-    pieces = max(int(table.pieces.max()) for table in tables.values())
-    if points == _POINTS and pieces > _MANY:  # an attempt costs more than points
-        tables = choose_tables(layers, largest or scale)
-        filled = float(shares_at(_MORE * points, tables).max())
-        largest = (largest or scale) * min(1.0, least / max(filled, _LEAST))
-    if filled > 1 and pieces >= MOST_PIECES:
-        worst = int(shares.argmax())
-        if constant is not None and bool(constant[worst]):
-            raise SplineCamError(_CONSTANT.format(worst, option("smooth", "1e-3")))
-        raise LimitError(
-            f"With {MOST_PIECES:,} pieces of a function outputs are still off by {filled:.2g} "
-            "times what smooth= allows. Allow a larger error, or choose a smaller domain."
-        )
-    return largest or scale
+    if points == _POINTS and _most_pieces(tables) > _MANY:  # an attempt costs more than points
+        tried = largest or scale
+        tables = choose_tables(layers, tried)
+        shares = shares_at(*values_at(_MORE * points), tables)
+        largest = tried * min(1.0, least / max(float(shares.max()), _LEAST))
+    scale = largest or scale
+    return scale, tables if scale == tried else choose_tables(layers, scale), shares

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
+from torch.nn.functional import max_pool1d, pad
 
 from splinecam._util.backend import backend_of
 from splinecam.geometry.domain import Domain, Frame
@@ -17,7 +18,7 @@ from splinecam.network.nonlinearities import Nonlinearity, PiecewiseScalar, Smoo
 from splinecam.network.program import Program
 from splinecam.network.values import Operation
 from splinecam.smooth.following import follow
-from splinecam.smooth.grid import CellBounds, SmoothCells
+from splinecam.smooth.grid import CellBounds, SmoothCells, scattered
 from splinecam.smooth.layer_bounds import Followed, norm
 
 _LEAST = 2.0**-36  # of the largest output: what is left of a percentage where outputs are constant
@@ -30,23 +31,16 @@ class Tolerance:
     error: float
     relative: bool = False
 
-    def allowed(self, values: Tensor) -> Tensor:
-        """The error that each output may have, (n,), given outputs (N, n) all over the domain."""
+    def allowed(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """The error that each output may have, (n,), given outputs (N, n) all over the domain.
+
+        The second says which outputs are constant, so that a part of their range means nothing.
+        """
         if not self.relative:
-            return torch.full_like(values[0], self.error)
-        extent, least = _extent(values)
-        return torch.maximum(self.error * extent, least)
-
-    def constant(self, values: Tensor) -> Tensor:
-        """Which outputs, (n,), are constant, so that a part of their range means nothing."""
-        extent, least = _extent(values)
-        return (extent <= least) & self.relative
-
-
-def _extent(values: Tensor) -> tuple[Tensor, Tensor]:
-    """The width of the range of each output, (n,), and what of it may be rounding."""
-    least = _LEAST * values.abs().amax(0) + torch.finfo(values.dtype).tiny
-    return values.amax(0) - values.amin(0), least
+            return torch.full_like(values[0], self.error), torch.zeros_like(values[0]).bool()
+        extent = values.amax(0) - values.amin(0)
+        least = _LEAST * values.abs().amax(0) + torch.finfo(values.dtype).tiny
+        return torch.maximum(self.error * extent, least), extent <= least
 
 
 def tolerance_of(smooth: float | str) -> Tolerance:
@@ -95,11 +89,6 @@ class Tables:
         return Tables(*(tensor.to(device) for tensor in vars(self).values()))
 
 
-def total_pieces(tables: Mapping[str, Tables]) -> int:
-    """How many pieces all units have together."""
-    return sum(int(table.pieces.sum()) for table in tables.values())
-
-
 def piecewise_linear(
     z: Tensor, levels: Tensor, start: Tensor, value: Tensor, slope: Tensor
 ) -> Tensor:
@@ -112,28 +101,21 @@ def piecewise_linear(
     return found.T.reshape(z.shape)
 
 
-def tables_of(curve: Curve, low: Tensor, high: Tensor, tolerance: Tensor) -> Tables:
+def tables_of(
+    curve: Curve, low: Tensor, high: Tensor, tolerance: Tensor, local: Local | None = None
+) -> Tables:
     """Tables of a function on intervals [low, high] that are off by about tolerance, (n,) each.
 
     A chord over a width h is off by |f''| h^2 / 8 in the middle, so knots are as dense as the root
     of |f''|. It is shifted by two thirds of that, after which it is off by 0 on average: errors of
     many units cancel in sums better than if each had its least maximum, half of that.
+    local: where units have influence; elsewhere tables may be off by more.
     """
-    width = high - low
-    # Where units have no influence, any error is allowed, but functions may be steep far outside.
-    off = 4 * tolerance / curve.slope_bound(low, high).clamp(min=2)
-    margin = _MARGIN * width + torch.minimum(off, width)
-    margin = torch.maximum(margin, 2.0**-20 * torch.maximum(low.abs(), high.abs()) + 2.0**-40)
-    # Knots in the middle of all ranges would make lines that meet in the middle of the domain.
-    more = torch.arange(len(low), device=low.device) * _UNEVEN % 1
-    low, high = (
-        torch.where(torch.isfinite(curve.value(wider)), wider, end)  # exp is soon too large
-        for end, wider in ((low, low - margin), (high, high + (1 + more) * margin))
-    )
-    knots = _knots(curve, low, high, tolerance)
+    given = curve, low, high, tolerance
+    knots = _knots(*given) if local is None else _local_knots(*given, local)
     pieces = torch.isfinite(knots).sum(0) - 1
     last = pieces.view(1, -1)
-    filled = torch.where(torch.isfinite(knots), knots, high)
+    filled = torch.where(torch.isfinite(knots), knots, knots.gather(0, last))
     exact = curve.value(filled)
     middle = curve.value((filled[1:] + filled[:-1]) / 2)
     deviation = middle - (exact[1:] + exact[:-1]) / 2
@@ -148,31 +130,48 @@ def tables_of(curve: Curve, low: Tensor, high: Tensor, tolerance: Tensor) -> Tab
     slope = torch.where(within, rise / torch.where(within, width, 1.0), 0.0)
     own = torch.minimum(place[:-1], last - 1)
     inner = torch.where(place[1:-1] < last, knots[1:-1], torch.inf)
-    return Tables(
-        inner.contiguous(),
-        filled[:-1].gather(0, own),
-        values[:-1].gather(0, own),
-        slope.gather(0, own),
-        pieces,
-    )
+    start, value, slope = (each.gather(0, own) for each in (filled[:-1], values[:-1], slope))
+    return Tables(inner.contiguous(), start, value, slope, pieces)
 
 
 def _knots(curve: Curve, low: Tensor, high: Tensor, tolerance: Tensor) -> Tensor:
-    """Ends of pieces of equal error, from low to high and ``inf`` after that, (K + 1, n)."""
+    """Ends of pieces of equal error, ascending and ``inf`` after that, (K + 1, n).
+
+    The first and the last are a little beyond low and high.
+    """
+    width = high - low
+    # Where units have no influence, any error is allowed, but functions may be steep far outside.
+    off = 4 * tolerance / curve.slope_bound(low, high).clamp(min=2)
+    margin = _MARGIN * width + torch.minimum(off, width)
+    margin = torch.maximum(margin, 2.0**-20 * torch.maximum(low.abs(), high.abs()) + 2.0**-40)
+    # Knots in the middle of all ranges would make lines that meet in the middle of the domain.
+    more = torch.arange(len(low), device=low.device) * _UNEVEN % 1
+    low = _if_finite(curve, low, low - margin)
+    high = _if_finite(curve, high, high + (1 + more) * margin)
     first, last = float(low.min()), float(high.max())
     z = torch.linspace(first, last, _SAMPLES, dtype=low.dtype, device=low.device)
     density = curve.curvature(z).abs().sqrt()
     amount = torch.cumulative_trapezoid(density, z)
     amount = torch.cat([amount.new_zeros(1), amount])
     begin, end = (_interpolate(each, z, amount) for each in (low, high))
-    pieces = torch.ceil((end - begin) / (4 * tolerance.clamp(min=_TINY).sqrt())).clamp(
-        1, MOST_PIECES
-    )
+    pieces = torch.ceil((end - begin) / (4 * tolerance.clamp(min=_TINY).sqrt()))
+    pieces = pieces.clamp(1, MOST_PIECES)
     least = 2.0**-20 * (float(amount[-1]) + _TINY) / (last - first)
     amount = amount + least * (z - first)  # it has an inverse
     begin, end = (_interpolate(each, z, amount) for each in (low, high))
     place = torch.arange(int(pieces.max()) + 1, device=low.device)[:, None]
-    inside = _interpolate(begin + (end - begin) * place / pieces, amount, z)
+    inside = _interpolate((begin + (end - begin) * place / pieces).flatten(), amount, z)
+    return _between(curve, low, high, pieces, inside.view(-1, len(low)))
+
+
+def _if_finite(curve: Curve, end: Tensor, wider: Tensor) -> Tensor:
+    """Ends of wider intervals, but where functions are too large there, as exp soon is."""
+    return torch.where(torch.isfinite(curve.value(wider)), wider, end)
+
+
+def _between(curve: Curve, low: Tensor, high: Tensor, pieces: Tensor, inside: Tensor) -> Tensor:
+    """Knots from low to high, given where they are in between, and those at kinks."""
+    place = torch.arange(len(inside), device=low.device)[:, None]
     knots = torch.where(place < pieces, inside, torch.where(place == pieces, high, torch.inf))
     knots[0] = low
     for level, _ in curve.kinks:  # they must be knots
@@ -187,11 +186,60 @@ def _knots(curve: Curve, low: Tensor, high: Tensor, tolerance: Tensor) -> Tensor
 
 
 def _interpolate(x: Tensor, knots: Tensor, values: Tensor) -> Tensor:
-    """A function given by its values (N,) at ascending knots (N,), at any points."""
-    right = torch.searchsorted(knots, x.contiguous()).clamp(1, len(knots) - 1)
-    x0, x1, y0, y1 = knots[right - 1], knots[right], values[right - 1], values[right]
-    share = ((x - x0) / (x1 - x0)).clamp(0, 1)
+    """A function given by its values (N,) at ascending knots (N,), at points (K,); or n of each."""
+    right = torch.searchsorted(knots, x.contiguous()).clamp(1, knots.shape[-1] - 1)
+    both = right - 1, right
+    x0, x1, y0, y1 = (each.gather(-1, end) for each in (knots, values) for end in both)
+    share = ((x - x0) / (x1 - x0).clamp(min=_TINY**2)).clamp(0, 1)
     return y0 + share * (y1 - y0)
+
+
+Local = tuple[Tensor, Tensor]
+"""Ascending arguments of each unit, (n, P), and the share of its largest influence around each."""
+_AROUND = 1 << 5  # arguments before and after each that count as around it
+_ROUNDS, _FINER = 4, 1 << 10  # so often grids are made finer, by so many points
+_GENTLE = 2.0**-4  # of the change of a result, by how much its error may change
+
+
+def _local_knots(
+    curve: Curve, low: Tensor, high: Tensor, tolerance: Tensor, local: Local
+) -> Tensor:
+    """``_knots`` where tables may be off by more if a unit has less influence than elsewhere.
+
+    Large errors of results beside those with much influence would take the ones for the others, so
+    errors change gently. Knots may be dense in a tiny part of a range, so grids are made finer
+    there again and again.
+    """
+    z, share = local
+    around = min(_AROUND, z.shape[1] - 1)
+    low = torch.maximum(low, 2 * z[:, 0] - z[:, around])  # bounds on ranges may be far outside
+    high = torch.minimum(high, 2 * z[:, -1] - z[:, -1 - around])
+    low, high = (
+        _if_finite(curve, end, end + sign * (2.0**-20 * end.abs() + 2.0**-40))
+        for end, sign in ((low, -1), (high, 1))
+    )
+    base = torch.cat([low[:, None], z, high[:, None]], 1).sort(1).values
+    least = tolerance[:, None].clamp(min=_TINY)
+    errors = least / pad(share[None], (1, 1), "replicate")[0]
+    moved = pad(_GENTLE * curve.value(base).diff(dim=1).abs().cumsum(1), (1, 0))
+    errors = (errors - moved).cummin(1).values + moved
+    errors = (errors + moved).flip(1).cummin(1).values.flip(1) - moved
+    errors = torch.maximum(torch.minimum(errors[:, 1:], errors[:, :-1]), least)
+    grid = base
+    for turn in range(_ROUNDS + 1):
+        width = grid.diff(dim=1)
+        own = torch.searchsorted(base, grid[:, 1:] - width / 2).clamp(1, errors.shape[1]) - 1
+        bent = curve.curvature_bound(grid[:, :-1], grid[:, 1:]) / errors.gather(1, own)
+        amount = pad((bent.sqrt() * width / 4).cumsum(1), (1, 0))  # of pieces up to each point
+        total = amount[:, -1:]
+        pieces = total.ceil().clamp(1, MOST_PIECES)
+        if turn < _ROUNDS:
+            pieces = torch.full_like(total, _FINER)
+        amount = amount + 2.0**-20 * (total + _TINY) * (grid - base[:, :1]) / (high - low)[:, None]
+        place = torch.arange(int(pieces.max()) + 1, device=low.device)
+        inside = _interpolate(amount[:, -1:] * place / pieces, amount, grid)
+        grid = torch.cat([grid, inside], 1).sort(1).values
+    return _between(curve, low, high, pieces[:, 0], inside.T)
 
 
 _POINTS = 1 << 10  # at which derivatives are taken
@@ -204,7 +252,8 @@ class LayerSurvey:
 
     low, high: their range on the domain; length: the mean of the root of |f''| times the length of
     the gradient, to which the length of their lines is proportional; influence: the largest
-    derivative of an output by the unit's result, relative to the error that the output may have.
+    derivative of an output by the unit's result, relative to the error that the output may have;
+    local: where it is as large, if that is known.
     """
 
     layer: SmoothScalar
@@ -212,6 +261,7 @@ class LayerSurvey:
     high: Tensor
     length: Tensor
     influence: Tensor
+    local: Local | None = None
 
 
 @dataclass(frozen=True)
@@ -232,11 +282,6 @@ class Survey:
     bluntness: float
     rounding: Tensor
     constant: Tensor | None = None
-
-    @property
-    def kinked(self) -> bool:
-        """Whether the layers are not all smooth."""
-        return not all_smooth(self.program)
 
 
 def curves_of(program: Program) -> list[Curve]:
@@ -297,35 +342,60 @@ def with_influence(
 
     tolerance: (n_out,) the error that each output may have.
     """
-    influence = _influence(found, program, domain, tolerance)
+    points = Frame.of(domain).to_plane(found.bounds.grid.boxes.center)
+    points = points[:: max(1, len(points) // _POINTS)]
+    influence = _influence(program, domain, points, tolerance)
     # Behind units that are off everywhere nothing has influence, but coarse tables switch them on.
     hidden = [name for name, each in influence.items() if not bool(each.any())]
     if hidden:
-        through = _influence(found, program, domain, tolerance, straight=True)
+        through = _influence(program, domain, points, tolerance, straight=True)
         influence |= {name: _SMALL * through[name] for name in hidden}
     return {name: replace(layer, influence=influence[name]) for name, layer in found.layers.items()}
 
 
+def with_local_influence(
+    layers: Mapping[str, LayerSurvey], program: Program, domain: Domain, tolerance: Tensor
+) -> dict[str, LayerSurvey]:
+    """The same layers with the influence of their units around each of their arguments."""
+    points, found = scattered(domain, 4 * _POINTS, program.device), {}
+    block = next(_slopes(program, domain, points, tolerance))  # the first points are even too
+    for name, (z, slope) in block.items():
+        z, order = z.T.contiguous().sort(1)
+        near = max_pool1d(slope.T.gather(1, order), 2 * _AROUND + 1, 1, _AROUND)
+        most = near.amax(1, keepdim=True)
+        local = z, torch.where(most > 0, near / most, 1.0)
+        found[name] = replace(layers[name], local=local)
+    return found
+
+
 def _influence(
-    found: Survey, program: Program, domain: Domain, tolerance: Tensor, straight: bool = False
+    program: Program, domain: Domain, points: Tensor, tolerance: Tensor, straight: bool = False
 ) -> dict[str, Tensor]:
     """The influence of the units of each smooth layer, see ``LayerSurvey`` and ``_results``."""
-    uv, frame = found.bounds.grid.boxes.center, Frame.of(domain)
-    uv = uv[:: max(1, len(uv) // _POINTS)]
-    step = max(1, backend_of(program.device).traced_activations * 8 // max(program.widths))
-    influence = {name: torch.zeros_like(layer.low) for name, layer in found.layers.items()}
-    with torch.inference_mode(False), torch.enable_grad():
-        for some in torch.split(uv.clone(), step):
-            output, results = _results(program, domain.embed(frame.to_plane(some)), straight)
-            scaled = output.flatten(1) / tolerance.clone()
-            for column in _columns(scaled):
-                slopes = torch.autograd.grad(
-                    column.sum(), list(results.values()), retain_graph=True, materialize_grads=True
-                )
-                for name, slope in zip(results, slopes, strict=True):
-                    largest = slope.flatten(1).abs().amax(0)
-                    influence[name] = torch.maximum(influence[name], largest)
+    influence: dict[str, Tensor] = {}
+    for block in _slopes(program, domain, points, tolerance, straight):
+        for name, (_, slope) in block.items():
+            largest = slope.amax(0)
+            influence[name] = torch.maximum(influence.get(name, largest), largest)
     return influence
+
+
+def _slopes(
+    program: Program, domain: Domain, points: Tensor, tolerance: Tensor, straight: bool = False
+) -> Iterator[dict[str, tuple[Tensor, Tensor]]]:
+    """Arguments of each smooth layer at points of the plane, and influence there, (B, n) each."""
+    step = max(1, backend_of(program.device).traced_activations * 8 // max(program.widths))
+    for some in torch.split(points, step):
+        with torch.inference_mode(False), torch.enable_grad():
+            output, arguments, results = _results(program, domain.embed(some.clone()), straight)
+            largest = [torch.zeros_like(each) for each in results]
+            for column in _columns(output.flatten(1) / tolerance.clone()):
+                slopes = torch.autograd.grad(
+                    column.sum(), results, retain_graph=True, materialize_grads=True
+                )
+                largest = [torch.maximum(a, b.abs()) for a, b in zip(largest, slopes, strict=True)]
+        pairs = zip(arguments.items(), largest, strict=True)
+        yield {name: (z.flatten(1), each.flatten(1)) for (name, z), each in pairs}
 
 
 def _columns(outputs: Tensor) -> tuple[Tensor, ...]:
@@ -337,12 +407,14 @@ def _columns(outputs: Tensor) -> tuple[Tensor, ...]:
     return (outputs @ signs.to(outputs)).unbind(1)
 
 
-def _results(program: Program, x: Tensor, straight: bool) -> tuple[Tensor, dict[str, Tensor]]:
-    """The output, and the result of each smooth layer, with derivatives.
+def _results(
+    program: Program, x: Tensor, straight: bool
+) -> tuple[Tensor, dict[str, Tensor], list[Tensor]]:
+    """The output, and the argument and the result of each smooth layer, with derivatives.
 
     straight: whether every function of one variable counts as steeper by one.
     """
-    live, results = {program.input_name: x.clone()}, {}
+    live, arguments, results = {program.input_name: x.clone()}, {}, []
     for index, stage in enumerate(program.stages):
         live = program.advance(index, live)
         layer = stage.layer
@@ -355,8 +427,9 @@ def _results(program: Program, x: Tensor, straight: bool) -> tuple[Tensor, dict[
         if isinstance(layer, SmoothScalar):
             if not live[layer.result].requires_grad:
                 live[layer.result].requires_grad_()
-            results[layer.name] = live[layer.result]
-    return live[program.output_name], results
+            arguments[layer.name] = argument.detach()
+            results.append(live[layer.result])
+    return live[program.output_name], arguments, results
 
 
 _LEAST_WEIGHT = 2.0**-100
@@ -374,7 +447,7 @@ def choose_tables(layers: Mapping[str, LayerSurvey], scale: float) -> dict[str, 
     """
     errors = _errors(layers)
     return {
-        name: tables_of(found.layer.curve, found.low, found.high, scale * errors[name])
+        name: tables_of(found.layer.curve, found.low, found.high, scale * errors[name], found.local)
         for name, found in layers.items()
     }
 
@@ -450,18 +523,7 @@ class _TableScalar(PiecewiseScalar):
 
 
 def _table_layer(layer: SmoothScalar, tables: Tables) -> PiecewiseScalar:
-    variable = Operation.VARIABLE
-    args = (variable, tables.levels, tables.start, tables.value, tables.slope)
-    return _TableScalar(
-        name=layer.name,
-        target=layer.target,
-        source=layer.source,
-        argument=layer.argument,
-        result=layer.result,
-        shape=layer.shape,
-        operation=Operation(piecewise_linear, args, {}),
-        after=layer.after,
-        levels=tables.levels,
-        slopes=tables.slope,
-        exact=False,
-    )
+    args = (Operation.VARIABLE, tables.levels, tables.start, tables.value, tables.slope)
+    kept = {each.name: getattr(layer, each.name) for each in fields(Nonlinearity)}
+    kept["operation"] = Operation(piecewise_linear, args, {})
+    return _TableScalar(**kept, levels=tables.levels, slopes=tables.slope, exact=False)

@@ -79,7 +79,10 @@ def _matched(faces: Sequence[np.ndarray], exact: ExactPartition, small: float) -
             other = f"{owner[face]} {exact.cells[owner[face]]}"
             wrong.append(f"exact cells {index} {exact.cells[index]} and {other} share one region")
     for face, polygon in enumerate(faces):
-        narrow = 2 * _shoelace(polygon) < small * _perimeter(polygon)
+        # Relative to a corner, so that small polygons far from the origin keep their digits.
+        x, y = (polygon - polygon[0]).T
+        doubled = float(x @ np.roll(y, -1) - y @ np.roll(x, -1))
+        narrow = doubled < small * _perimeter(polygon)
         if face not in owner and not narrow:
             u, v = polygon.mean(0)
             wrong.append(f"region {face} around ({u:.17g}, {v:.17g}) is no exact cell")
@@ -164,12 +167,6 @@ def _raise_if(wrong: list[str], regions: int, cells: int, *, shown: int = 8) -> 
 def _place(point: Sequence[object] | np.ndarray) -> str:
     u, v = (float(x) for x in point)  # type: ignore[arg-type]
     return f"({u:.17g}, {v:.17g})"
-
-
-def _shoelace(polygon: np.ndarray) -> float:
-    # Relative to a corner, so that small polygons far from the origin keep their digits.
-    x, y = (polygon - polygon[0]).T
-    return float(x @ np.roll(y, -1) - y @ np.roll(x, -1)) / 2
 
 
 def _perimeter(polygon: np.ndarray) -> float:

@@ -53,7 +53,7 @@ class FrameRenderer:
                 )
             color = default_color(part) if color is None else color
             found = color_regions(part, color(part) if callable(color) else color, options)
-            colorings.append(_Scale.of(found))
+            colorings.append(_scale_of(found))
         assert first is not None
         shared = {**plot, **_shared_options(color, plot, colorings)}
         renderer = cls(first, color, shared, (width, width), dpi)
@@ -68,19 +68,15 @@ class FrameRenderer:
         wide, high = (2 * max(1, round(inches * self.dpi / 2)) for inches in self.size)
         return wide, high
 
-    def draw(self, part: PartitionData, title: str) -> Pixels:
-        """Return a frame (h, w, 3)."""
-        return self._drawing(part, title)
-
     @cached_property
-    def _drawing(self) -> Callable[[PartitionData, str], Pixels]:
-        """A function that draws a frame over its surroundings, which are drawn once."""
+    def draw(self) -> Callable[[PartitionData, str], Pixels]:
+        """The function that returns the frame (h, w, 3) of a partition with a title."""
         figure, ax = self._blank()
         self._plot(self.first, ax)
         for artist in _content(ax):
             artist.set_visible(isinstance(artist, SideLegend))
         canvas: Any = FigureCanvasAgg(figure)
-        canvas.draw()  # this finds the place of the picture beside its legend
+        canvas.draw()  # once for all frames; this finds the place of the picture beside its legend
         background = np.asarray(canvas.buffer_rgba()).copy()
         size = figure.get_figwidth(), figure.get_figheight()
         bare = Figure(figsize=size, dpi=self.dpi, frameon=False)
@@ -112,8 +108,7 @@ class FrameRenderer:
         wide, high = (pixels / self.dpi for pixels in self.pixels)
         figure = Figure(figsize=(wide, high), dpi=self.dpi)
         x, y = _MARGIN / wide, _MARGIN / high
-        ax = figure.add_axes((x, y, 1 - 2 * x, 1 - 2 * y - _TITLE / high))
-        return figure, ax
+        return figure, figure.add_axes((x, y, 1 - 2 * x, 1 - 2 * y - _TITLE / high))
 
     def _plot(self, part: PartitionData, ax: Axes, **instead: Any) -> None:
         color = self.color(part) if callable(self.color) else self.color
@@ -125,21 +120,15 @@ def _content(ax: Axes) -> list[Any]:
     return [*ax.images, *ax.collections, *ax.patches, *ax.lines, *ax.texts, *ax.artists]
 
 
-@dataclass(frozen=True)
-class _Scale:
-    """The scale and the legend of a coloring; level: between two colours of outputs, or None."""
+Limits = tuple[float, float]
+_Scale = tuple[Limits | None, Limits | None, float | None, list[str]]
 
-    limits: tuple[float, float] | None
-    extremes: tuple[float, float] | None
-    level: float | None
-    names: tuple[str, ...]
 
-    @classmethod
-    def of(cls, coloring: Coloring) -> _Scale:
-        norm = coloring.norm
-        level = float(norm.vcenter) if isinstance(norm, TwoSlopeNorm) else None
-        names = tuple(name for name, _ in coloring.legend)
-        return cls(coloring.limits, None if norm is None else coloring.extremes, level, names)
+def _scale_of(coloring: Coloring) -> _Scale:
+    """Return limits, extremes, the level between two colours of outputs, and names of classes."""
+    norm, names = coloring.norm, [name for name, _ in coloring.legend]
+    level = float(norm.vcenter) if isinstance(norm, TwoSlopeNorm) else None
+    return coloring.limits, None if norm is None else coloring.extremes, level, names
 
 
 def _shared_options(color: Any, plot: Mapping[str, Any], scales: list[_Scale]) -> dict[str, Any]:
@@ -148,12 +137,12 @@ def _shared_options(color: Any, plot: Mapping[str, Any], scales: list[_Scale]) -
     limits = plot.get("limits") or _shared_limits(color, scales)
     if limits is not None:
         found["limits"] = limits
-    extremes = [scale.extremes for scale in scales if scale.extremes is not None]
+    extremes = [ends for _, ends, _, _ in scales if ends is not None]
     if extremes and limits is not None and plot.get("colorbar", True) is True:
         lows, highs = zip(*extremes, strict=True)
         found["colorbar"] = beyond((min(lows), max(highs)), limits)
     if isinstance(color, str) and plot.get("legend", True) is True:
-        names = list(dict.fromkeys(name for scale in scales for name in scale.names))
+        names = list(dict.fromkeys(name for *_, own in scales for name in own))
         # The legend of numbers of vertices follows from the limits.
         found["legend"] = {"class": names, "layer": "all"}.get(color, True)
     return found
@@ -161,14 +150,14 @@ def _shared_options(color: Any, plot: Mapping[str, Any], scales: list[_Scale]) -
 
 def _shared_limits(color: Any, scales: list[_Scale]) -> tuple[float, float] | None:
     """Return the widest limits; for classes, the median of the typical leads."""
-    limits = [scale.limits for scale in scales if scale.limits is not None]
+    limits = [each for each, *_ in scales if each is not None]
     if not limits:
         return None
     lows, highs = zip(*limits, strict=True)
     if isinstance(color, str) and color == "class":
         return 0.0, statistics.median(highs)
     low, high = min(lows), max(highs)
-    level = next((scale.level for scale in reversed(scales) if scale.level is not None), None)
+    level = next((each for *_, each, _ in reversed(scales) if each is not None), None)
     if level is not None:
         reach = max(abs(low - level), abs(high - level))
         return level - reach, level + reach

@@ -35,15 +35,12 @@ class LightningWatch(Callback):  # type: ignore[misc]
         """Count an optimizer step; a batch that only accumulates gradients is none."""
         if trainer.global_step != self._last:
             epoch = trainer.current_epoch + (batch_idx + 1) / trainer.num_training_batches
-            self._last, self._scalars = trainer.global_step, {**_loss(outputs), "epoch": epoch}
+            # ``training_step`` returns the loss by itself, by its name, or not at all.
+            loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
+            known = {} if loss is None else {"loss": loss}
+            self._last, self._scalars = trainer.global_step, {**known, "epoch": epoch}
             self.step(self._last, **self._scalars)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Record the network at the end, unless the last step was recorded."""
         self.finish(self._last, **self._scalars)
-
-
-def _loss(outputs: Any) -> dict[str, Any]:
-    """Return the loss of a batch, if ``training_step`` returns it, by itself or by name."""
-    loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
-    return {} if loss is None else {"loss": loss}

@@ -34,19 +34,8 @@ _COLORS = 256  # of a GIF
 _STRIDE = 16  # the colours of a GIF are chosen from every 16th row
 
 
-def _encode(frames: Iterator[Pixels], path: Path, fps: float, hold: int) -> None:
-    """Write frames (h, w, 3) to a file that appears when complete; hold: frames of the last."""
-    file = path.with_name(f".{secrets.token_hex(4)}.{path.name}")
-    with writing(path):
-        try:
-            _FORMATS[path.suffix.lower()](frames, file, fps, hold)
-            file.replace(path)
-        finally:
-            file.unlink(missing_ok=True)
-
-
 def _gif(frames: Iterator[Pixels], path: Path, fps: float, hold: int) -> None:
-    """Write a GIF; it has one table of colours, and white is among them."""
+    """Write a GIF; it has one table of colours, white among them. hold: frames of the last."""
     from PIL import Image
 
     pixels = list(frames)
@@ -214,7 +203,13 @@ def movie(
 
         renderer = FrameRenderer.of(loaded(), plot, width=width, dpi=dpi)
         frames = map(renderer.draw, loaded(), [name for name, _ in shown])
-        _encode(frames, target, fps, max(1, round(hold * fps)))
+        draft = target.with_name(f".{secrets.token_hex(4)}.{target.name}")
+        with writing(target):  # the file appears when it is complete
+            try:
+                _FORMATS[target.suffix.lower()](frames, draft, fps, max(1, round(hold * fps)))
+                draft.replace(target)
+            finally:
+                draft.unlink(missing_ok=True)
     return Movie(target, len(shown), renderer.pixels)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
@@ -19,7 +19,7 @@ from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.partitions.partition import Partition, load
 from splinecam.plot.arrays import Floats
-from splinecam.plot.figures import given_axes, require_matplotlib, written
+from splinecam.plot.figures import panel_axes, require_matplotlib, written
 from splinecam.plot.histograms import Band, is_wide, plot_bands, style_chart
 from splinecam.plot.palette import CLASSES, text_color
 
@@ -263,19 +263,14 @@ def _draw_regions(ax: Axes, run: Run, at: Floats, measure: str, band: Band) -> N
         return
     side = np.float64(run.side or np.nan)
     what = "mean area of regions" if measure == "area" else "regions"
-    counts = {group: _counts(run, group) for group in groups}
+    around = {group: [each.around.get(group, ()) for each in run] for group in groups}
+    counts = {  # (steps, points), or nan
+        group: np.array([*zip_longest(*found, fillvalue=np.nan)], np.float64).T
+        for group, found in around.items()
+    }
     values = {group: side**2 / n if measure == "area" else n for group, n in counts.items()}
     label, log = f"{what}\nin a square of side {side:.3g}", True if measure == "area" else None
     plot_bands(at, values, ax=ax, band=band, log=log, xlabel="", ylabel=label)
-
-
-def _counts(run: Run, group: str) -> Floats:
-    """Return the number of regions around each point of a group, (steps, points), or nan."""
-    found = [each.around.get(group, ()) for each in run]
-    counts = np.full((len(found), max(map(len, found))), np.nan)
-    for row, known in zip(counts, found, strict=True):
-        row[: len(known)] = known
-    return counts
 
 
 def _column(run: Run, name: str) -> Floats:
@@ -293,7 +288,7 @@ def _panels(axes: Sequence[Axes] | None, count: int) -> list[Axes]:
     import matplotlib.pyplot as plt
 
     if axes is not None:
-        return given_axes(axes, count)
+        return panel_axes(axes, count)
     heights = [_TALL] + [_LOW] * (count - 1)
     grid: Any = {"height_ratios": heights, "sharex": True, "squeeze": False}
     size = (_WIDE, sum(heights) + 0.5)

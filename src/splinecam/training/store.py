@@ -69,9 +69,7 @@ class MemoryStore:
                     "are kept. Keep partitions in files: sc.watch(..., store='runs/a').",
                     stacklevel=4,
                 )
-        snapshot = Snapshot(step, scalars, around, source)
-        _supersede(self.snapshots, snapshot)
-        return snapshot
+        return _supersede(self.snapshots, Snapshot(step, scalars, around, source))
 
 
 class FolderStore:
@@ -104,9 +102,7 @@ class FolderStore:
         numbers = {k: v if math.isfinite(v) else None for k, v in scalars.items()}
         line = {"step": step, "file": path.name, "scalars": numbers, "around": dict(around)}
         self._append({**line, "weights": None if weights is None else weights.name})
-        snapshot = Snapshot(step, scalars, around, path, weights)
-        _supersede(self.snapshots, snapshot)
-        return snapshot
+        return _supersede(self.snapshots, Snapshot(step, scalars, around, path, weights))
 
     def _begin(self) -> None:
         """Create the folder and its index if they are missing, and claim them for this process."""
@@ -187,8 +183,9 @@ def _read(folder: Path) -> tuple[dict[str, Any], list[Snapshot], int, int]:
     return identity, snapshots, len(content) - len(rest), len(content)
 
 
-def _supersede(snapshots: list[Snapshot], newest: Snapshot) -> None:
-    """Append a snapshot; it replaces snapshots of the same and of later steps."""
+def _supersede(snapshots: list[Snapshot], newest: Snapshot) -> Snapshot:
+    """Append and return a snapshot; it replaces snapshots of the same and of later steps."""
     while snapshots and snapshots[-1].step >= newest.step:
         snapshots.pop()
     snapshots.append(newest)
+    return newest

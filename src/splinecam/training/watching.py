@@ -89,11 +89,8 @@ def log_steps(last: int, count: int) -> list[int]:
 
 @contextmanager
 def temporary_eval_mode(model: nn.Module) -> Iterator[None]:
-    """Put a model into eval mode without gradients; restore its modes and all random states.
-
-    The flags ``training`` are set one by one: ``train`` and ``eval`` of a module may do more, such
-    as merging weights. Autocast is off inside.
-    """
+    """Put a model into eval mode without gradients or autocast; restore modes and random states."""
+    # The flags are set one by one: ``train`` and ``eval`` may do more, such as merging weights.
     modes = [(module, module.training) for module in unwrap(model).modules()]
     cuda = torch.cuda.is_available()
     used = cuda and bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]

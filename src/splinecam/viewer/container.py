@@ -8,6 +8,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,7 +77,12 @@ def pack(
     body: list[bytes | memoryview] = []
     at = 0
     for name, given in (arrays or {}).items():
-        array = _plain(given)
+        # Arrays travel little-endian, without gaps, and in types that both sides know.
+        array = given.detach().cpu().numpy() if isinstance(given, Tensor) else given
+        if array.dtype.str[1:] not in _TYPES:
+            kinds = ", ".join(_TYPES)
+            raise TypeError(f"arrays of {array.dtype} do not travel; choose one of {kinds}")
+        array = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
         encoding = _best_encoding(array) if compact else ""
         data = _encoded(array, encoding)
         about[name] = {"dtype": array.dtype.str[1:], "shape": list(array.shape), "at": at}
@@ -110,16 +116,7 @@ def archive(answers: Mapping[str, bytes]) -> bytes:
         body.append(struct.pack("<II", len(name), len(answer)))
         body += [name, b"\0" * (-len(name) % _ALIGNED)]
         body += [answer, b"\0" * (-len(answer) % _ALIGNED)]
-    head = struct.pack("<III", len(answers), _crc(body), 0)
-    return b"".join([_ARCHIVE, head, *body])
-
-
-def _plain(given: Array | Tensor) -> Array:
-    """Return an array as it travels: little-endian, without gaps, of a type both sides know."""
-    array = given.detach().cpu().numpy() if isinstance(given, Tensor) else given
-    if array.dtype.str[1:] not in _TYPES:
-        raise TypeError(f"arrays of {array.dtype} do not travel; choose one of {', '.join(_TYPES)}")
-    return np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    return b"".join([_ARCHIVE, struct.pack("<III", len(answers), _crc(body), 0), *body])
 
 
 def _best_encoding(array: Array) -> str:
@@ -147,7 +144,4 @@ def _encoded(array: Array, encoding: str) -> bytes | memoryview:
 
 
 def _crc(pieces: Iterable[bytes | memoryview]) -> int:
-    value = 0
-    for piece in pieces:
-        value = zlib.crc32(piece, value)
-    return value
+    return reduce(lambda value, piece: zlib.crc32(piece, value), pieces, 0)

@@ -183,7 +183,15 @@ class RunFrames(Frames):
             snapshot = self._shown[frame]
             if isinstance(snapshot.source, Partition):
                 return snapshot.source
-            return self._read(snapshot)
+            key = _key(snapshot)
+            if key not in self._kept:
+                self._kept[key] = snapshot.partition
+                self._size += _size(self._kept[key])
+            self._kept.move_to_end(key)
+            # Partitions that were not used for long make room.
+            while self._size > self._limit and len(self._kept) > 1:
+                self._size -= _size(self._kept.popitem(last=False)[1])
+            return self._kept[key]
 
     def network(self, frame: int) -> Network:
         raise SplineCamError(
@@ -206,17 +214,6 @@ class RunFrames(Frames):
         with self._lock:
             self._shown = found
         return True
-
-    def _read(self, snapshot: Snapshot) -> Partition:
-        """Return the partition in a file; partitions that were not used for long make room."""
-        key = _key(snapshot)
-        if key not in self._kept:
-            self._kept[key] = snapshot.partition
-            self._size += _size(self._kept[key])
-        self._kept.move_to_end(key)
-        while self._size > self._limit and len(self._kept) > 1:
-            self._size -= _size(self._kept.popitem(last=False)[1])
-        return self._kept[key]
 
 
 def _key(snapshot: Snapshot) -> str:

@@ -24,7 +24,7 @@ from splinecam.training.watching import Watch
 from splinecam.viewer.container import pack
 from splinecam.viewer.frames import Frames, Limits, Network, RunFrames, TooMuch
 from splinecam.viewer.planes import Plane
-from splinecam.viewer.windows import Window, contains, start_window, typical_lead
+from splinecam.viewer.windows import Window, start_window, typical_lead
 
 MAX_REGIONS = Limits.max_regions
 _REMEMBERED = 32  # windows with too many regions that are remembered
@@ -142,7 +142,9 @@ class Pane:
             return window.placed(self._start[1], self.domain)
         crowded = self._crowded.setdefault(frame, [])
         for box, reason in crowded:
-            if contains(window.box, box):  # a larger window has no fewer regions
+            left, low, right, high = (a - b for a, b in zip(window.box, box, strict=True))
+            # A larger window has no fewer regions.
+            if left <= 0 and low <= 0 and right >= 0 and high >= 0:
                 raise TooMuch(reason)
         try:
             part = self.computed(frame, window.domain, outdated)

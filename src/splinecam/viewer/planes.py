@@ -144,17 +144,19 @@ class Plane:
 
 
 def directions_of(domain: Domain, points: Tensor | None = None) -> tuple[Direction, ...]:
-    """Return orthonormal directions that lead out of the plane of a domain.
-
-    They are the axes for inputs of few numbers; otherwise the directions in which data points
-    differ most from the plane, or random ones.
-    """
+    """Return orthonormal directions that lead out of the plane of a domain."""
+    # They are the axes for inputs of few numbers; otherwise the directions in which data points
+    # differ most from the plane, or random ones.
     if domain.dim == 2:
         return ()
     reach = domain.diameter / 2
     if domain.dim <= _FEW:
-        vectors = _along_axes(domain.basis)
-        return tuple(Direction(_axis_name(k, x), x, reach) for k, x in sorted(vectors.items()))
+        found = []
+        for axis, vector in sorted(_along_axes(domain.basis).items()):
+            name = f"x{axis + 1}".translate(_SUBSCRIPTS)
+            name = name if float(vector[axis]) > 1 - PLANAR else f"towards {name}"
+            found.append(Direction(name, vector, reach))
+        return tuple(found)
     finite = None if points is None else points[points.isfinite().all(1)]
     if finite is not None and len(finite):
         rows, along = _components(domain, finite)
@@ -175,8 +177,7 @@ def _components(domain: Domain, points: Tensor) -> tuple[Tensor, list[float]]:
     rest = offset - offset @ domain.basis.T @ domain.basis
     values, vectors = torch.linalg.eigh(rest @ rest.T)
     strength = values.flip(0)[:_MOST].clamp(min=0).sqrt()
-    size = max(float(offset.abs().max()), domain.diameter)
-    used = strength > _THIN * size
+    used = strength > _THIN * max(float(offset.abs().max()), domain.diameter)
     if not bool(used.any()):
         return points[:0], []
     rows = _orthonormal(vectors.flip(1)[:, :_MOST][:, used].T @ rest, domain.basis)
@@ -193,16 +194,10 @@ def _along_axes(basis: Tensor) -> dict[int, Tensor]:
         for _ in range(2):  # the second pass removes what rounding left
             rest = rest - rest @ frame.T @ frame
         length = torch.linalg.vector_norm(rest, dim=1)
-        longest = (length > (1 - PLANAR) * length.max()).nonzero()
-        axis = int(longest[0, 0])
+        axis = int((length > (1 - PLANAR) * length.max()).nonzero()[0, 0])
         found[axis] = rest[axis] / length[axis]
         rows.append(found[axis])
     return found
-
-
-def _axis_name(axis: int, vector: Tensor) -> str:
-    name = f"x{axis + 1}".translate(_SUBSCRIPTS)
-    return name if float(vector[axis]) > 1 - PLANAR else f"towards {name}"
 
 
 def _orthonormal(rows: Tensor, basis: Tensor) -> Tensor:

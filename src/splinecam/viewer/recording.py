@@ -17,9 +17,15 @@ from splinecam.questions.measures import table
 from splinecam.questions.partition_data import PartitionData
 from splinecam.viewer.container import Message, key_of, pack
 from splinecam.viewer.frames import TooMuch
-from splinecam.viewer.meshes import MeshSizes, has_classes, outputs_of, quantized_gradients
 from splinecam.viewer.panes import Pane, SceneOptions
-from splinecam.viewer.scene import COLUMNS, given_colors
+from splinecam.viewer.scene import (
+    COLUMNS,
+    MeshSizes,
+    given_colors,
+    has_classes,
+    outputs_of,
+    quantized_gradients,
+)
 from splinecam.viewer.session import Session
 from splinecam.viewer.windows import raster_pixels
 
@@ -160,7 +166,7 @@ def still_png(session: Session, state: Mapping[str, Any]) -> bytes:
         frame = min(int(state.get("frame", 0)), len(pane.labels) - 1)
         part = pane.frames.partition(frame)
         if part is None or pane.generation:
-            _draw_decision(ax, pane, frame, session.options)
+            _draw_decision(ax, pane, frame, session.options.level or 0.0)
         else:
             _draw(ax, part, session.options, state)
         if len(axes) > 1:
@@ -172,8 +178,14 @@ def still_png(session: Session, state: Mapping[str, Any]) -> bytes:
 
 def _draw(ax: Axes, part: PartitionData, options: SceneOptions, state: Mapping[str, Any]) -> None:
     """Draw a partition as a state wants it."""
+    color: Any = state.get("color", options.color)
+    if color in options.colors:
+        given = given_colors(options.colors[color], part, part)
+        color = given if len(given) == len(part) else None  # otherwise there is one per frame
+    elif color in COLUMNS:
+        color = np.asarray(table(part)[color])
     style: dict[str, Any] = {
-        "color": _color(part, state.get("color", options.color), options),
+        "color": color,
         "limits": options.limits if state.get("color") == options.color else None,
         "level": float(state.get("level", options.level or 0.0)),
         "edges": False if len(part) > _MANY or not state.get("edges", True) else None,
@@ -185,19 +197,10 @@ def _draw(ax: Axes, part: PartitionData, options: SceneOptions, state: Mapping[s
     plot(part, ax=ax, output=state.get("output"), **style)
 
 
-def _color(part: PartitionData, name: str | None, options: SceneOptions) -> Any:
-    """Return what ``plot`` calls a colouring of the viewer; None for the usual one."""
-    if name is not None and name in options.colors:
-        given = given_colors(options.colors[name], part, part)
-        return given if len(given) == len(part) else None  # otherwise there is one per frame
-    return np.asarray(table(part)[name]) if name in COLUMNS else name
-
-
-def _draw_decision(ax: Axes, pane: Pane, frame: int, options: SceneOptions) -> None:
+def _draw_decision(ax: Axes, pane: Pane, frame: int, level: float) -> None:
     """Draw the decision of the network of a pane."""
     (u0, v0), (u1, v1) = (corner.tolist() for corner in pane.domain.corners.aminmax(dim=0))
-    level, box = options.level or 0.0, (u0, v0, u1, v1)
-    network = pane.frames.network(frame)
+    network, box = pane.frames.network(frame), (u0, v0, u1, v1)
     box, pixels = raster_pixels(network, pane.domain, box, _PIXELS, level=level)
     ax.imshow(pixels, origin="lower", extent=(box[0], box[2], box[1], box[3]))
     ax.set_axis_off()

@@ -1,25 +1,29 @@
-"""The scene as a message: what is shown, with names, colours, data points and images."""
+"""The scene and its meshes as messages: arrays, names, colours, data points and images."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.colors import LogNorm, Normalize, TwoSlopeNorm, is_color_like, to_rgb
+from matplotlib.colors import LogNorm, Normalize, TwoSlopeNorm, is_color_like, to_hex
 from torch import Tensor
 
+from splinecam._util.backend import backend_of
 from splinecam._util.options import as_float64
+from splinecam._util.tolerances import SAFETY
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.geometry.subdivision import polygon_mesh
+from splinecam.plot import arrays as plain
 from splinecam.plot.arrays import Bools, Floats, Pixels, to_numpy
 from splinecam.plot.colors import (
     Coloring,
     ColorOptions,
     Limits,
+    class_legend,
     class_names,
     color_regions,
     output_name,
@@ -31,12 +35,212 @@ from splinecam.plot.palette import class_colors
 from splinecam.plot.picture import Classes, pictures_of, samples_of
 from splinecam.plot.rasters import CellColors
 from splinecam.plot.regions import default_color
+from splinecam.questions.boundary import knows_classes
+from splinecam.questions.certainty import class_band
+from splinecam.questions.class_regions import class_regions
 from splinecam.questions.measures import table_columns
 from splinecam.questions.partition_data import PartitionData
-from splinecam.viewer.answers import RequestError
+from splinecam.questions.wanted import Wanted
+from splinecam.viewer.answers import RequestError, number
 from splinecam.viewer.container import Message
-from splinecam.viewer.meshes import MAX_CLASSES, class_coloring, has_classes
 from splinecam.viewer.panes import Pane, SceneOptions
+
+_CUT = 20_000  # how many regions are few, and are cut along the decision boundary for the scale
+
+
+def class_coloring(part: PartitionData, options: ColorOptions, *, most: int = _CUT) -> Coloring:
+    """Return colours by class: their legend, and their scale up to the typical lead."""
+    # Few regions are cut into cells of one class each, as for pictures; of many regions, those on
+    # the boundary hardly change the median lead. With given limits, only classes are to be found.
+    if options.limits is None and len(part) <= most:
+        return color_regions(part, "class", options)
+    values = part._outputs
+    if options.limits is None:
+        mesh, weight = part.mesh, to_numpy(part.areas)
+        values = mesh.sums(values[mesh.corner_vertices()]) / mesh.counts()[:, None]
+        winner, lead = plain.classes_and_leads(values, options.level)
+        typical = float(plain.weighted_quantiles(lead, [0.5], weight)[0])
+    else:
+        winner, _ = plain.classes_and_leads(values, options.level)
+        weight, typical = np.ones(len(winner)), options.limits[1]
+    label, legend = class_legend(part, winner, weight, options)
+    scale, fill = (0.0, typical) if typical > 0 else None, CellColors(colors=np.zeros((0, 4)))
+    return Coloring(part.mesh, fill, label, legend=legend, scale=scale)
+
+
+_STEPS = 127  # of a byte, on each side of 0
+
+
+def winning_outputs(part: PartitionData, regions: Tensor) -> Tensor:
+    """Return the largest output (N,) in the middle of each region (N,)."""
+    mesh, n = part.mesh, part._n_out
+    if n == 1:
+        return torch.zeros_like(regions)
+    if regions.shape[0] == 1:
+        first, last = mesh.offsets[regions[0]], mesh.offsets[regions[0] + 1]
+        corner = mesh.edges.view(-1)[mesh.corners[first:last]]
+        return part._outputs[corner].mean(0).argmax()[None]
+    middle = mesh.sums(part._outputs[mesh.corner_vertices()]) / mesh.counts()[:, None]
+    return middle.argmax(1)[regions]
+
+
+def gradients_at(part: PartitionData, regions: Tensor, outputs: Tensor) -> Tensor:
+    """Return the derivative (N, D) of one output for each region; regions, outputs: (N,)."""
+    if part._program is None and part.domain.dim == 2:  # maps are known without the network
+        slope = part.weight[regions, outputs]
+        return slope @ part.domain.basis.to(slope)
+    program, domain = part._network, part.domain
+    widest = max([domain.dim, *(prod(layer.shape) for layer in program.layers)])
+    rows = max(1, backend_of(part.mesh.uv.device).traced_activations // widest)
+    middle = part._frame.to_plane(part.mesh.means()[regions])
+    found = []
+    for uv, output in zip(torch.split(middle, rows), torch.split(outputs, rows), strict=True):
+        with torch.inference_mode(False), torch.enable_grad():
+            x = domain.embed(uv).clone().requires_grad_()
+            # Points do not mix, so one backward pass is enough for all of them.
+            chosen = program(x).flatten(1).gather(1, output[:, None]).sum()
+            slope = torch.autograd.grad(chosen, x, materialize_grads=True)[0]
+        found.append(slope.flatten(1))
+    return torch.cat(found) if found else part._outputs.new_zeros((0, domain.dim))
+
+
+def gradient_answer(part: PartitionData, mesh: str, region: int, output: int | None) -> Message:
+    """Return the derivative of an output, or of the winning one, on a region as a message."""
+    regions = torch.tensor([region], device=part.mesh.uv.device)
+    part._require_complete(regions)
+    chosen = winning_outputs(part, regions)
+    if output is not None:
+        chosen = torch.full_like(chosen, output)
+    slope = to_numpy(gradients_at(part, regions, chosen)[0]).astype(np.float32)
+    header = {"kind": "gradient", "mesh": mesh, "region": region, "output": int(chosen[0])}
+    return Message(header, {"gradient": slope})
+
+
+def quantized_gradients(part: PartitionData) -> dict[str, Any]:
+    """Return bytes (F, D) that are, times their scales (F,), derivatives of the winning outputs."""
+    regions = torch.arange(len(part), device=part.mesh.uv.device)
+    outputs = winning_outputs(part, regions)
+    slope = to_numpy(gradients_at(part, regions, outputs))
+    scale = np.abs(slope).max(1, initial=0.0) / _STEPS
+    steps = np.rint(slope / np.where(scale > 0, scale, 1)[:, None])
+    return {
+        "gradients": steps.astype(np.int8),
+        "gradientScale": scale.astype(np.float32),
+        "gradientOutput": to_numpy(outputs).astype(np.uint32),
+    }
+
+
+def band_answer(part: PartitionData, about: dict[str, Any], level: Any) -> Message:
+    """Return the polygons on which no class is certain, in the partition's local coordinates."""
+    band = class_band(part, smallest=False, level=number(level, "level"))
+    frame = {"center": part._frame.center.tolist(), "scale": part._frame.scale}
+    points = to_numpy(part._frame.to_local(band.vertices))
+    arrays = {"points": points, "counts": _as(band.offsets.diff(), np.uint16)}
+    return Message({"kind": "band", **about, **frame, "share": band.share}, arrays)
+
+
+MAX_CLASSES = 32_000  # the time to find the winner of every point grows with the outputs
+_BLOCK = 1 << 22  # numbers in a block
+
+
+@dataclass(frozen=True)
+class MeshSizes:
+    """How much a mesh may hold."""
+
+    outputs: int = 1000  # how many are sent
+    values: int = 16_000_000  # of all outputs together
+    points: int = 8_000_000  # coordinates that are sent in double precision
+    precise: int = 8_000_000  # values that are sent in double precision
+    cut: int = 100_000  # with up to so many vertices, regions are cut to find all winners
+
+
+def has_classes(part: PartitionData, level: float | None = None) -> bool:
+    """Return whether outputs mean classes: as in pictures, or as names or a level are given."""
+    named = part.names is not None or level is not None
+    known = part._n_out <= MAX_CLASSES and knows_classes(part, level or 0.0)
+    return known and (named or default_color(part) == "class")
+
+
+def mesh_answer(
+    part: PartitionData, about: dict[str, Any], level: float | None, sizes: MeshSizes
+) -> Message:
+    """Return the mesh of a partition; about: its id, pane, frame and window."""
+    mesh, outputs, values = part.mesh, outputs_of(part, level, sizes), part._outputs
+    if len(outputs) < values.shape[1]:
+        values = values[:, torch.tensor(outputs, device=values.device)]
+    header = {
+        "kind": "mesh",
+        **about,
+        "center": part._frame.center.tolist(),
+        "scale": part._frame.scale,
+        "regionCount": len(part),
+        "outputs": outputs,
+        "outputNames": [output_name(part, k) for k in outputs],
+        "errors": (SAFETY * part._value_error[outputs]).tolist(),
+        "ranges": torch.stack([values.amin(0), values.amax(0)], 1).tolist(),
+        "unresolved": len(part.unresolved),
+    }
+    few = to_numpy(mesh.counts()).max(initial=0) < 256
+    arrays = {
+        "points": _real(mesh.uv, sizes.points),
+        "edges": _as(mesh.edges, np.uint32),
+        "corners": _as(mesh.corners, np.uint32),
+        "counts": _as(mesh.counts(), np.uint8 if few else np.uint16),
+        "edgeLayer": _as(mesh.edge_layer, np.int16),
+        "edgeUnit": _as(mesh.edge_unit, np.int32),
+        "values": _real(values, sizes.precise),
+    }
+    if part.smoothing is not None:
+        header["within"] = part.smoothing.within
+        bounds = to_numpy(part.region_bounds)[:, outputs]
+        single = bounds.astype(np.float32)  # and rounded up
+        above = np.nextafter(single, np.float32(np.inf))
+        arrays["regionBounds"] = np.where(single < bounds, above, single)
+    if part._wanted is not None:
+        header |= {"settled": _settled(part._wanted), "level": level or 0.0}
+        arrays["complete"] = _as(part.complete, np.uint8)
+    return Message(header, arrays)
+
+
+def _settled(wanted: Wanted) -> str:
+    """Return what is known of a region that is not divided, as a sentence."""
+    if wanted.condition is not None:
+        return "Not divided: the condition on the outputs holds all over it, or nowhere in it."
+    crosses = "do not cross" if len(wanted.levels) > 1 else "does not cross"
+    return f"Not divided: {wanted.words} {crosses} it."
+
+
+def _as(values: Tensor, dtype: Any) -> Any:
+    return to_numpy(values).astype(dtype)
+
+
+def _real(values: Tensor, precise: int) -> Any:
+    return _as(values, np.float64 if values.numel() <= precise else np.float32)
+
+
+def outputs_of(part: PartitionData, level: float | None, sizes: MeshSizes) -> list[int]:
+    """Return the outputs to send, ascending: all, or those that win somewhere or come closest."""
+    n, vertices = part._n_out, part.mesh.num_vertices
+    most = max(2, min(sizes.outputs, sizes.values // max(1, vertices)))
+    if n <= most:
+        return list(range(n))
+    exact = vertices <= sizes.cut  # among very many vertices, each winner wins at some of them
+    classes = has_classes(part, level)
+
+    def find() -> list[int]:
+        values = part._outputs
+        # How close each output comes to the largest at any vertex: 0, or the negative gap.
+        lead = values.new_full((n,), -torch.inf)
+        for block in torch.split(values, max(1, _BLOCK // n)):
+            lead = torch.maximum(lead, (block - block.amax(1, keepdim=True)).amax(0))
+        if classes:
+            winners = torch.unique(class_regions(part).cell_class) if exact else lead == 0
+            lead[winners] = torch.inf
+        count = max(most, int(lead.isinf().sum()))
+        return sorted(torch.topk(lead, count).indices.tolist())
+
+    return part._remembered("outputs of a viewer", (most, exact, classes), find)
+
 
 _LARGEST = 48  # pixels on the longer side of a thumbnail
 _MOST = 64  # thumbnails of one scene
@@ -77,7 +281,7 @@ def points_of(
         count = min(int(found.labels.max(initial=-1)) + 1, _NAMED_LABELS)
         header["labels"] = [found.classes.name(k) for k in range(count)]
         palette = class_colors(found.classes.first + count)[found.classes.first :]
-        header["colors"] = [hex_color(color) for color in palette]
+        header["colors"] = [to_hex(color) for color in palette]
         arrays["label"] = found.labels.astype(np.int16 if count < 1 << 15 else np.int32)
     if images is not None:
         pictures = pictures_of(images)
@@ -116,12 +320,9 @@ def anchors_of(domain: Domain, anchors: Any, shape: Sequence[int] | None) -> Mes
 
 
 def thumbnails(pictures: Floats) -> Pixels:
-    """Return pictures (N, h, w) or (N, h, w, 3 or 4) as small pixels (N, h, w, 4).
-
-    Grey pictures are black at their smallest number and white at their largest.
-    """
+    """Return pictures (N, h, w) or (N, h, w, 3 or 4) as small pixels (N, h, w, 4)."""
     array = np.nan_to_num(np.asarray(pictures, np.float64), posinf=0.0, neginf=0.0)
-    if array.ndim == 3:
+    if array.ndim == 3:  # grey ones are black at their smallest number and white at their largest
         low, high = (f(array, axis=(1, 2), keepdims=True) for f in (np.min, np.max))
         array = ((array - low) / np.where(high > low, high - low, 1))[..., None]
     if array.shape[3] < 3:
@@ -138,12 +339,6 @@ def thumbnails(pictures: Floats) -> Pixels:
     return np.ascontiguousarray(255 * np.clip(array, 0, 1) + 0.5, np.uint8)
 
 
-def hex_color(color: Floats) -> str:
-    """Return a colour of numbers from 0 to 1 as text, such as "#16202c"."""
-    red, green, blue = (round(255 * min(1.0, max(0.0, float(part)))) for part in color[:3])
-    return f"#{red:02x}{green:02x}{blue:02x}"
-
-
 # Columns of ``part.table()`` by which regions are coloured, besides the built-in colourings.
 _SIZES = ("perimeter", "diameter", "eccentricity")
 COLUMNS = (*_SIZES, "slope_spectral", "slope_frobenius", "centroid_u", "centroid_v")
@@ -156,24 +351,21 @@ _GRID = 5  # the range of pixels is found from 5 x 5 inputs
 def scene_answer(panes: Sequence[Pane], options: SceneOptions) -> Message:
     """Return the scene: all panes with their arrays."""
     answers = [pane_answer(number, pane, options) for number, pane in enumerate(panes)]
+    part = representative(panes[0])
+    color = options.color or default_color(part)
+    if color == "class" and not has_classes(part, options.level):
+        color = "output"
+    begin = {"color": color, "output": options.output, "level": options.level}
+    known = {name: value for name, value in begin.items() if value is not None}
     header = {
         "kind": "scene",
         "title": options.title or " | ".join(dict.fromkeys(pane.title for pane in panes)),
         "live": options.live,
         "panes": [answer.message for answer in answers],
-        "state": _state(representative(panes[0]), options),
+        "state": known | dict(options.state),
         "python": options.python,
     }
     return Message(header, {name: array for each in answers for name, array in each.arrays.items()})
-
-
-def _state(part: PartitionData, options: SceneOptions) -> dict[str, Any]:
-    """Return the first state, as far as it is known."""
-    color = options.color or default_color(part)
-    if color == "class" and not has_classes(part, options.level):
-        color = "output"
-    begin = {"color": color, "output": options.output, "level": options.level}
-    return {name: value for name, value in begin.items() if value is not None} | dict(options.state)
 
 
 def pane_answer(number: int, pane: Pane, options: SceneOptions) -> Message:
@@ -183,8 +375,8 @@ def pane_answer(number: int, pane: Pane, options: SceneOptions) -> Message:
     if n > MAX_CLASSES:
         notes.append(f"There are {n:,} outputs: too many to show where each of them is largest.")
     if part._wanted is not None:
-        what = "only there are outputs and lines of regions exact"
-        notes.append(f"Regions are divided for {part._wanted.words}: {what}.")
+        what = "The others show no outputs, no level sets and not all lines of units."
+        notes.append(f"Regions are divided for {part._wanted.words} alone. {what}")
     points = points_of(part, domain, options, notes)
     anchors = anchors_of(domain, plane.inputs if plane else options.anchors, options.shape)
     known = plane.directions if plane else ()
@@ -267,7 +459,7 @@ def _classes(part: PartitionData, options: SceneOptions) -> list[dict[str, str]]
     if not has_classes(part, options.level):
         return None
     names = class_names(part, options.names, options.level or 0.0)
-    colors = [hex_color(color) for color in class_colors(len(names))]
+    colors = [to_hex(color) for color in class_colors(len(names))]
     return [{"name": name, "color": color} for name, color in zip(names, colors, strict=True)]
 
 
@@ -314,10 +506,16 @@ def coloring_of(
         return replace(color_regions(part, given, chosen), label=name)
     if name == "class":
         if not has_classes(part, options.level):
+            part._require("classes")
             raise RequestError("There are no classes: the network has one output, or too many.")
         return class_coloring(part, chosen)
     if name == "output":
-        return _output_coloring(part, output or 0, chosen)
+        part._require("colours by outputs")
+        mesh, values = part.mesh, part.values[:, output or 0]
+        middle = to_numpy(mesh.sums(values[mesh.corner_vertices()]) / mesh.counts())
+        scale, fill = output_scale(part, middle, chosen), CellColors(numbers=middle)
+        ends = float(values.min()), float(values.max())
+        return Coloring(mesh, fill, output_name(part, output or 0), *scale, ends)
     if name in _BUILT_IN:
         return color_regions(part, name, chosen)
     check_name(name, options)
@@ -341,16 +539,6 @@ def check_name(name: str, options: SceneOptions) -> None:
 def _is_column(name: str) -> bool:
     """Return whether a name may be that of a column of the table."""
     return name in COLUMNS or name.startswith("output_")
-
-
-def _output_coloring(part: PartitionData, output: int, options: ColorOptions) -> Coloring:
-    """Return the colours of an output by its values in the middle of the regions."""
-    mesh, values = part.mesh, part.values[:, output]
-    middle = to_numpy(mesh.sums(values[mesh.corner_vertices()]) / mesh.counts())
-    norm, cmap = output_scale(part, middle, options)
-    extremes = float(values.min()), float(values.max())
-    fill = CellColors(numbers=middle)
-    return Coloring(mesh, fill, output_name(part, output), norm, cmap, extremes)
 
 
 def given_colors(colors: Any, part: PartitionData, whole: PartitionData) -> Any:
@@ -381,10 +569,7 @@ def coloring_answer(
         "label": coloring.label,
         "by": "region",
         "scale": _scale(coloring),
-        "legend": [
-            {"name": str(name), "color": hex_color(np.array(to_rgb(color)))}
-            for name, color in coloring.legend
-        ],
+        "legend": [{"name": str(name), "color": to_hex(color)} for name, color in coloring.legend],
     }
     if about["name"] == "class":
         typical = 0.0 if coloring.scale is None else coloring.scale[1]

@@ -68,8 +68,7 @@ class Guard:
         required = scope["type"] == "websocket"
         if len(origins) > 1 or (required and not origins) or not {*origins} <= self._origins:
             return "The viewer answers its own page only."
-        first = scope["path"].split("/")[1:2]
-        token = "".join(first).encode("utf-8", "replace")
+        token = "".join(scope["path"].split("/")[1:2]).encode("utf-8", "replace")
         if not secrets.compare_digest(token, self._token) and token != b"open":
             return "This is not the address of an open viewer. Open viewer.url."
         return None
@@ -133,10 +132,7 @@ class Server:
 
     @property
     def ticket(self) -> str:
-        """An address that leads to the page once.
-
-        A browser gets it as an argument, and other users of the machine can see arguments.
-        """
+        """An address that leads to the page once, as other users see a browser's arguments."""
         return f"http://{_HOST}:{self.port}/open/{self._ticket}"
 
     def notify(self, notice: bytes | None) -> None:

@@ -20,7 +20,7 @@ from splinecam.partitions.partition import Partition
 from splinecam.plot.colors import Coloring, Limits
 from splinecam.questions.partition_data import PartitionData
 from splinecam.tiles.extracting import Box
-from splinecam.viewer import meshes, scene
+from splinecam.viewer import scene
 from splinecam.viewer.answers import Request, RequestError, failure, integer, number, text
 from splinecam.viewer.container import Message, pack
 from splinecam.viewer.frames import TooMuch
@@ -97,11 +97,11 @@ class Session:
         panes: Sequence[Pane],
         options: SceneOptions | None = None,
         *,
-        sizes: meshes.MeshSizes | None = None,
+        sizes: scene.MeshSizes | None = None,
     ) -> None:
         self.panes = list(panes)
         self.options = options or SceneOptions()
-        self.sizes = sizes or meshes.MeshSizes()  # how much a mesh may hold
+        self.sizes = sizes or scene.MeshSizes()  # how much a mesh may hold
         if self.options.color is not None:
             scene.check_name(self.options.color, self.options)
         self.answers: dict[str, Callable[[Request], Message]] = {
@@ -250,7 +250,7 @@ class Session:
         """Return the mesh of a partition under an id, to which later requests refer."""
         self.keep(mesh, part)
         about = {"id": mesh, "pane": pane, "frame": frame, "window": window and list(window)}
-        return meshes.mesh_answer(part, about, self.options.level, self.sizes)
+        return scene.mesh_answer(part, about, self.options.level, self.sizes)
 
     def _coloring(self, request: Request) -> Message:
         mesh, name = text(request, "mesh"), text(request, "name")
@@ -258,7 +258,7 @@ class Session:
         output = self._output_of(request, part) if name in scene.BY_OUTPUT else None
         coloring = self.coloring_of(mesh, name, output)
         about = {"mesh": mesh, "name": name, "output": output}
-        outputs = meshes.outputs_of(part, self.options.level, self.sizes)
+        outputs = scene.outputs_of(part, self.options.level, self.sizes)
         return scene.coloring_answer(coloring, about, outputs)
 
     def coloring_of(self, mesh: str, name: str, output: int | None) -> Coloring:
@@ -300,17 +300,17 @@ class Session:
     def _band(self, request: Request) -> Message:
         mesh, level = text(request, "mesh"), request.get("level")
         part = self.partition_of(mesh)
-        if part.smoothing is None or not meshes.has_classes(part, self.options.level):
+        if part.smoothing is None or not scene.has_classes(part, self.options.level):
             raise RequestError("There is no band: the partition is exact, or has no classes.")
         if level is None:  # the level of the first view
             level = self.options.state.get("level", self.options.level or 0.0)
-        return meshes.band_answer(part, {"mesh": mesh}, level)
+        return scene.band_answer(part, {"mesh": mesh}, level)
 
     def _gradient(self, request: Request) -> Message:
         mesh = text(request, "mesh")
         part = self.partition_of(mesh)
         region = integer(request, "region", len(part))
-        return meshes.gradient_answer(part, mesh, region, self._output_of(request, part))
+        return scene.gradient_answer(part, mesh, region, self._output_of(request, part))
 
     def _output_of(self, request: Request, part: Partition) -> int | None:
         """Return the output of a request, or None."""

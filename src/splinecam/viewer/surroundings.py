@@ -8,6 +8,8 @@ import webbrowser
 from collections.abc import Mapping
 from typing import Any
 
+from splinecam._util import progress
+
 
 def in_marimo() -> bool:
     """Return whether a cell of marimo runs."""
@@ -17,9 +19,7 @@ def in_marimo() -> bool:
 
 def in_notebook() -> bool:
     """Return whether a notebook shows values: Jupyter, VS Code, Colab or marimo."""
-    ipython: Any = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
-    return getattr(shell, "kernel", None) is not None or in_marimo()
+    return progress.in_notebook() or in_marimo()
 
 
 def is_interactive() -> bool:

@@ -56,10 +56,7 @@ class ViewerWidget(anywidget.AnyWidget):
         self._answering.submit(self, number, request, lambda answer: self._reply(number, answer))
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        """Return the view, and a still picture of it for pages without widgets.
-
-        Pages that show widgets without Python take the picture from the widget's state.
-        """
+        """Return the view, and a still picture of it for pages without widgets."""
         found = super()._repr_mimebundle_(**options)
         if found is None or self._draw is None:
             return found
@@ -69,6 +66,7 @@ class ViewerWidget(anywidget.AnyWidget):
         except Exception:  # the view is shown also if its picture cannot be drawn
             _LOG.warning("There is no still picture of the viewer", exc_info=True)
             return found
+        # Pages that show widgets without Python take the picture from the widget's state.
         self.still = f"data:image/png;base64,{png}"
         return {**data, "image/png": png}, about
 

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from splinecam._util.tolerances import EPS, MAX_CORNER_ERROR
 from splinecam.errors import DomainError
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.partitions.partition import Partition
-from splinecam.plot.arrays import Floats, Pixels, to_numpy
+from splinecam.plot.arrays import Floats, Pixels, classes_and_leads, in_polygon
 from splinecam.plot.palette import paler
 from splinecam.tiles.extracting import Box, checked_box
 from splinecam.viewer.frames import Limits, Network, TooMuch
@@ -41,14 +40,9 @@ def _leads(
     winners, leads, step, start = [], [], min(_FIRST_POINTS, len(uv)), 0
     while start < len(uv):
         outputs = network.outputs(domain.embed(uv[start : start + step]))
-        if outputs.shape[1] == 1:
-            over = to_numpy(outputs[:, 0]) - level
-            winners.append((over > 0).astype(np.int64))
-            leads.append(np.abs(over))
-        else:
-            top = torch.topk(outputs, 2, 1)
-            winners.append(to_numpy(top.indices[:, 0]))
-            leads.append(to_numpy(top.values[:, 0] - top.values[:, 1]))
+        winner, lead = classes_and_leads(outputs, level)
+        winners.append(winner)
+        leads.append(lead)
         start += step
         step = max(1, _NUMBERS // max(1, outputs.shape[1], domain.dim))
     return np.concatenate(winners), np.concatenate(leads)
@@ -79,7 +73,11 @@ def raster_pixels(
     while True:  # each raster takes at most four times as long as the one before
         begin = clock()
         columns, rows = (max(1, round(longer / max(wide, tall) * side)) for side in (wide, tall))
-        grid = _grid(low, high, columns, rows)
+        u, v = (
+            low[k] + (high[k] - low[k]) * (torch.arange(n, dtype=torch.float64) + 0.5) / n
+            for k, n in enumerate((columns, rows))
+        )
+        grid = torch.stack([u.repeat(rows), v.repeat_interleave(columns)], 1)  # row after row
         winner, lead = _leads(network, window.domain, grid, level)
         if longer == most or clock() + 4 * (clock() - begin) > end:
             break
@@ -89,7 +87,7 @@ def raster_pixels(
     image = colors.reshape(rows, columns, 3)
     is_rectangle = len(corners) == 4 and bool(((corners == low) | (corners == high)).all())
     if not is_rectangle:
-        inside = _inside(corners, grid).reshape(rows, columns, 1)
+        inside = in_polygon(corners, grid).reshape(rows, columns, 1)
         image = np.concatenate([image, 255 * inside.astype(np.uint8)], 2)
     (u, v), (left, down), (right, up) = window.center, low.tolist(), high.tolist()
     return (u + left, v + down, u + right, v + up), np.ascontiguousarray(image)
@@ -100,22 +98,8 @@ def typical_lead(network: Network, domain: Domain, level: float = 0.0) -> float:
     low, high = domain.corners.amin(0), domain.corners.amax(0)
     number = torch.arange(1, _TYPICAL + 1, dtype=torch.float64)
     uv = low + (high - low) * (number[:, None] * torch.tensor(_EVEN).double() % 1)
-    inside = torch.from_numpy(_inside(domain.corners, uv))
+    inside = torch.from_numpy(in_polygon(domain.corners, uv))
     return float(np.median(_leads(network, domain, uv[inside], level)[1]))
-
-
-def _grid(low: Tensor, high: Tensor, columns: int, rows: int) -> Tensor:
-    """Return the middles of pixels (rows * columns, 2), row after row."""
-    u = low[0] + (high[0] - low[0]) * (torch.arange(columns, dtype=torch.float64) + 0.5) / columns
-    v = low[1] + (high[1] - low[1]) * (torch.arange(rows, dtype=torch.float64) + 0.5) / rows
-    return torch.stack([u.repeat(rows), v.repeat_interleave(columns)], 1)
-
-
-def _inside(corners: Tensor, uv: Tensor) -> Any:
-    """Return whether points (N, 2) are in a convex polygon."""
-    side, offset = corners.roll(-1, 0) - corners, uv[:, None] - corners
-    left = side[:, 0] * offset[..., 1] - side[:, 1] * offset[..., 0] >= 0
-    return to_numpy(left.all(1))
 
 
 # If the partition of a domain is too large, the first window to try is the domain halved 10 times,
@@ -192,20 +176,12 @@ def _clipped(corners: Tensor, half: Tensor) -> Tensor:
     return corners
 
 
-def contains(outer: Box, inner: Box) -> bool:
-    """Return whether one rectangle lies in another."""
-    left, low, right, high = (a - b for a, b in zip(outer, inner, strict=True))
-    return left <= 0 and low <= 0 and right >= 0 and high >= 0
-
-
 def start_window(
     network: Network, domain: Domain, limits: Limits, *, clock: Callable[[], float] = monotonic
 ) -> tuple[Box, Partition]:
-    """Return about the largest window around the centre of a domain within the limits.
-
-    The search begins with a small window. The number of regions, and with it the time, grows at
-    most with the area: each window tells how much larger the next one may be.
-    """
+    """Return about the largest window around the centre of a domain within the limits."""
+    # The search begins with a small window. The number of regions, and with it the time, grows at
+    # most with the area: each window tells how much larger the next one may be.
     u, v = domain.center.tolist()
     width = float((domain.corners.amax(0) - domain.corners.amin(0)).max())
     halvings, failed, best = _FIRST, 0, None

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import splinecam as sc
+from refinement_cases import eagerly
 from viewer.browser.checks import pixels_of
 from viewer.browser.driver import Driver
 from viewer.browser.models import classifier, spirals, square
@@ -303,3 +304,27 @@ def test_the_promise_of_a_smooth_network(drive: Drive, page: Path) -> None:
     exact = drive(SIZE).open(page)
     assert "within" not in exact.page.locator(".sc-status").first.inner_text()
     assert not exact.page.get_by_text("Undecided band", exact=True).is_visible()
+
+
+def test_regions_that_are_not_divided_have_a_class_and_no_outputs(
+    drive: Drive, tmp_path: Path
+) -> None:
+    model, box = classifier(48), sc.Domain.box(-1, 1)
+    with eagerly():
+        part = sc.partition(model, box, refine="boundary", progress=False)
+    part.names = [f"kind {k}" for k in range(4)]
+    part.to_html(tmp_path / "refined.html")
+    driver = drive(SIZE, reduced_motion="reduce").open(tmp_path / "refined.html")
+    inspector = driver.page.locator(".sc-inspector-body")
+    parts = [inspector.get_by_text(words, exact=True) for words in ("Outputs", "Affine map")]
+    sentence = "Not divided: the decision boundary does not cross it."
+    for settled in (True, False, True):
+        largest = int(torch.where(part.complete != settled, part.areas, 0.0).argmax())
+        at = part.centroids[largest]
+        (found,) = driver.hover_all([driver.place(*at.tolist())])
+        outputs = model(at[None])[0].tolist()
+        assert (found["region"], found["winner"]) == (largest, outputs.index(max(outputs)))
+        assert f"kind {found['winner']}" in inspector.inner_text()
+        assert (sentence in inspector.inner_text()) == settled
+        assert [each.is_visible() for each in parts] == [not settled] * 2
+        assert found["values"] == pytest.approx([] if settled else outputs, abs=1e-6)

@@ -6,7 +6,7 @@ import type { Mesh } from "../geometry/mesh";
 import type { ColoringChoice, ColoringHeader, Message } from "../protocol/messages";
 import { askFor } from "./asking";
 import { Recent } from "./latest";
-import type { Level, PaneView } from "./panes";
+import { dependsOnLevel, type Level, type PaneView } from "./panes";
 import type { Stage } from "./stage";
 
 const LATER = 500; // milliseconds
@@ -93,11 +93,11 @@ export class Colors {
     const header = { ...message.header, palette };
     this.classes.set(frameOf(mesh), header);
     if (coloring?.header.by === "class" && coloring.header.typical === message.header.typical) {
-      if (coloring.arrays.colors?.shape[0] === mesh.cellCount && !this.levelMatters(mesh)) {
+      if (coloring.arrays.colors?.shape[0] === mesh.cellCount && !dependsOnLevel(mesh)) {
         return { header, arrays: coloring.arrays };
       }
     }
-    const { level } = this.stage.store.state;
+    const level = mesh.header.level ?? this.stage.store.state.level;
     const data = classColors(mesh, palette, header.typical ?? 0, level);
     const colors = { data, shape: [mesh.cellCount, 3] };
     return { header, arrays: { ...message.arrays, colors } };
@@ -124,11 +124,6 @@ export class Colors {
     const { store, panels } = this.stage;
     panels.showNote(`The colours by ${store.state.color} are not loaded`);
     store.set({ color: coloring.header.name, output: coloring.header.output });
-  }
-
-  /** Whether classes depend on the level: a single output is compared with it. */
-  private levelMatters(mesh: Mesh): boolean {
-    return mesh.outputs.length === 1;
   }
 
   /** Tell the legend: of the first pane, with the classes that only others have. */

@@ -31,7 +31,7 @@ export class Gradients {
   show(hit: Hit | null): void {
     clearTimeout(this.timer);
     this.wanted = "";
-    if (!hit || hit.cell < 0) return;
+    if (!hit || hit.cell < 0 || hit.level.mesh.isSettled(hit.cell)) return;
     const { image, inputShape } = hit.pane.header.domain;
     const size = inputShape.reduce((a, b) => a * b, 1);
     if (!image && (size <= 2 || size > FEW)) return; // in the plane, the map says it

@@ -137,7 +137,7 @@ function picked(hit: Hit | null): Picked | null {
     region: mesh.region[hit.cell]!,
     winner: mesh.cellClass?.[hit.cell] ?? null,
     at: hit.at,
-    outputs: [...mesh.outputs],
+    outputs: mesh.isSettled(hit.cell) ? [] : [...mesh.outputs],
     values: [...outputsAt(mesh, hit.cell, hit.at)],
     unit: unitOf(mesh, hit.edge),
   };

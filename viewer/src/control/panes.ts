@@ -41,7 +41,7 @@ export class Level {
   constructor(message: Message<MeshHeader>, pane: PaneHeader, level: number) {
     const mesh = Mesh.of(message);
     this.plain = pane.classes && mesh.outputs.length ? mesh : null;
-    this.mesh = this.plain ? cutByClass(mesh, level) : mesh;
+    this.mesh = this.plain ? cutByClass(mesh, mesh.header.level ?? level) : mesh;
     this.picker = new Picker(this.mesh);
     this.precise = message.arrays.points?.data instanceof Float64Array;
     this.bounds = message.arrays.regionBounds?.data ?? null;
@@ -56,7 +56,7 @@ export class Level {
 
   /** Cut the mesh at another level; returns whether it depends on the level. */
   recut(level: number): boolean {
-    if (this.plain?.outputs.length !== 1) return false;
+    if (!this.plain || !dependsOnLevel(this.plain)) return false;
     this.mesh = cutByClass(this.plain, level);
     this.picker = new Picker(this.mesh);
     return true;
@@ -66,6 +66,11 @@ export class Level {
   covers(window: Box): boolean {
     return this.mesh.header.window === null || contains(this.mesh.header.window, window);
   }
+}
+
+/** Whether classes depend on the level: a single output is compared with any. */
+export function dependsOnLevel(mesh: Mesh): boolean {
+  return mesh.outputs.length === 1 && mesh.header.level === undefined;
 }
 
 /** The visible cells of a level, re-based so that single precision is enough. */

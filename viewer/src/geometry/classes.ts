@@ -293,6 +293,7 @@ class Cutting {
         mesh.preciseValues instanceof Float32Array
           ? joined(Float32Array, mesh.preciseValues, values)
           : joined(Float64Array, mesh.preciseValues, values),
+      complete: mesh.complete,
       gradients: mesh.gradients,
       gradientScale: mesh.gradientScale,
       gradientOutput: mesh.gradientOutput,

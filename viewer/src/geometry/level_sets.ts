@@ -7,7 +7,8 @@ import type { Mesh } from "./mesh";
  * Outputs are affine on a cell, so they pass the level along one segment, between the two edges
  * whose ends are on different sides of it; values at the level count as above it. The place on an
  * edge follows from the edge alone, so that the segments of neighbouring cells meet exactly. Of
- * cells that are at the level as a whole, the outline is returned. */
+ * cells that are at the level as a whole, the outline is returned. Settled regions are left out:
+ * where outputs have the level in them is not known. */
 export function levelSet(mesh: Mesh, column: number, level: number): Float64Array {
   const { edges, points, halfedgeCell, preciseValues, cellCount } = mesh;
   const width = mesh.outputs.length;
@@ -36,7 +37,7 @@ export function levelSet(mesh: Mesh, column: number, level: number): Float64Arra
     places[2 * k + 1] = points[2 * a + 1]! + t * (points[2 * b + 1]! - points[2 * a + 1]!);
     for (let side = 0; side < 2; side++) {
       const cell = halfedgeCell[h + side]!;
-      if (cell < 0) continue;
+      if (cell < 0 || mesh.isSettled(cell)) continue;
       const entry = open[cell]! - 1;
       open[cell] = entry < 0 ? k + 1 : 0;
       if (entry >= 0) {
@@ -59,6 +60,7 @@ function addFlatCells(mesh: Mesh, column: number, level: number, segments: Segme
   const width = mesh.outputs.length;
   const drawn = new Set<number>();
   for (let cell = 0; cell < mesh.cellCount; cell++) {
+    if (mesh.isSettled(cell)) continue;
     const end = offsets[cell + 1]!;
     let k = offsets[cell]!;
     while (k < end && preciseValues[edges[corners[k]!]! * width + column] === level) k++;

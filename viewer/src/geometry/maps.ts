@@ -16,6 +16,14 @@ interface LocalMap {
   errors: Float64Array;
 }
 
+/** The map of a region that is settled: no output has one. */
+const NO_MAP: LocalMap = {
+  anchor: [0, 0],
+  values: new Float64Array(),
+  weights: new Float64Array(),
+  errors: new Float64Array(),
+};
+
 /** The map of the region of a cell, in local coordinates.
  *
  * Of the region's vertices, the first is farthest from the cell's first corner, the second is
@@ -23,6 +31,7 @@ interface LocalMap {
  * rounding has a map that is constant across it. One points often, so that little is made that has
  * to be collected later. */
 function localMap(mesh: Mesh, cell: number): LocalMap {
+  if (mesh.isSettled(cell)) return NO_MAP;
   const { points, preciseValues } = mesh;
   const vertices = verticesOf(mesh, cell);
   const a = farthest(points, vertices, vertices[0]!);
@@ -63,7 +72,7 @@ function localMap(mesh: Mesh, cell: number): LocalMap {
   return { anchor: [ax, ay], values, weights, errors };
 }
 
-/** The outputs at a place of a cell, from the affine map of its region. */
+/** The outputs at a place of a cell, from the affine map of its region; none if it is settled. */
 export function outputsAt(mesh: Mesh, cell: number, uv: Readonly<Pair>): Float64Array {
   return valuesAt(localMap(mesh, cell), mesh.toLocal(uv));
 }
@@ -86,6 +95,7 @@ export function regionInfo(
   );
   const anchor = mesh.toPlane(map.anchor);
   const outline = outlineOf(mesh, region);
+  const settled = mesh.isSettled(cell);
   return {
     pane: mesh.pane,
     frame: mesh.frame,
@@ -94,7 +104,8 @@ export function regionInfo(
     cell,
     at,
     winner: pane.classes && mesh.cellClass ? mesh.cellClass[cell]! : null,
-    outputs: mesh.outputs,
+    settled: settled ? (mesh.header.settled ?? "Not divided.") : null,
+    outputs: settled ? [] : mesh.outputs,
     values: valuesAt(map, mesh.toLocal(uv)),
     weights,
     biases: map.values.map((value, k) => value - dot(weights[k]!, anchor)),

@@ -27,6 +27,8 @@ export interface MeshArrays {
   preciseValues: Float32Array | Float64Array;
   /** (F) the number of corners of each region, or null where regions are cells. */
   regionCorners: Uint8Array | Uint16Array | null;
+  /** (F) 0 for settled regions, which are no linear regions; null where there are none. */
+  complete: Uint8Array | null;
   /** (F, D) gradients of the winning outputs as multiples of gradientScale (F), in files. */
   gradients: Int8Array | null;
   gradientScale: Float32Array | null;
@@ -52,6 +54,7 @@ export class Mesh implements Readonly<MeshArrays> {
   readonly values: Float32Array;
   readonly preciseValues: Float32Array | Float64Array;
   readonly regionCorners: Uint8Array | Uint16Array | null;
+  readonly complete: Uint8Array | null;
   readonly gradients: Int8Array | null;
   readonly gradientScale: Float32Array | null;
   readonly gradientOutput: Uint32Array | null;
@@ -77,6 +80,7 @@ export class Mesh implements Readonly<MeshArrays> {
     this.values = arrays.values;
     this.preciseValues = arrays.preciseValues;
     this.regionCorners = arrays.regionCorners;
+    this.complete = arrays.complete;
     this.gradients = arrays.gradients;
     this.gradientScale = arrays.gradientScale;
     this.gradientOutput = arrays.gradientOutput;
@@ -168,6 +172,11 @@ export class Mesh implements Readonly<MeshArrays> {
     return cells.subarray(first[region] ?? 0, first[region + 1] ?? 0);
   }
 
+  /** Whether the region of a cell is not divided: outputs are not affine on it. */
+  isSettled(cell: number): boolean {
+    return this.complete !== null && this.complete[this.region[cell]!] === 0;
+  }
+
   /** The corners of a cell in plane coordinates, u v u v and so on, counter-clockwise. */
   polygon(cell: number): Float64Array {
     const ring = this.localPolygon(cell);
@@ -237,6 +246,7 @@ function arraysOf({ header, arrays }: Message<MeshHeader>): MeshArrays {
     values: as(Float32Array, values),
     preciseValues: values instanceof Float64Array ? values : as(Float32Array, values),
     regionCorners: (find("regionCorners") as Uint8Array | Uint16Array | null) ?? null,
+    complete: find("complete") && as(Uint8Array, need("complete")),
     gradients: find("gradients") as Int8Array | null,
     gradientScale: find("gradientScale") as Float32Array | null,
     gradientOutput: find("gradientOutput") && as(Uint32Array, need("gradientOutput")),
@@ -292,6 +302,7 @@ function checkLengths(header: MeshHeader, arrays: MeshArrays): void {
     ["edgeUnit", arrays.edgeUnit, edges],
     ["values", arrays.values, vertices * header.outputs.length],
     ["regionCorners", arrays.regionCorners, regions],
+    ["complete", arrays.complete, regions],
     ["gradientScale", arrays.gradientScale, regions],
     ["gradientOutput", arrays.gradientOutput, regions],
   ];

@@ -187,6 +187,7 @@ class Builder {
         preciseValues instanceof Float32Array ? preciseValues : new Float32Array(preciseValues),
       preciseValues,
       regionCorners: source.regionCorners,
+      complete: source.complete,
       gradients: source.gradients,
       gradientScale: source.gradientScale,
       gradientOutput: source.gradientOutput,

@@ -12,7 +12,9 @@ export interface RegionInfo {
   at: Pair;
   /** The class that wins at the place; null where there are no classes. */
   winner: number | null;
-  /** The outputs that are known, by number, with their values at the place. */
+  /** What is known of a region that is not divided, in a sentence; null if it has an affine map. */
+  settled: string | null;
+  /** The outputs that are known, by number, with their values at the place; none if it is settled. */
   outputs: readonly number[];
   values: ArrayLike<number>;
   /** The affine map of each of them: output = weights · (u, v) + bias. */

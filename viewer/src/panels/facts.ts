@@ -39,7 +39,13 @@ export function described(pane: PaneHeader, region: RegionInfo, across = ""): st
   const winner = region.winner === null ? null : pane.classes?.[region.winner]?.name;
   const size = `area ${atLeast(region)}${formatNumber(region.area)}`;
   const around = `${atLeast(region)}${counted(region.neighbours, "neighbour")}`;
-  const parts = [`Region ${formatCount(region.region)}`, winner && `class ${winner}`, size, around];
+  const parts = [
+    `Region ${formatCount(region.region)}`,
+    winner && `class ${winner}`,
+    region.settled && "not divided",
+    size,
+    around,
+  ];
   return `${parts.filter(Boolean).join(", ")}${across && `, across ${across}`}.`;
 }
 

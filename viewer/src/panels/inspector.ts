@@ -29,6 +29,7 @@ export class Inspector {
   private readonly inputs = [new InputView(), new InputView()];
   private readonly bars = new OutputBars();
   private readonly map = new MapTable();
+  private readonly outputs = box("sc-part", text("sc-part-title", "Outputs"), this.bars.view);
   private readonly facts = new Facts();
   private readonly hint = box("sc-hint");
   private readonly content: HTMLElement;
@@ -50,7 +51,7 @@ export class Inspector {
       "sc-content",
       box("sc-columns", ...this.heads.map((head) => head.view)),
       box("sc-columns sc-inputs", ...this.inputs.map((input) => input.view)),
-      box("sc-part", text("sc-part-title", "Outputs"), this.bars.view),
+      this.outputs,
       this.map.view,
       this.facts.view,
     );
@@ -120,8 +121,13 @@ export class Inspector {
       const plane = this.planes[region.pane] ?? null;
       this.inputs[k]!.update(own, plane, region, gradient, this.unitsPerPixel);
     }
-    this.bars.update(pane, regions);
-    this.map.update(pane, regions);
+    const known = regions.every(({ settled }) => settled === null);
+    show(this.outputs, known);
+    show(this.map.view, known);
+    if (known) {
+      this.bars.update(pane, regions);
+      this.map.update(pane, regions);
+    }
     this.facts.update(panes, regions);
   }
 

@@ -13,13 +13,14 @@ export class RegionHead {
   private readonly color = swatch("");
   private readonly name = text("sc-name", "");
   private readonly winner = box("sc-winner", this.color, this.name);
+  private readonly settled = box("sc-settled");
   private readonly release: HTMLButtonElement;
   readonly view: HTMLElement;
 
   constructor(release: () => void) {
     this.release = iconButton("close", "Let go of this region (Esc)", release);
     const line = box("sc-region-line", this.mark, this.number, this.release);
-    this.view = element("div", { class: "sc-region-head" }, line, this.winner);
+    this.view = element("div", { class: "sc-region-head" }, line, this.winner, this.settled);
   }
 
   /** Show a region; mark: "A" or "B" or the title of its pane; kept: whether it can be let go. */
@@ -28,6 +29,8 @@ export class RegionHead {
     show(this.mark, mark !== "");
     setText(this.number, `Region ${formatCount(region.region)}`);
     show(this.release, kept);
+    setText(this.settled, region.settled ?? "");
+    show(this.settled, region.settled !== null);
     const winner = region.winner === null ? undefined : pane.classes?.[region.winner];
     show(this.winner, winner !== undefined);
     if (!winner) return;

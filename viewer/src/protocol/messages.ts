@@ -133,7 +133,9 @@ export interface ColoringChoice {
  * the domain; edgeUnit i4 (E) its unit, -1 as above; values f8 or f4 (V, K) the outputs at the
  * vertices, K = outputs.length; gradients i1 (F, D) and gradientScale f4 (F) of the output
  * that wins in the middle of each region, gradientOutput u4 (F), in files only; regionBounds f4 (F, K)
- * how far the outputs of a model with smooth functions are from those of each region, at most. */
+ * how far the outputs of a model with smooth functions are from those of each region, at most;
+ * complete u1 (F) 0 for regions that are settled: they are not divided, and have no affine map.
+ * Their values have the same answer to what was asked as the outputs. None if all are complete. */
 export interface MeshHeader {
   kind: "mesh";
   id: string;
@@ -154,6 +156,10 @@ export interface MeshHeader {
   unresolved: number;
   /** How near a model with smooth functions is: "within 0.01 of the model"; none if it is exact. */
   within?: string;
+  /** What is known of settled regions, in a sentence; and the level above which a single output has
+   * class 1, as classes at other levels are not known. None if all regions are complete. */
+  settled?: string;
+  level?: number;
 }
 
 /** Convex polygons on which no class is certain. Arrays: points f8 (N, 2) in local coordinates,

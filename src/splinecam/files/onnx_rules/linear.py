@@ -57,27 +57,22 @@ def _product(
     """The product of a value with a constant, plus a shift."""
     if isinstance(a, Value) and isinstance(b, Value):
         raise Refused(PRODUCT)
+    bias = None
     if isinstance(a, Value) and isinstance(b, Tensor) and b.dim() == 2:
-        return _features_times(node, a, b, shift)
-    result = _matrix_product(node, a, b)
-    return result if shift is None else elementwise(node, "add.Tensor", [result, shift])
-
-
-def _features_times(node: Node, a: Value, b: Tensor, shift: Value | Tensor | None) -> Value:
-    if not a.shape or a.shape[-1] != b.shape[0]:
-        raise Refused(f"its factors of shapes {a.shape} and {tuple(b.shape)} do not fit")
-    shape = (*a.shape[:-1], b.shape[1])
-    bias = bias_of(shift, shape) if isinstance(shift, Tensor) else None
-    layer = dense(b.T, bias)
-    tensor = node.emit(layer, node.extended(a) if len(a.shape) == 1 else a.tensor)
-    result = node.make(tensor, shape)
-    if shift is None and node.uses[:1] == [1]:
-        node.writer.linear[result.tensor] = layer
-    return (
-        result
-        if shift is None or bias is not None
-        else elementwise(node, "add.Tensor", [result, shift])
-    )
+        if not a.shape or a.shape[-1] != b.shape[0]:
+            raise Refused(f"its factors of shapes {a.shape} and {tuple(b.shape)} do not fit")
+        shape = (*a.shape[:-1], b.shape[1])
+        bias = bias_of(shift, shape) if isinstance(shift, Tensor) else None
+        layer = dense(b.T, bias)
+        tensor = node.emit(layer, node.extended(a) if len(a.shape) == 1 else a.tensor)
+        result = node.make(tensor, shape)
+        if shift is None and node.uses[:1] == [1]:
+            node.writer.linear[result.tensor] = layer
+    else:
+        result = _matrix_product(node, a, b)
+    if shift is None or bias is not None:
+        return result
+    return elementwise(node, "add.Tensor", [result, shift])
 
 
 def _matrix_product(node: Node, a: Value | Tensor, b: Value | Tensor) -> Value:
@@ -89,8 +84,7 @@ def _matrix_product(node: Node, a: Value | Tensor, b: Value | Tensor) -> Value:
         raise Refused(f"its factors of shapes {a.shape} and {b.shape} do not fit") from None
     is_column = isinstance(b, Value) and b.shape[1:] in ((), (1,))
     if isinstance(a, Tensor) and isinstance(b, Value) and a.dim() == 2 and is_column:
-        column = node.reshaped(b.tensor, b.shape[:1])
-        return node.make(node.emit(dense(a), column), shape)
+        return node.make(node.emit(dense(a), node.reshaped(b.tensor, b.shape[:1])), shape)
     rank = max(2, len(a.shape), len(b.shape))
     operands: list[Any] = []
     for item in (a, b):

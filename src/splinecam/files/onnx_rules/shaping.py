@@ -6,7 +6,7 @@ read, and the layer picks the values from there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import floor, prod
 from typing import Any
 
@@ -79,11 +79,7 @@ def _reshape(node: Node) -> Value:
     x, target = node.value(), node.integers(1, "shape")
     if target is None:
         raise Refused("its shape is missing")
-    return node.make(x.tensor, _target_shape(node, x.shape, target))
-
-
-def _target_shape(node: Node, shape: Sequence[int], target: list[int]) -> tuple[int, ...]:
-    new = list(target)
+    new, shape = list(target), x.shape
     if not node.get("allowzero", 0):
         if any(size == 0 and i >= len(shape) for i, size in enumerate(new)):
             raise Refused(f"its shape {target} copies a size that is not there")
@@ -97,7 +93,7 @@ def _target_shape(node: Node, shape: Sequence[int], target: list[int]) -> tuple[
             new[new.index(-1)] = count // known
     if any(size < 0 for size in new) or prod(new) != count:
         raise Refused(f"its shape {target} does not fit the shape {tuple(shape)}")
-    return tuple(new)
+    return node.make(x.tensor, new)
 
 
 @rule("Flatten")

@@ -164,13 +164,6 @@ def _image(node: Node, layer: nn.Module, tensor: str) -> Value:
     return node.make(tensor, (1, *node.shape_of(tensor)))
 
 
-def _padded(node: Node, tensor: str, windows: Windows) -> str:
-    """A tensor with the padding of windows around its axes of space."""
-    pairs = list(zip(windows.before, windows.after, strict=True))
-    flat = tuple(n for pair in reversed(pairs) for n in pair)
-    return node.emit(_kind("ConstantPad", len(pairs))(flat, 0.0), tensor)
-
-
 def _weights(node: Node, x: Value) -> tuple[Tensor, Tensor | None]:
     if isinstance(node.given(1), Value):
         raise Refused(PRODUCT)
@@ -199,7 +192,10 @@ def _conv(node: Node) -> Value:
         raise Refused(f"its bias has the shape {tuple(bias.shape)}")
     tensor, padding = x.tensor, windows.before
     if windows.before != windows.after:
-        tensor, padding = _padded(node, tensor, windows), (0,) * len(windows.kernel)
+        pairs = list(zip(windows.before, windows.after, strict=True))
+        sides = tuple(n for pair in reversed(pairs) for n in pair)
+        tensor = node.emit(_kind("ConstantPad", len(pairs))(sides, 0.0), tensor)
+        padding = (0,) * len(pairs)
     how = windows.kernel, windows.stride, padding, windows.dilation, groups, bias is not None
     layer = unfilled(_kind("Conv", len(windows.kernel)), inputs, outputs, *how)
     return _image(node, filled(layer, weight, bias), tensor)
@@ -281,11 +277,8 @@ def _pool(node: Node) -> Value:
     if fewer is not None:
         return fewer
     windows, ceil = _fitting_windows(node, x, kernel), bool(node.get("ceil_mode", 0))
-    pool = _maxima if node.kind == "MaxPool" else _means
-    return pool(node, x, windows, ceil)
-
-
-def _maxima(node: Node, x: Value, windows: Windows, ceil: bool) -> Value:
+    if node.kind != "MaxPool":
+        return _means(node, x, windows, ceil)
     if not _usual(windows):
         return _picked_maxima(node, x, windows, ceil)
     how = windows.kernel, windows.stride, windows.before, windows.dilation

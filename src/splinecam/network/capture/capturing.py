@@ -116,10 +116,9 @@ def capture(
 ) -> Program:
     """Turn a piecewise-linear model into a :class:`Program`; the model is left as it was.
 
-    ``input_shape`` is the shape of one input, without the batch. ``output`` selects one of
-    several outputs: an index, a name, or a function of the model's result. With ``smooth``,
-    smooth functions become layers too. They must be replaced before the program is run over a
-    mesh.
+    ``input_shape`` is the shape of one input, without the batch. ``output`` selects one of several
+    outputs: an index, a name, or a function of the model's result. With ``smooth``, smooth
+    functions become layers too. They must be replaced before the program is run over a mesh.
     """
     models.check_output(output)
     input_shape = tuple(int(size) for size in input_shape)

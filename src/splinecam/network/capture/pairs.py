@@ -20,7 +20,7 @@ from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from splinecam.network.capture.reading.stages import make_stages
 from splinecam.network.nonlinearities import Nonlinearity, PiecewiseScalar
@@ -279,7 +279,8 @@ def _renamed(program: Program, rename: Callable[[str], str], owners: list[str]) 
     """A program with other names for its values, and with the owners of its layers in theirs."""
 
     def step(old: Step) -> Step:
-        args, kwargs = _with_refs((old.args, old.kwargs), rename)
+        call = old.args, old.kwargs
+        args, kwargs = tree_map_only(Ref, lambda ref: Ref(rename(ref.name)), call)
         frees = tuple(map(rename, old.frees))
         return replace(old, name=rename(old.name), args=args, kwargs=kwargs, frees=frees)
 
@@ -299,17 +300,6 @@ def _renamed(program: Program, rename: Callable[[str], str], owners: list[str]) 
     )
     names = {"input_name": rename(program.input_name), "output_name": rename(program.output_name)}
     return program.with_constants(stages, **names)
-
-
-def _with_refs(item: Any, rename: Callable[[str], str]) -> Any:
-    """Nested arguments with other names for values."""
-    if isinstance(item, Ref):
-        return Ref(rename(item.name))
-    if type(item) in (list, tuple):
-        return type(item)(_with_refs(part, rename) for part in item)
-    if isinstance(item, dict):
-        return {key: _with_refs(part, rename) for key, part in item.items()}
-    return item
 
 
 def _correspondence(a: Stage, b: Stage, names: Mapping[str, str]) -> dict[str, str] | None:

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from splinecam._util.tolerances import EPS
-from splinecam.network.curves.curve import Curve
-from splinecam.network.curves.registered import RegisteredCurve, Scaled
+from splinecam.network.curves.curve import Curve, RegisteredCurve, Scaled
 
 _CELLS, _BLOCK = 1 << 17, 1 << 4  # cells of a table, and how many of them are bounded together
 _BLOCKS = _CELLS // _BLOCK
@@ -85,13 +84,10 @@ def is_registered(curve: Curve) -> bool:
 
 
 def tabulated(curve: Curve, low: Tensor, high: Tensor) -> Curve:
-    """A function near a registered one that is known closely between two levels, and around them.
-
-    If the function is too large or too rough for that, it stays as it is.
-    """
+    """A function near a registered one that is known closely between two levels and around."""
     first, width = float(low - (high - low) / 16), float(high - low) / _CELLS * (9 / 8)
     if not 0 < width < torch.inf:
-        return curve
+        return curve  # as it is also where it is too large or too rough
     z = first + width * torch.arange(_CELLS + 1, dtype=torch.float64, device=low.device)
     value, slope, h = curve.value(z), curve.slope(z), z[1:] - z[:-1]
     rise, turn = (value[1:] - value[:-1]) / h - slope[:-1], slope[1:] - slope[:-1]
@@ -117,10 +113,7 @@ def tabulated(curve: Curve, low: Tensor, high: Tensor) -> Curve:
 
 
 def _ranges(ends: Tensor, beyond: float) -> Tensor:
-    """The least and the largest of cells on blocks, given both ends (2, N).
-
-    beyond: how much further it may be between the ends.
-    """
+    """The least and the largest of cells on blocks, by ends (2, N) and what is beyond them."""
     both = ends.view(2, _BLOCKS, _BLOCK)
     found = [torch.stack([-both.amin((0, 2)), both.amax((0, 2))]) + beyond]
     step = 1

@@ -3,4 +3,4 @@
 ``registry`` has the rules; the other modules register operations when they are imported.
 """
 
-from splinecam.network.ops import affine, composite, nonlinear  # noqa: F401
+from splinecam.network.ops import affine, nonlinear  # noqa: F401

@@ -52,7 +52,7 @@ def convolution(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
         if x.dim() != weight.dim() or isinstance(padding, str):
             return plain(x)
-        steps = [_each(item, weight.dim() - 2) for item in (stride, padding, dilation)]
+        steps = [each_axis(item, weight.dim() - 2) for item in (stride, padding, dilation)]
         backend = backend_of(x.device)
         if backend.slow_windows and groups == x.shape[1] > 1:
             return depthwise(x, weight, bias, *steps)
@@ -93,10 +93,8 @@ def as_product(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: Sequence[
 
 
 def depthwise(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: Sequence[int]) -> Tensor:
-    """A convolution of x (B, C, *size) with weight (C * m, 1, *kernel), m for each channel.
-
-    Each image is one long row of pixels, along which it is shifted.
-    """
+    """A convolution of x (B, C, *size) with weight (C * m, 1, *kernel), m for each channel."""
+    # Each image is one long row of pixels, along which it is shifted.
     stride, padding, dilation = steps
     borders = [n for width in reversed(padding) for n in (width, width)]
     sizes = [n + 2 * width for n, width in zip(x.shape[2:], padding, strict=True)]
@@ -122,7 +120,7 @@ def depthwise(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: Sequence[i
     return _in_parts(convolve, x, max(1, _CACHED // (copies * prod(x.shape[1:]))))
 
 
-def _each(value: Any, count: int) -> list[int]:
+def each_axis(value: Any, count: int) -> list[int]:
     """One number for each axis, from one for all or one for each."""
     numbers = [value] if isinstance(value, int) else list(value)
     return numbers * count if len(numbers) == 1 else numbers

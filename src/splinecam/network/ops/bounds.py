@@ -46,10 +46,9 @@ def _map(value: Any, role: str, change: Callable[[Any, str], Any]) -> Any:
         return change(value, role)
     if isinstance(value, (list, tuple)):
         return [_map(item, role, change) for item in value]
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return (
-        change(value, role) if role != "plain" and (number or isinstance(value, Tensor)) else value
-    )
+    if role == "plain" or isinstance(value, bool) or not isinstance(value, (int, float, Tensor)):
+        return value
+    return change(value, role)
 
 
 def _modulus(value: Any, role: str) -> Any:
@@ -68,11 +67,6 @@ def _error(value: Any, role: str, squared: bool) -> Any:
     if isinstance(value, Tensor):
         value = value.to(torch.float64)
     return value * value if squared else abs(value)
-
-
-def _count(value: Any, role: str) -> Any:
-    """An argument for counting terms: one for each number that is not zero."""
-    return (value != 0).to(torch.float64) if isinstance(value, Tensor) else 1
 
 
 def _has_factor(value: Any, role: str) -> bool:
@@ -119,7 +113,9 @@ class AffineCall(NamedTuple):
         if isinstance(magnitude, Tensor):
             return self._rounded(magnitude, root_of_squares(error, total) if squared else error)
         if squared:
-            error = [root_of_squares(e, partial(_entry, total, k)) for k, e in enumerate(error)]
+            error = [
+                root_of_squares(e, partial(lambda k: total()[k], k)) for k, e in enumerate(error)
+            ]
         return tuple(self._rounded(m, e) for m, e in zip(magnitude, error, strict=True))
 
     def _rounded(self, magnitude: Tensor, error: Tensor) -> Bound:
@@ -136,11 +132,8 @@ class AffineCall(NamedTuple):
 
     def most_terms(self) -> int:
         """How many products are added up at most in one result, where activations are ones."""
-        return int(self.changed(_count).amax())
-
-
-def _entry(total: Callable[[], Any], k: int) -> Any:
-    return total()[k]
+        ones = self.changed(lambda x, _: (x != 0).double() if isinstance(x, Tensor) else 1)
+        return int(ones.amax())
 
 
 def root_of_squares(squares: Tensor, total: Callable[[], Tensor]) -> Tensor:

@@ -1,13 +1,19 @@
-"""The non-linear operations: piecewise linear, maxima and sorting, smooth, and rejected ones.
+"""The other operations: piecewise linear, maxima and sorting, smooth, rejected, and written out.
 
 A mask is a comparison of activations. It may choose between values that agree at its border.
 
 sigmoid, tanh and logsigmoid are smooth, too, but have the rules of terminal operations, because
 they are left out at the end of a network.
+
+Recurrent layers, distances, norms and losses are written out as other operations. The functions
+that do so take ``emit``, which adds a call to the graph and returns its result, and the arguments
+of the operation as values of the graph. They return what stands for the operation's result, or the
+reason against the call.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from math import inf
 from typing import Any
@@ -18,8 +24,9 @@ from torch import Tensor
 from splinecam.network.curves import formulas
 from splinecam.network.curves.curve import Curve
 from splinecam.network.ops import registry as ops
-from splinecam.network.ops.affine import NORM, STATISTICS, TRAINING
-from splinecam.network.ops.registry import Call, Knots, register
+from splinecam.network.ops.affine import NORM, STATISTICS, TRAINING, each_axis
+from splinecam.network.ops.registry import Call, CompositeRule, Emitter, Knots, register
+from splinecam.network.values import MANY_POINTS
 
 
 def _prelu(call: Call) -> Knots:
@@ -125,18 +132,11 @@ Windows = Callable[[Call, int, int, int], Tensor]
 """From a call, a dimension, its size and its number of windows O to their places (O, K), or -1."""
 
 
-def _entry(value: Any, i: int) -> int:
-    """The i-th number of several, or the one number for all."""
-    if isinstance(value, int):
-        return value
-    return int(value[i] if len(value) > 1 else value[0])
-
-
 def _fixed_windows(call: Call, i: int, size: int, count: int) -> Tensor:
-    kernel = _entry(call["kernel_size"], i)
-    stride = _entry(call.get("stride") or call["kernel_size"], i)
-    first = torch.arange(count) * stride - _entry(call.get("padding", 0), i)
-    places = first[:, None] + torch.arange(kernel) * _entry(call.get("dilation", 1), i)
+    kernel = each_axis(call["kernel_size"], i + 1)[i]
+    stride = each_axis(call.get("stride") or call["kernel_size"], i + 1)[i]
+    first = torch.arange(count) * stride - each_axis(call.get("padding", 0), i + 1)[i]
+    places = first[:, None] + torch.arange(kernel) * each_axis(call.get("dilation", 1), i + 1)[i]
     return torch.where((places >= 0) & (places < size), places, -1)
 
 
@@ -162,8 +162,7 @@ def _pool(windows: Windows, dims: int) -> Members:
             places = torch.where(places < 0, last, places)
             picked = torch.unflatten(plane.index_select(i, places.flatten()), i, places.shape)
             plane = picked.movedim(i + 1, -1)
-        flat = plane.flatten(-dims).to(index.device)
-        return index.flatten(-dims)[..., flat]
+        return index.flatten(-dims)[..., plane.flatten(-dims).to(index.device)]
 
     return members
 
@@ -262,64 +261,46 @@ for _names, _label, _curve in (
     register(_names, ops.TerminalRule(_label, True, _curve, notes=_ALSO_SMOOTH))
 
 
-def _reject(names: str, reason: str) -> None:
-    register(names, ops.RejectedRule(reason))
-
-
-_reject(
-    "exp2 expm1 atan atan2 sinh cosh asinh erfc glu sinc special_log_softmax cosine_similarity",
-    SMOOTH,
-)
-_reject(
-    "log log2 log10 log1p sqrt rsqrt reciprocal tan asin acos acosh atanh logit",
-    f"{SMOOTH}, and its second derivative has no bound",
-)
-_reject("logsumexp logaddexp", SOFT)
-_reject("smooth_l1_loss huber_loss mse_loss", QUADRATIC)
-_reject("std var var_mean std_mean prod cumprod", SMOOTH)
-_reject("layer_norm native_layer_norm group_norm native_group_norm rms_norm", NORM)
-_reject("_native_batch_norm_legit_functional _native_batch_norm_legit", STATISTICS)
-_reject("native_dropout", TRAINING)
-_reject("pow float_power", POWER)
-_reject("det linalg_det linalg_inv inverse", PRODUCT)
-_reject(
-    "scaled_dot_product_attention _native_multi_head_attention _transformer_encoder_layer_fwd "
-    "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_efficient_attention",
-    ATTENTION,
-)
-_reject(
-    "floor ceil round trunc fix frac fmod remainder floor_divide hardshrink heaviside "
+_REJECTED = {
+    SMOOTH: "exp2 expm1 atan atan2 sinh cosh asinh erfc glu sinc special_log_softmax "
+    "cosine_similarity std var var_mean std_mean prod cumprod lstm gru rnn_tanh lstm_cell gru_cell "
+    "rnn_tanh_cell",
+    f"{SMOOTH}, and its second derivative has no bound": (
+        "log log2 log10 log1p sqrt rsqrt reciprocal tan asin acos acosh atanh logit"
+    ),
+    SOFT: "logsumexp logaddexp",
+    QUADRATIC: "smooth_l1_loss huber_loss mse_loss",
+    NORM: "layer_norm native_layer_norm group_norm native_group_norm rms_norm",
+    STATISTICS: "_native_batch_norm_legit_functional _native_batch_norm_legit",
+    TRAINING: "native_dropout",
+    POWER: "pow float_power",
+    PRODUCT: "det linalg_det linalg_inv inverse",
+    ATTENTION: "scaled_dot_product_attention _native_multi_head_attention "
+    "_transformer_encoder_layer_fwd _scaled_dot_product_flash_attention_for_cpu "
+    "_scaled_dot_product_efficient_attention",
+    JUMP: "floor ceil round trunc fix frac fmod remainder floor_divide hardshrink heaviside "
     "bucketize searchsorted",
-    JUMP,
-)
-_reject(
-    "fake_quantize_per_tensor_affine fake_quantize_per_channel_affine quantize_per_tensor "
+    ROUNDED: "fake_quantize_per_tensor_affine fake_quantize_per_channel_affine quantize_per_tensor "
     "fake_quantize_per_tensor_affine_cachemask fake_quantize_per_channel_affine_cachemask "
-    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams "
-    "fused_moving_avg_obs_fake_quant _fused_moving_avg_obs_fq_helper "
-    "_fused_moving_avg_obs_fq_helper_functional quantize_per_channel quantize_per_tensor_dynamic",
-    ROUNDED,
-)
-_reject(
-    "eq ne not_equal logical_and logical_or logical_xor isnan isinf isfinite signbit bitwise_and "
-    "bitwise_or any all isclose",
-    MASK,
-)
-_reject("argmax argmin argsort mode", WINNER)
-_reject(
-    "fft_fft fft_fft2 fft_fftn fft_ifft fft_ifft2 fft_ifftn fft_rfft fft_rfft2 fft_rfftn "
+    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams fused_moving_avg_obs_fake_quant "
+    "_fused_moving_avg_obs_fq_helper _fused_moving_avg_obs_fq_helper_functional "
+    "quantize_per_channel quantize_per_tensor_dynamic",
+    MASK: "eq ne not_equal logical_and logical_or logical_xor isnan isinf isfinite signbit "
+    "bitwise_and bitwise_or any all isclose",
+    WINNER: "argmax argmin argsort mode",
+    COMPLEX: "fft_fft fft_fft2 fft_fftn fft_ifft fft_ifft2 fft_ifftn fft_rfft fft_rfft2 fft_rfftn "
     "view_as_complex complex polar stft istft",
-    COMPLEX,
-)
-_reject("max.default min.default", MIXES)
-_reject("aminmax", "it has two results: use amin and amax")
-_reject("kthvalue median nanmedian quantile nanquantile", SELECTS)
-_reject("fractional_max_pool2d fractional_max_pool3d", RANDOM)
-_reject("max_unpool2d max_unpool3d", PLACES)
-_reject("bernoulli rand_like randn_like randint_like multinomial normal poisson", RANDOM)
-_reject("nonzero item _local_scalar_dense _unique2 bincount", DATA)
-_reject("lstm gru rnn_tanh lstm_cell gru_cell rnn_tanh_cell", SMOOTH)
-_reject("rnn_relu.data", "it takes packed sequences: give it a tensor")
+    MIXES: "max.default min.default",
+    "it has two results: use amin and amax": "aminmax",
+    SELECTS: "kthvalue median nanmedian quantile nanquantile",
+    RANDOM: "fractional_max_pool2d fractional_max_pool3d bernoulli rand_like randn_like "
+    "randint_like multinomial normal poisson",
+    PLACES: "max_unpool2d max_unpool3d",
+    DATA: "nonzero item _local_scalar_dense _unique2 bincount",
+    "it takes packed sequences: give it a tensor": "rnn_relu.data",
+}
+for _reason, _names in _REJECTED.items():
+    register(_names, ops.RejectedRule(_reason))
 
 SPELLINGS = {
     "aten._native_batch_norm_legit_functional": "aten.batch_norm",
@@ -396,3 +377,127 @@ _smooth("cos", formulas.COSINE)
 _smooth("exp", formulas.EXP, notes="where it is finite")
 _smooth("square", formulas.power(2), reason=QUADRATIC)
 _smooth("pow.Tensor_Scalar", _power, reason=POWER, notes="whole exponents of at least 2")
+
+# -- written out as others ----------------------------------------------------------------------
+
+_ATEN = torch.ops.aten
+_MEAN, _SUM = 1, 2  # how torch numbers the reductions of a loss
+
+
+def _cell(emit: Emitter, call: Call) -> Any:
+    """One step of a recurrent layer."""
+    x = emit(_ATEN.linear.default, call["input"], call["w_ih"], call["b_ih"])
+    h = emit(_ATEN.linear.default, call["hx"], call["w_hh"], call["b_hh"])
+    return emit(_ATEN.relu.default, emit(_ATEN.add.Tensor, x, h))
+
+
+def _layers(emit: Emitter, call: Call) -> Any:
+    """All layers of a recurrent network, time step by time step: its outputs and last states."""
+    if call["train"] and call["dropout"] > 0:
+        return TRAINING
+    time = 1 if call["batch_first"] else 0
+    steps = emit.shape(call["input"])[time]
+    if not isinstance(steps, int) or steps >= MANY_POINTS:
+        return MIXES
+    directions = 2 if call["bidirectional"] else 1
+    size = 4 if call["has_biases"] else 2
+    weights = [call["params"][i : i + size] for i in range(0, len(call["params"]), size)]
+    states = emit(_ATEN.unbind.int, call["hx"], 0)
+    x, last = call["input"], []
+    for layer in range(call["num_layers"]):
+        outputs = []
+        for i in range(layer * directions, (layer + 1) * directions):
+            h = emit(operator.getitem, states, i)
+            backward = i % directions == 1
+            hidden = _direction(emit, x, h, weights[i], time, range(steps), backward)
+            last.append(hidden[-1])
+            hidden = hidden[::-1] if backward else hidden
+            outputs.append(emit(_ATEN.stack.default, hidden, time))
+        x = outputs[0] if directions == 1 else emit(_ATEN.cat.default, outputs, -1)
+    return x, emit(_ATEN.stack.default, last, 0)
+
+
+def _direction(
+    emit: Emitter, x: Any, h: Any, weights: Any, time: int, steps: range, backward: bool
+) -> list[Any]:
+    """The states of one layer in one direction, in the order in which they are computed."""
+    w_ih, w_hh, b_ih, b_hh = [*weights, None, None][:4]
+    driven = emit(_ATEN.linear.default, x, w_ih, b_ih)
+    states = []
+    for t in reversed(steps) if backward else steps:
+        now = emit(_ATEN.select.int, driven, time, t)
+        before = emit(_ATEN.linear.default, h, w_hh, b_hh)
+        h = emit(_ATEN.relu.default, emit(_ATEN.add.Tensor, now, before))
+        states.append(h)
+    return states
+
+
+def _norm(emit: Emitter, x: Any, p: Any, dims: list[int], keepdim: bool) -> Any:
+    """The p-norm over dimensions, if it is piecewise linear."""
+    if p == 0:
+        return f"{JUMP}: it counts entries that are not zero"
+    if p not in (1, inf, -inf):
+        return LENGTH
+    x = emit(_ATEN.abs.default, x)
+    if p == 1:
+        return emit(_ATEN.sum.dim_IntList, x, dims, keepdim)
+    return emit(_ATEN.amax.default if p == inf else _ATEN.amin.default, x, dims, keepdim)
+
+
+def _vector_norm(emit: Emitter, call: Call) -> Any:
+    p = call.get("ord", call.get("p", 2))
+    dims = call.get("dim")
+    dims = [dims] if isinstance(dims, int) else list(dims or range(len(emit.shape(call["self"]))))
+    return _norm(emit, call["self"], 2 if p is None else p, dims, bool(call.get("keepdim")))
+
+
+def _matrix_norm(emit: Emitter, call: Call) -> Any:
+    dims = call.get("dim")
+    one = isinstance(dims, int) or (dims is not None and len(dims) == 1)
+    return _vector_norm(emit, call) if one and not isinstance(call["ord"], str) else LENGTH
+
+
+def _pairwise_distance(emit: Emitter, call: Call) -> Any:
+    difference = emit(_ATEN.sub.Tensor, call["x1"], call["x2"])
+    difference = emit(_ATEN.add.Scalar, difference, call["eps"])
+    return _norm(emit, difference, call["p"], [-1], call["keepdim"])
+
+
+def _cdist(emit: Emitter, call: Call) -> Any:
+    first = emit(_ATEN.unsqueeze.default, call["x1"], -2)
+    second = emit(_ATEN.unsqueeze.default, call["x2"], -3)
+    return _norm(emit, emit(_ATEN.sub.Tensor, first, second), call["p"], [-1], False)
+
+
+def _l1_loss(emit: Emitter, call: Call) -> Any:
+    each = emit(_ATEN.abs.default, emit(_ATEN.sub.Tensor, call["self"], call["target"]))
+    if call["reduction"] == _MEAN:
+        return emit(_ATEN.mean.default, each)
+    return emit(_ATEN.sum.default, each) if call["reduction"] == _SUM else each
+
+
+def _masked_select(emit: Emitter, call: Call) -> Any:
+    """The entries that a mask picks for each point, one point after the other."""
+    x, mask = call["self"], call["mask"]
+    shape, given = emit.shape(x), emit.shape(mask)
+    if len(given) == len(shape) and given[0] == 1:
+        mask, given = emit(_ATEN.select.int, mask, 0, 0), given[1:]
+    inner = shape[len(shape) - len(given) :]
+    if len(given) >= len(shape) or any(m not in (1, n) for m, n in zip(given, inner, strict=True)):
+        return "its mask must be one for all points, and no larger than what it picks from"
+    mask = emit(_ATEN.expand.default, mask, inner)
+    skipped = [None] * (len(shape) - len(given))
+    picked = emit(_ATEN.index.Tensor, x, [*skipped, mask])
+    return emit(_ATEN.reshape.default, picked, [-1])
+
+
+register("rnn_relu_cell", CompositeRule(_cell, notes="linear and relu"))
+_STEPS = "linear and relu, for every time step; eval mode"
+register("rnn_relu.input", CompositeRule(_layers, notes=_STEPS))
+_WHICH = "of order 1, or infinite"
+register("linalg_vector_norm norm", CompositeRule(_vector_norm, notes=f"{_WHICH}; over features"))
+register("linalg_norm", CompositeRule(_matrix_norm, notes=f"of vectors, {_WHICH}; over features"))
+register("pairwise_distance", CompositeRule(_pairwise_distance, notes=_WHICH))
+register("cdist", CompositeRule(_cdist, notes=_WHICH))
+register("l1_loss", CompositeRule(_l1_loss, notes="for each point of the batch on its own"))
+register("masked_select", CompositeRule(_masked_select, constants=("mask",), notes="constant mask"))

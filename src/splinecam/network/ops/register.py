@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -28,36 +28,49 @@ class Table:
 
 @dataclass(frozen=True)
 class CustomOp:
-    """The rule of a registered target, which is affine without any of the fields."""
+    """The rule of a registered target, which ``remove`` takes back, or the end of ``with``.
 
-    cuts: Cuts = None  # affine functions whose zeros are the borders
-    table: Callable[[Any], Table] | None = None  # from a module to its functions of one variable
-    curvature: Curvature = None  # a bound on the second derivative of a smooth function
+    The target is affine without any of the fields. cuts: affine functions whose zeros are the
+    borders; table: from a module to its functions of one variable; curvature: a bound on the second
+    derivative of a smooth function.
+    """
+
+    cuts: Cuts = None
+    table: Callable[[Any], Table] | None = None
+    curvature: Curvature = None
+
+    def __call__(self, target: T) -> T:
+        """Register the rule of a class or an operator, which is returned, as a decorator does."""
+        table, key = _place(target)
+        table[key] = self
+        return target
+
+    def remove(self) -> None:
+        """Forget the rule; nothing happens if it is forgotten, or replaced, already."""
+        tables: tuple[dict[Any, CustomOp], ...] = (_CLASSES, _OPERATORS)
+        for table in tables:
+            for key in [key for key, rule in table.items() if rule is self]:
+                del table[key]
+
+    def __enter__(self) -> CustomOp:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.remove()
 
 
 _CLASSES: dict[type, CustomOp] = {}
 _OPERATORS: dict[str, CustomOp] = {}
 
 
-@overload
 def register_op(
-    target: None = None, *, affine: bool = False, cuts: Cuts = None, curvature: Curvature = None
-) -> Callable[[T], T]: ...
-@overload
-def register_op(
-    target: T, *, affine: bool = False, cuts: Cuts = None, curvature: Curvature = None
-) -> T: ...
-def register_op(
-    target: Any = None,
-    *,
-    affine: bool = False,
-    cuts: Callable[..., Tensor] | None = None,
-    curvature: float | Callable[..., Any] | None = None,
-) -> Any:
+    target: Any = None, *, affine: bool = False, cuts: Cuts = None, curvature: Curvature = None
+) -> CustomOp:
     """Tell ``partition`` how to treat a class of modules, or a custom operator.
 
     target: a subclass of ``nn.Module`` whose ``forward`` takes one tensor (B, ...), or an operator
-    of one activation (``torch.ops.mylib.foo``, or ``"mylib::foo"``). Without it, a decorator.
+    of one activation (``torch.ops.mylib.foo``, or ``"mylib::foo"``). Without it, the result is a
+    decorator.
     affine: the output is an affine function of the input. cuts: otherwise, functions of the input
     whose zeros are the borders of the pieces: ``cuts(module, x)`` or, for an operator, ``cuts`` of
     the operator's own arguments; from (B, ...) to (B, m), affine in x. curvature: for a smooth
@@ -66,18 +79,17 @@ def register_op(
     operator, ``curvature(low, high)`` and then the operator's other arguments. Slopes come from
     autograd. Such a function is replaced by ``partition(..., smooth=1e-3)``.
 
-    What is registered is tried out when a model is captured. A later registration of the same
-    target replaces this one.
+    The result takes the registration back by ``.remove()``, or at the end of a ``with`` block. What
+    is registered is tried out when a model is captured. A later registration of the same target
+    replaces this one.
 
     >>> import splinecam as sc
     >>> class Fold(nn.Module):
     ...     def forward(self, x):
     ...         return torch.where(x > 1, 2 - x, x)
-    >>> sc.register_op(Fold, cuts=lambda module, x: x - 1) is Fold
-    True
-    >>> len(sc.partition(Fold(), sc.Domain.box(0, 2), progress=False))
+    >>> with sc.register_op(Fold, cuts=lambda module, x: x - 1):
+    ...     len(sc.partition(Fold(), sc.Domain.box(0, 2), progress=False))
     4
-    >>> sc.unregister_op(Fold)
     """
     if [affine, cuts is not None, curvature is not None].count(True) != 1:
         raise ValueError(
@@ -89,13 +101,9 @@ def register_op(
     if curvature is not None:
         _check_curvature(curvature)
     rule = CustomOp(cuts, curvature=curvature)
-
-    def register(target: Any) -> Any:
-        table, key = _place(target)
-        table[key] = rule
-        return target
-
-    return register if target is None else register(target)
+    if target is not None:
+        rule(target)
+    return rule
 
 
 def _check_curvature(curvature: Any) -> None:
@@ -109,14 +117,6 @@ def _check_curvature(curvature: Any) -> None:
             f"curvature must be a finite bound on the second derivative, not {curvature}: a "
             "function without one, such as sqrt at 0 or a step, cannot be replaced by pieces"
         )
-
-
-def unregister_op(target: Any) -> None:
-    """Forget what :func:`register_op` was told about a target."""
-    table, key = _place(target)
-    if key not in table:
-        raise KeyError(f"{key} is not registered")
-    del table[key]
 
 
 def register_table(kind: type[Any], table: Callable[[Any], Table]) -> None:

@@ -194,8 +194,7 @@ def target_name(target: object, *, overload: bool = False) -> str:
 
 def rule_of(target: object) -> Rule | None:
     """The rule of a graph node's target; one overload may differ from the others."""
-    full = target_name(target, overload=True)
-    return RULES.get(full) or RULES.get(target_name(target))
+    return RULES.get(target_name(target, overload=True)) or RULES.get(target_name(target))
 
 
 @dataclass(frozen=True)

@@ -112,10 +112,7 @@ def exact_partition(model: nn.Module, domain: Domain) -> ExactPartition:
 
 @dataclass(frozen=True)
 class ExactPiece:
-    """An interval of a segment on which every unit stays in one piece: ``slope * t + intercept``.
-
-    begin, end: its positions on the segment, from 0 to 1; pattern: the piece of every unit.
-    """
+    """An interval of a segment on which every unit is in one piece: ``slope * t + intercept``."""
 
     begin: Fraction  # from 0 to 1
     end: Fraction  # from 0 to 1

@@ -190,11 +190,9 @@ ADAPTIVE_POOLS = (nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool
 
 
 def windows(module: nn.Module, shape: tuple[int, ...], sign: int = 1) -> list[list[int]]:
-    """Return the units of which each output is the largest, or with the sign -1 the smallest.
-
-    The largest of some units is 1 if one of them is 1 and all others are 0.
-    """
+    """Return the units of which each output is the largest, or with the sign -1 the smallest."""
     size = math.prod(shape)
+    # The largest of some units is 1 if one of them is 1 and all others are 0.
     one_each = torch.eye(size).reshape(size, *shape)
     inside = sign * module(sign * one_each).reshape(size, -1) > 0
     groups = [window.nonzero()[:, 0].tolist() for window in inside.T]
@@ -405,7 +403,7 @@ class Skip:
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _RESHAPES = (nn.Identity, nn.Flatten, nn.Unflatten, nn.Dropout)
-_GROUPED = (*MAX_POOLS, *ADAPTIVE_POOLS, Max, Maximum, Minimum, SortedGroups)
+_GROUPED = (*MAX_POOLS, *ADAPTIVE_POOLS, Max, Maximum, Minimum)
 
 Shape = tuple[int, ...]
 
@@ -424,8 +422,12 @@ def layer_step(module: nn.Module, shape: Shape) -> tuple[LayerStep, Shape]:
         return _affine(module, shape)
     if isinstance(module, _RESHAPES):
         return Chain(()), _shape_after(module, shape)
+    if isinstance(module, SortedGroups):
+        return Sorted(by(module.size, range(math.prod(shape)))), shape
     if isinstance(module, _GROUPED):
-        return _grouped(module, shape), _shape_after(module, shape)
+        smallest = isinstance(module, Min | Minimum)
+        groups = windows(module, shape, -1 if smallest else 1)
+        return Largest(groups, smallest), _shape_after(module, shape)
     return Activation(_splines(module, shape)), shape
 
 
@@ -434,12 +436,10 @@ def _shape_after(module: nn.Module, shape: Shape) -> Shape:
 
 
 def _affine(module: nn.Module, shape: Shape) -> tuple[Affine, Shape]:
-    """Return the dense matrix of a layer: its columns are the values at the unit vectors.
-
-    Weights are placed in it and never added to each other, so float64 is exact.
-    """
+    """Return the dense matrix of a layer: its columns are the values at the unit vectors."""
     if getattr(module, "padding_mode", "zeros") != "zeros":
         raise CaptureError(f"the exact oracle only knows zero padding, not {module}")
+    # Weights are placed in the matrix and never added to each other, so float64 is exact.
     copied = copy.deepcopy(module).double()
     size = math.prod(shape)
     with torch.no_grad():
@@ -447,14 +447,6 @@ def _affine(module: nn.Module, shape: Shape) -> tuple[Affine, Shape]:
         copied.register_parameter("bias", None)
         columns = copied(torch.eye(size, dtype=torch.float64).reshape(size, *shape))
     return Affine(columns.reshape(size, -1).T.contiguous(), bias.flatten()), bias.shape[1:]
-
-
-def _grouped(module: nn.Module, shape: Shape) -> LayerStep:
-    """Return the step of a module that compares the units of groups with each other."""
-    if isinstance(module, SortedGroups):
-        return Sorted(by(module.size, range(math.prod(shape))))
-    smallest = isinstance(module, Min | Minimum)
-    return Largest(windows(module, shape, -1 if smallest else 1), smallest)
 
 
 def _splines(module: nn.Module, shape: Shape) -> list[Spline]:

@@ -19,7 +19,7 @@ from splinecam.network.capture.reading.scalar_functions import add_curve
 from splinecam.network.capture.reading.stages import refs
 from splinecam.network.capture.tracing.diagnosis import first_line
 from splinecam.network.capture.tracing.opaque_modules import as_columns, opaque_module_of
-from splinecam.network.curves.registered import RegisteredCurve
+from splinecam.network.curves.curve import RegisteredCurve
 from splinecam.network.nonlinearities import CustomNonlinearity, PiecewiseScalar
 from splinecam.network.ops.bounds import Bound, measured_bound
 from splinecam.network.ops.nonlinear import MIXES
@@ -184,8 +184,7 @@ def _agree(a: Tensor, b: Tensor) -> bool:
 
 def _crossings(borders: TensorFunction, line: Tensor) -> Tensor:
     """Where on a line the functions vanish, in order; they must be affine."""
-    values = _check_rows("its cuts function", borders, line).flatten(1)
-    first, between, last = values
+    first, between, last = _check_rows("its cuts function", borders, line).flatten(1)
     if not _agree(between, (1 - WEIGHT) * first + WEIGHT * last):
         raise Problem(
             "its cuts function is not affine in x: give the functions whose zeros are the "
@@ -347,10 +346,8 @@ def _call_limit(limit: Any, low: Tensor, high: Tensor, constants: Any) -> Any:
 
 def _add_checked(builder: GraphBuilder, node: fx.Node, call: _Call) -> None:
     """Add a step, or a layer by the functions that were given, if they do what they promise."""
-    x, constants = (
-        _random(builder, call.x, 1, seed=2),
-        resolve(call.constants, {}, 1, builder.device),
-    )
+    x = _random(builder, call.x, 1, seed=2)
+    constants = resolve(call.constants, {}, 1, builder.device)
 
     def bound_to_constants(run: Function) -> Callable[[Tensor], Tensor]:
         return lambda x: run(x, constants)

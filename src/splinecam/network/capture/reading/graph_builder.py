@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.utils._pytree import tree_leaves
 
 from splinecam.errors import CaptureError, OffendingOp, SplineCamError, UnsupportedOpError
 from splinecam.network.capture.reading.probe import NotFiniteError
@@ -180,11 +181,7 @@ def part_of(ref: Ref, node: fx.Node, i: int, rule: AffineRule | None) -> Step:
 
 def has_size(item: Any) -> bool:
     """Whether nested arguments hold a number that depends on the size of the batch."""
-    if isinstance(item, dict):
-        item = list(item.values())
-    if isinstance(item, (list, tuple)):
-        return any(has_size(part) for part in item)
-    return isinstance(item, Size)
+    return any(isinstance(part, Size) for part in tree_leaves(item))
 
 
 def fill_of(node: fx.Node) -> Any:

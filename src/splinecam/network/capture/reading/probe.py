@@ -21,6 +21,7 @@ from splinecam.network.values import Rows
 SLACK = 2**20 * EPS
 _CHUNK = 1 << 20
 _INFINITE = "it gives values that are not finite (write -1e30 for minus infinity)"
+_MODERATE = 8.0  # an argument at which smooth functions are not yet too large for float64
 WEIGHT = 0.3  # not one half: a flipped or averaged batch must not look affine
 
 
@@ -46,9 +47,10 @@ def probe(
             _blame(program, stage, live, rows or {}, describe)
         live = out
         if stage.layer is not None:
+            argument = _in_range(stage.layer, out[stage.layer.argument])
             if not stage.layer.rectifies:  # of the positive part all is known
-                _probe_layer(stage.layer, out[stage.layer.argument], describe)
-            live[stage.layer.result] = stage.layer.apply(out[stage.layer.argument])
+                _probe_layer(stage.layer, argument, describe)
+            live[stage.layer.result] = stage.layer.apply(argument)
             live = {name: live[name] for name in program.stages[i + 1].live_in}
 
 
@@ -58,6 +60,17 @@ def _holds(program: Program, i: int, live: Values, out: dict[str, Tensor]) -> bo
         return all(isfinite(_size(value)) for value in out.values())
     alone = program.advance(i, {name: _blend(value) for name, value in live.items()})
     return all(_agree(alone[name], _blend(out[name]), _size(out[name])) for name in out)
+
+
+def _in_range(layer: Nonlinearity, z: Tensor) -> Tensor:
+    """Arguments of a layer, or smaller ones if a smooth function is too large there.
+
+    Random points may be far outside the domain that is meant, and exp of exp is soon too large.
+    """
+    if not isinstance(layer, layers.SmoothScalar):
+        return z
+    finite = layer.operation(torch.cat([z, -z])).isfinite()
+    return z if bool(finite.all()) else z * (_MODERATE / max(_MODERATE, _size(z)))
 
 
 def _probe_layer(layer: Nonlinearity, pair: Tensor, describe: Describe) -> None:

@@ -21,8 +21,7 @@ from splinecam.network import nonlinearities as layers
 from splinecam.network.capture.reading.graph_builder import GraphBuilder, NodeCall, UnevenRows
 from splinecam.network.capture.tracing.flat_graph import FlatGraph, arguments_of
 from splinecam.network.curves import formulas
-from splinecam.network.curves.curve import Curve
-from splinecam.network.curves.registered import Scaled, scaled
+from splinecam.network.curves.curve import Curve, Scaled, scaled
 from splinecam.network.ops.nonlinear import MIXES
 from splinecam.network.ops.registry import Knots, target_name
 from splinecam.network.values import Operation, Ref, Rows
@@ -212,17 +211,12 @@ def smooth_patterns(
             continue
         found[node] = curve, x
         weights = weights or matcher.used_weight
-        _drop(node, sorted(set(inner), key=place.__getitem__), needed)
+        gone = {node}
+        for one in sorted(set(inner), key=place.__getitem__, reverse=True):
+            if all(user in gone for user in one.users if user in needed):
+                needed.discard(one)  # nothing else uses it
+                gone.add(one)
     return found, weights
-
-
-def _drop(node: fx.Node, inner: list[fx.Node], needed: set[fx.Node]) -> None:
-    """Remove the nodes on the way to a function that nothing else uses."""
-    gone = {node}
-    for one in reversed(inner):
-        if all(user in gone for user in one.users if user in needed):
-            needed.discard(one)
-            gone.add(one)
 
 
 class _Matcher:
@@ -300,11 +294,8 @@ class _Matcher:
                 for cube, factor, others in self._multiples(cubic):
                     known = isclose(factor, _CUBIC, rel_tol=4 * EPS) and op_name(cube) == "pow"
                     if known and cube.args[:2] == (x, 3):
-                        return (
-                            scaled(formulas.GELU_TANH, 2.0),
-                            x,
-                            [tanh, total, *way, *others, cube],
-                        )
+                        nodes = [tanh, total, *way, *others, cube]
+                        return scaled(formulas.GELU_TANH, 2.0), x, nodes
         return None
 
     def _softsign(self, node: fx.Node) -> _Match | None:
@@ -320,9 +311,8 @@ class _Matcher:
         """The number that an argument is, which may be a constant of the model."""
         if isinstance(item, (int, float)):
             return float(item)
-        value = (
-            self.graph.constants.get(item, (None, None))[1] if isinstance(item, fx.Node) else None
-        )
+        known = self.graph.constants.get(item) if isinstance(item, fx.Node) else None
+        value = None if known is None else known[1]
         if not isinstance(value, Tensor) or value.numel() != 1:
             return None
         self.used_weight = True

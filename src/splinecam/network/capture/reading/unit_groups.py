@@ -91,9 +91,7 @@ def uses_places(node: fx.Node, needed: set[fx.Node]) -> str | None:
     """The reason against a node whose second result, the places of its values, is used."""
     used = [user for user in node.users if user in needed and user.target is operator.getitem]
     places = [user for user in used if user.args[1] != 0]
-    if any(map(_unpools, places)):
-        return UNPOOLED
-    return INDICES if places else None
+    return UNPOOLED if any(map(_unpools, places)) else INDICES if places else None
 
 
 def _unpools(places: fx.Node) -> bool:

@@ -35,11 +35,7 @@ def fixes_batch(error: Exception) -> bool:
 
 
 def generalise(first: Any, second: Any, example: Tensor) -> None:
-    """Rewrite the first of two exported programs, for ``SIZES``, for a batch of any size.
-
-    example: its first size is the symbol of such a batch. A ValueError says that the programs
-    differ.
-    """
+    """Rewrite the first of two programs, for ``SIZES``, for a batch of the example's symbol."""
     _require_alike(first.constants.keys() == second.constants.keys())
     for key, value in first.constants.items():  # forward may make constants for the batch
         _require_alike(not isinstance(value, Tensor) or torch.equal(value, second.constants[key]))

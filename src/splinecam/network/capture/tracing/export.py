@@ -304,7 +304,11 @@ def _functional(exported: Any) -> Any:
     maps = any(getattr(node.target, "__name__", "") == "_add_batch_dim" for node in graph.nodes)
     if _make_functional(graph) and not maps:
         return exported
-    _drop_dropout(graph)
+    for node in list(graph.nodes):  # dropout in eval mode is its input, as eager mode returns it
+        dropout = node.op == "call_function" and "dropout" in target_name(node.target)
+        if dropout and arguments_of(node).get("train") is False:
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
     outputs = next(node for node in graph.nodes if node.op == "output").args[0]
     for spec, node in zip(exported.graph_signature.output_specs, outputs, strict=True):
         if isinstance(node, fx.Node):  # the signature names the nodes that are the outputs now
@@ -313,11 +317,10 @@ def _functional(exported: Any) -> Any:
     try:
         return exported.run_decompositions({})
     except Exception as error:
-        message = (
+        raise CaptureError(
             f"the model's in-place operations cannot be undone: {diagnosis.first_line(error)}. "
             "Write them out of place: x = x + y for x += y"
-        )
-        raise CaptureError(message) from error
+        ) from error
 
 
 def _inline(module: fx.GraphModule) -> None:
@@ -369,15 +372,6 @@ def _is_fresh(node: Any) -> bool:
     if isinstance(rule, ops.AffineRule):
         return name in _FRESH or not (rule.exact or rule.reshapes or rule.identity)
     return name in _FRESH or isinstance(rule, (ops.PiecewiseRule, ops.MaximumRule, ops.SortRule))
-
-
-def _drop_dropout(graph: fx.Graph) -> None:
-    """Replace dropout in eval mode by its input, which is what eager mode returns."""
-    for node in list(graph.nodes):
-        dropout = node.op == "call_function" and "dropout" in target_name(node.target)
-        if dropout and arguments_of(node).get("train") is False:
-            node.replace_all_uses_with(node.args[0])
-            graph.erase_node(node)
 
 
 def _flattened(exported: Any) -> FlatGraph:

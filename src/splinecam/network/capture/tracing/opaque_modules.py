@@ -16,18 +16,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 from splinecam.errors import CaptureError
 from splinecam.network.capture.models import widened
 from splinecam.network.capture.tracing.diagnosis import first_line
+from splinecam.network.frozen_graph import Scope
 from splinecam.network.ops.register import CustomOp, Table, rule_of_class
-
-
-class _Inner(nn.Module):
-    """Calls functions of a module, so that its parameters can be substituted meanwhile."""
-
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.module = module
-
-    def forward(self, run: Callable[..., Any], x: Any) -> Any:
-        return run(self.module, x)
 
 
 class OpaqueModule:
@@ -45,7 +35,8 @@ class OpaqueModule:
                 if isinstance(value, Tensor):
                     delattr(part, name)
                     part.register_buffer(name, value)
-        self.inner = _Inner(copied.requires_grad_(False))
+        self.inner = Scope()  # through which its parameters are substituted meanwhile
+        self.inner.module = copied.requires_grad_(False)
         named = (*self.inner.named_parameters(), *self.inner.named_buffers())
         self.state = {name: widened(tensor) for name, tensor in named}
 
@@ -79,7 +70,8 @@ class OpaqueModule:
         return None if table is None else self._call(lambda module, _: table(module), None, state)
 
     def _call(self, run: Callable[..., Any], x: Any, state: Mapping[str, Tensor]) -> Any:
-        return torch.func.functional_call(self.inner, dict(state), (run, x))
+        call: Any = run, [self.inner.module, x], {}
+        return torch.func.functional_call(self.inner, dict(state), call)
 
     def shape(self, shape: torch.Size) -> list[Any]:
         """The shape of the result for an input's, in which the batch may be a symbol."""
