@@ -165,6 +165,14 @@ def test_tiles_of_other_networks_fit_together(seed: int, tmp_path: Path) -> None
     assert mine.length == pytest.approx(right.length, abs=1e-9)
 
 
+def test_tiles_that_divide_an_edge_differently_are_not_confused(tmp_path: Path) -> None:
+    # On one edge both tiles have a single vertex, but not the same one.
+    _, model, _ = random_network(54)
+    given: dict[str, Any] = {"refine": {"kind": "pairwise"}, "sizes": SMALL, "progress": False}
+    atlas = compute_atlas(model, BOX, tmp_path, **given)
+    assert atlas.validate(progress=False).ok
+
+
 def test_an_atlas_says_what_it_is_for(model: nn.Module, tmp_path: Path) -> None:
     given: dict[str, Any] = {"sizes": SMALL, "progress": False}
     atlas = compute_atlas(model, BOX, tmp_path, refine="boundary", **given)

@@ -358,7 +358,7 @@ def join_states(mesh: Mesh, tiles: Sequence[MeshTile], ends: list[State]) -> Sta
     del end
     refined = [MeshTile(each.mesh, tile.vertex_ids) for each, tile in zip(ends, tiles, strict=True)]
     ends.clear()
-    mesh, places = join_tiles(mesh, refined)
+    mesh, places = join_tiles(mesh, refined, alike=settled is None)
     rows = {}
     for name in [*rows_of[0]]:
         values = [each.pop(name) for each in reversed(rows_of)]
