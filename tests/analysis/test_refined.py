@@ -492,18 +492,16 @@ def test_bad_questions(refine: Any, kind: type[Exception], message: str, model: 
 
 
 def test_options_that_do_not_go_together(model: nn.Module, tmp_path: Any) -> None:
-    with pytest.raises(TypeError, match="refine= works in one process"):
-        sc.partition(model, WIDE, refine="boundary", n_jobs=2)
     asked: Any = {"refine": "boundary", "progress": False}
-    with pytest.raises(TypeError, match="not for along"):
-        sc.along(model, sc.Domain.segment([0.0, 0.0], [1.0, 1.0]), **asked)
-    with pytest.raises(TypeError, match="not for atlas"):
-        sc.atlas(model, WIDE, tmp_path / "atlas", **asked)
+    with pytest.raises(TypeError, match="smooth= works in memory"):
+        sc.atlas(model, WIDE, tmp_path / "atlas", smooth=1e-3, **asked)
+    with pytest.raises(TypeError, match="smooth= works in one process"):
+        sc.partition(model, WIDE, smooth=1e-3, n_jobs=2, **asked)
     with pytest.raises(TypeError, match="not for difference"):
         sc.difference(model, model, WIDE, **asked)
     with pytest.raises(TypeError, match=r"levels are for sc\.level_set"):
         sc.boundary(model, WIDE, level=0.5)
-    with pytest.raises(TypeError, match="not for sweep"):
-        sc.sweep(model, [WIDE], **asked)
+    with pytest.raises(TypeError, match="not for check"):
+        sc.check(model, WIDE, CONDITION, **asked)
     with pytest.raises(sc.SplineCamError, match='"argmin" needs several'):
         refined(network(1), {"kind": "argmin"})

@@ -23,6 +23,7 @@ import pytest
 import torch
 
 import splinecam as sc
+from refinement_cases import eagerly
 from splinecam import cli
 from splinecam.cli import main
 from splinecam.cli.commands import COMMANDS
@@ -792,6 +793,55 @@ def test_smooth_functions_are_replaced_within_a_bound(run: Run) -> None:
     part = sc.load("out/partition.npz")
     assert part.smoothing is not None
     assert part.smoothing.refined
+
+
+REFINED = """
+import torch
+from torch import nn
+
+def build(outputs=3):
+    torch.manual_seed(0)
+    first, second, last = nn.Linear(2, 24), nn.Linear(24, 24), nn.Linear(24, outputs)
+    return nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), last).double()
+"""
+
+
+def test_regions_are_divided_for_the_boundary(run: Run) -> None:
+    Path("deep.py").write_text(REFINED)
+    words = ("partition", "deep.py:build", *BOX, "--force", "--dpi", "40", "--out", "out")
+    assert run(*words)[0] == 0
+    whole = json.loads(Path("out/stats.json").read_text())
+    with eagerly():
+        code, out, err = run(*words, "--refine", "boundary")
+    assert code == 0, err
+    assert "Regions for the decision boundary" in out
+    assert "Statistics of regions need all of them: leave out --refine." in out
+    assert Path("out/regions.png").stat().st_size > 1000
+    found, part = json.loads(Path("out/stats.json").read_text()), sc.load("out/partition.npz")
+    assert found["stats"]["complete_regions"] == int(part.complete.sum()) < len(part)
+    assert found["stats"]["boundary_length"] == pytest.approx(whole["stats"]["boundary_length"])
+    assert found["made_for"] == "the decision boundary"
+    for name, each in whole["classes"].items():
+        assert found["classes"][name]["area"] == pytest.approx(each["area"], abs=1e-12)
+    code, out, _ = run("stats", "out/partition.npz")
+    assert (code, "settled regions" in out, "Classes" in out) == (0, True, True)
+    shutil.copy("out/partition.npz", "again.npz")
+    code, _, err = run("stats", "out/partition.npz", "again.npz")
+    assert (code, "this needs all linear regions" in err) == (1, True)
+
+
+def test_regions_are_divided_for_levels(run: Run) -> None:
+    Path("deep.py").write_text(REFINED)
+    words = ("partition", "deep.py:build", *BOX, "--force", "--dpi", "40", "--out", "out")
+    with eagerly():
+        code, _, err = run(*words, "--refine", "0.22")
+        assert (code, "--output 0 to 2" in err) == (1, True)
+        assert run(*words, "--refine", "0.22", "--output", "1")[0] == 0
+        found = json.loads(Path("out/stats.json").read_text())
+        assert found["made_for"] == "level 0.22 of output 1"
+        assert found["classes"] == {}
+        code, _, err = run(*words, "--arg", "outputs=1", "--refine", "0.1", "0.05")
+    assert code == 0, err
 
 
 # -- check and ops --------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from splinecam.cli.console import (
     printing,
     write_text,
 )
-from splinecam.cli.parser import SURFACES
+from splinecam.cli.parser import SURFACES, levels_of
 from splinecam.cli.pictures import (
     axis_words,
     draw,
@@ -47,12 +47,15 @@ from splinecam.network.capture import capture
 from splinecam.network.ops.registry import TITLES, OpRow, op_table, op_table_markdown
 from splinecam.network.program import Program
 from splinecam.partitions.partition import Partition, load
+from splinecam.questions.boundary import knows_classes
 from splinecam.questions.comparison import compare
+from splinecam.questions.curves import Curves
 from splinecam.questions.difference import Difference
 from splinecam.questions.measures import table_columns
 from splinecam.questions.stats import Stats
 
 _CLASSES = 20  # how many classes are printed
+_LEFT_OUT = "Statistics of regions need all of them: leave out --refine."
 
 
 def _partition(options: Namespace) -> int:
@@ -72,7 +75,7 @@ def _partition(options: Namespace) -> int:
     make_folder(options.out)
     with console.timed("statistics"):
         part.save(saved)
-        stats = part.stats()
+        stats = _stats_of(part)
     weights = None if options.weights is None else str(options.weights)
     about = {**_about(part, stats), "model": options.model, "weights": weights}
     about |= {"validated": options.validate, "device": str(part.mesh.uv.device)}
@@ -98,10 +101,13 @@ def _computed(options: Namespace, domain: Domain, console: Console) -> Partition
     with console.timed("model"):
         model, known = models.model_of(options)
     domain = models.fitted(options.model, known, domain, options)
-    if options.output is not None or options.level is not None or options.color == "output":
+    numbers = options.output, options.level, levels_of(options) or None
+    if any(each is not None for each in numbers) or options.color == "output":
         replaced, shape = options.smooth is not None, domain.input_shape
         program = capture(model, shape, output=options.result, smooth=replaced)
         require_outputs(options, prod(program.output_shape))
+        if numbers[2] and prod(program.output_shape) == 1 and options.level is None:
+            options.level = numbers[2][0]  # which is drawn
     axis_words(domain, options.features)  # an error before anything is computed
     console.note("Model", f"{options.model}, {console.took('model')}")
     console.note("Domain", inside(domain))
@@ -121,6 +127,24 @@ def _computed(options: Namespace, domain: Domain, console: Console) -> Partition
     return part
 
 
+def _stats_of(part: Partition, *, full: bool = False) -> Stats:
+    """Return the statistics of a partition; of a refined one, those that are certain."""
+    wanted, number = part._wanted, int(part.complete.sum())
+    if wanted is None:
+        return part.stats(full=full)
+    if wanted.condition is not None:
+        curves: Curves = part.preimage(wanted.condition).outline
+    elif wanted.aspect == "level":
+        curves = part.level_set(wanted.levels, output=wanted.output)
+    else:
+        kind: Any = wanted.aspect
+        curves = part.decision_boundary(kind=kind, classes=wanted.pair)
+    settled = float(part.areas[~part.complete].sum()) / part.domain.area
+    counts = {"complete_regions": number, "settled_regions": len(part) - number}
+    found = {**counts, "settled_share": settled, "boundary_segments": len(curves)}
+    return Stats({**found, "boundary_length": curves.length})
+
+
 def _about(part: Partition, stats: Stats) -> dict[str, Any]:
     """Return what is known of a partition, for JSON."""
     domain = part.domain
@@ -135,6 +159,8 @@ def _about(part: Partition, stats: Stats) -> dict[str, Any]:
         "classes": _class_areas(part),
         "unresolved": [place._asdict() for place in part.unresolved],
     }
+    if part._wanted is not None:
+        about |= {"made_for": part._wanted.words, "left_out": _LEFT_OUT}
     if part.smoothing is not None:
         replaced = [asdict(layer) for layer in part.smoothing.layers]
         about |= {"bound": part._bound.tolist(), "replaced": replaced}
@@ -143,7 +169,7 @@ def _about(part: Partition, stats: Stats) -> dict[str, Any]:
 
 def _class_areas(part: Partition) -> dict[str, dict[str, float]]:
     """Return the area and the share of each class that occurs; one unnamed output has none."""
-    if part._n_out == 1 and part.names is None:
+    if (part._n_out == 1 and part.names is None) or not knows_classes(part, 0.0):
         return {}
     areas = part.class_regions().areas.tolist()
     names = part.names or [str(k) for k in range(len(areas))]
@@ -154,13 +180,19 @@ def _class_areas(part: Partition) -> dict[str, dict[str, float]]:
 def _printed(part: Partition, stats: Stats) -> str:
     """Return the statistics and the areas of the largest classes as text."""
     found = sorted(_class_areas(part).items(), key=lambda item: -item[1]["area"])
+    if part._wanted is None:
+        text = str(stats)
+    else:
+        rows = [(name.replace("_", " "), [number_text(x)]) for name, x in stats.items()]
+        table = TextTable(f"Regions for {part._wanted.words}", ("",), rows)
+        text = f"{table.text(32)}\n\n{_LEFT_OUT}"
     if not found:
-        return str(stats)
+        return text
     shown = {name: (number_text(x["area"]), f"{100 * x['share']:.3g} %") for name, x in found}
     rows = [(name, list(texts)) for name, texts in shown.items()][:_CLASSES]
     more = f"\n  ... and {len(found) - _CLASSES:,} more" if len(found) > _CLASSES else ""
     table = TextTable("Classes", ("area", "share"), rows)
-    return f"{stats}\n\n{table.text(4 + max(len(name) for name, _ in rows))}{more}"
+    return f"{text}\n\n{table.text(4 + max(len(name) for name, _ in rows))}{more}"
 
 
 def _plot(options: Namespace) -> int:
@@ -185,6 +217,8 @@ def _plot(options: Namespace) -> int:
 def _note_boundary(part: Partition, options: Namespace, console: Console) -> None:
     """Say that the requested boundary does not meet the domain, where that is so."""
     asked, level = options.boundary or options.level is not None, options.level or 0.0
+    if part._wanted is not None:
+        return  # outputs are not known everywhere
     low, high = float(part.values.min()), float(part.values.max())
     if asked and part._n_out == 1 and not low <= level <= high:
         console.note("Boundary", f"none: the output is {low:.4g} to {high:.4g}, never {level:g}")
@@ -214,7 +248,8 @@ def _stats(options: Namespace) -> int:
     if options.table is not None:
         claim([options.table], force=options.force)
     parts = {str(path): models.saved_partition(path, options) for path in options.saved}
-    found = {name: part.stats(full=options.full) for name, part in parts.items()}
+    stats_of = _stats_of if len(parts) == 1 else Partition.stats  # which refuses refined ones
+    found = {name: stats_of(part, full=options.full) for name, part in parts.items()}
     if options.json:
         content = [{"file": name, **_about(parts[name], found[name])} for name in parts]
         console.out(json_text(content[0] if len(content) == 1 else content))

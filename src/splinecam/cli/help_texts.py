@@ -35,6 +35,7 @@ examples:
   splinecam partition net.py:build --box -1 1 --out out
   splinecam partition net.py:build --arg width=64 --weights net.pt --box 0 0 2 1 --out out
   splinecam partition net.onnx --box -1 1 --out out
+  splinecam partition net.onnx --box -1 1 --refine boundary --out out
   splinecam partition gelu.onnx --box -1 1 --smooth 1e-3 --refine boundary --out out
   splinecam partition cnn.pt2 --through digits.npz --key x --pick 3 8 14 --out out
   splinecam partition cnn.pt2 --around digits.npy --pick 7 --side 0.5 --out out

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from splinecam._util.text import did_you_mean
+from splinecam.cli.parser import levels_of
 from splinecam.errors import DomainError, FileError, SplineCamError
 from splinecam.files import loading
 from splinecam.files.onnx_module import read_onnx
@@ -228,10 +229,13 @@ def model_of(options: Namespace) -> Found:
 def shared_options(options: Namespace) -> dict[str, Any]:
     """Return the options that all computations share, as ``partition`` takes them."""
     shared = {name: getattr(options, name) for name in ("device", "memory", "max_regions")}
-    smooth = options.smooth
-    given = {name: getattr(options, name, None) for name in ("refine", "undecided")}
-    if any(given.values()):
-        smooth = Smooth(smooth, **{name: each for name, each in given.items() if each})
+    smooth, levels = options.smooth, levels_of(options)
+    if getattr(options, "undecided", None) is not None:
+        smooth = Smooth(smooth, undecided=options.undecided)
+    if levels:
+        shared["refine"] = {"level": levels, "output": options.output}
+    elif getattr(options, "refine", None):
+        shared["refine"] = "boundary"
     return {"output": options.result, "progress": not options.quiet, "smooth": smooth, **shared}
 
 

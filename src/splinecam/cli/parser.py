@@ -9,6 +9,7 @@ from argparse import (
     ArgumentParser,
     ArgumentTypeError,
     BooleanOptionalAction,
+    Namespace,
     RawDescriptionHelpFormatter,
 )
 from collections.abc import Callable, Iterable, Iterator
@@ -110,6 +111,16 @@ bytes_of_memory = _checked(  # also written 2e9, 2G, 2GB or 2GiB
 )
 # The name of a device, whether it is there or not.
 device = _checked(str, re.compile(r"auto|cpu|cuda(:\d+)?").fullmatch, "is not auto, cpu or cuda")
+
+
+def where(word: str) -> float | str:
+    """Read what regions are divided for: the word ``boundary``, or a level."""
+    return word if word == "boundary" else number(word)
+
+
+def levels_of(options: Namespace) -> list[float]:
+    """Return the levels that regions are divided for."""
+    return [level for level in getattr(options, "refine", None) or () if level != "boundary"]
 
 
 def error_bound(word: str) -> float | str:
@@ -501,11 +512,12 @@ def _add_computation(parser: ArgumentParser, *, refine: bool = False) -> Any:
     text = "replace them by pieces; outputs may be off by X, or by X%% of their range"
     _option(group, "--smooth", error_bound, "X", text)
     if refine:
-        text = "boundary: only refine regions whose class would be uncertain"
-        _choice(group, "--refine", ("boundary",), text, metavar="WHERE")
         text = "with --refine: on which share of the domain the class may be uncertain (1e-3)"
         _option(group, "--undecided", share, "X", text)
     how = parser.add_argument_group("computation")
+    if refine:
+        text = "boundary, or levels of an output (--output): only divide regions where these may be"
+        _option(how, "--refine", where, "WHERE", text, nargs="+")
     _add(how, "--device", "--memory")
     _option(how, "--max-regions", amount, "N", "stop if there are more")
     return how

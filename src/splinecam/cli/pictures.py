@@ -12,7 +12,7 @@ from torch import Tensor
 
 from splinecam._util.files import replaced
 from splinecam.cli.console import make_folder
-from splinecam.cli.parser import DPI
+from splinecam.cli.parser import DPI, levels_of
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
 from splinecam.partitions.partition import Partition
@@ -50,7 +50,8 @@ def require_outputs(options: Namespace, outputs: int) -> None:
         )
     if outputs == 1:
         return
-    if options.output is None and (options.color == "output" or kind == "surface"):
+    needed = options.color == "output" or kind == "surface" or levels_of(options)
+    if options.output is None and needed:
         raise SplineCamError(f"{several}: say which one, --output 0 to {outputs - 1}.")
     if options.level is not None and options.level != 0:
         raise SplineCamError(f"{several}: --level is for models with one.")

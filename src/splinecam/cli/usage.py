@@ -29,7 +29,6 @@ _NEEDS = {
     "full": ("model",),
     "labels": ("points",),
     "labels_key": ("labels",),
-    "refine": ("smooth",),
     "undecided": ("refine",),
 }
 _PICTURE = ("color", "output", "level", "axes", "no_edges", "boundary")
@@ -140,7 +139,9 @@ def _picture(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
             yield f"{shown.get(name, _option(name))} is for a picture, and --no-plot draws none"
         if name in NOT_FOR.get(kind, ()):
             yield f"{shown.get(name, _option(name))} is not for --kind {kind}"
-    if "output" in given and kind != "surface" and options.color not in ("slope", "output"):
+    used = kind == "surface" or options.color in ("slope", "output")
+    used |= given.get("refine", ["boundary"]) != ["boundary"]  # levels of the output
+    if "output" in given and not used:
         those = ["--color slope", "--color output", *["--kind surface"] * ("kind" in given)]
         yield f"--output goes with {_either(those)}"
     if "model" in given and "kind" in given and kind != "layers":
@@ -150,6 +151,14 @@ def _picture(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
         yield f"--size or --dpi is too large: a picture may be {wide}"
     if "kind" in given:
         yield from _ending("--out", options.out or options.saved.with_suffix(".png"), _PICTURES)
+
+
+def _partition(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
+    words = given.get("refine", ["boundary"])
+    if words != ["boundary"] and ("boundary" in words or "smooth" in given):
+        yield "--refine takes the word boundary alone, or levels without --smooth"
+    if "undecided" in given and "smooth" not in given:
+        yield "--undecided goes with --smooth"
 
 
 def _view(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
@@ -179,4 +188,10 @@ def _export(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
             yield f"{_option(name)} is for a file that ends in {_either(SURFACES)}"
 
 
-_COMMANDS = {"view": _view, "difference": _difference, "stats": _stats, "export": _export}
+_COMMANDS = {
+    "partition": _partition,
+    "view": _view,
+    "difference": _difference,
+    "stats": _stats,
+    "export": _export,
+}

@@ -366,19 +366,29 @@ def join_states(mesh: Mesh, tiles: Sequence[MeshTile], ends: list[State]) -> Sta
             name: Bound(*map(torch.maximum, bound, end.bounds[name]))
             for name, bound in bounds.items()
         }
-    settled = None
+    settled, mixed = None, False
     if any(end.settled is not None for end in ends):
-        settled = torch.cat([_settled_faces(end) for end in ends])
+        faces = [_settled_faces(end) for end in ends]
+        settled, mixed = torch.cat(faces), not all(bool(each.all()) for each in faces[:-1])
+    # Outputs at the other vertices of settled faces are not the network's.
+    true = [_vertices_of_complete(end) for end in ends] if mixed else []
     del end
     refined = [MeshTile(each.mesh, tile.vertex_ids) for each, tile in zip(ends, tiles, strict=True)]
     ends.clear()
-    mesh, places = join_tiles(mesh, refined)
+    mesh, places = join_tiles(mesh, refined, alike=settled is None)
     rows = {}
     for name in [*rows_of[0]]:
         values = [each.pop(name) for each in reversed(rows_of)]
         rows[name] = empty_table((mesh.num_vertices, *values[0].shape[1:]), values[0].device)
-        for place in places:
-            rows[name][place] = values.pop()
+        if not mixed:
+            for place in places:
+                rows[name][place] = values.pop()
+            continue
+        fixed = torch.zeros(mesh.num_vertices, dtype=torch.bool, device=mesh.uv.device)
+        for place, sure in zip(places, true, strict=True):
+            value, mine = values.pop(), sure | ~fixed[place]
+            rows[name][place[mine]] = value[mine]
+            fixed[place[sure]] = True
     return State(mesh, rows, bounds, ambiguities=ambiguities, settled=settled)
 
 
@@ -386,6 +396,14 @@ def _settled_faces(end: State) -> Tensor:
     if end.settled is not None:
         return end.settled
     return torch.zeros(end.mesh.num_faces, dtype=torch.bool, device=end.mesh.uv.device)
+
+
+def _vertices_of_complete(end: State) -> Tensor:
+    """Whether each vertex is one of a face that is not settled, (V,)."""
+    mesh = end.mesh
+    found = torch.zeros(mesh.num_vertices, dtype=torch.bool, device=mesh.uv.device)
+    found[mesh.corner_vertices()[~_settled_faces(end)[mesh.owners()]]] = True
+    return found
 
 
 def _values_of(

@@ -55,7 +55,8 @@ class Breaks:
     offsets: (S + 1,) where the points of each segment begin; t: (P,) positions from 0 to 1; values:
     (P, n_out) outputs; error: (n_out,) a bound on their rounding errors along all segments;
     layer_errors: (n,) the same for the units of each layer, by its name. Those of each segment
-    alone are found by ``errors_along``. shared: whether there are several segments.
+    alone are found by ``errors_along``. shared: whether there are several segments. settled: (P,)
+    whether the piece after a point is not divided, as a question is settled on it; None for none.
     """
 
     offsets: Tensor
@@ -65,6 +66,7 @@ class Breaks:
     layer_errors: dict[str, Tensor]
     doubts: list[OpenPlaces]
     shared: bool = False
+    settled: Tensor | None = None
 
 
 @dataclass(frozen=True)

@@ -69,8 +69,11 @@ class Coarse:
         """Carry a tile to the end of the network."""
         work.at_second = self.at_second
         work.layer_errors.update(self.layer_errors)
+        if self.at_second:
+            work.open_part = to_device(work.open_part, work.place.device)
         at = Waiting(self.state, self.index, self.layer_input).select(tile, 1)
-        return finish(work, to_device(at, work.place.device).filled(work.block))
+        at = to_device(at, work.place.device).filled(work.block)
+        return finish(work, at, all_open=False)
 
     def sample(self, program: Program) -> RegionSample:
         """A sample of the regions that the next layer makes, if there is one face so far."""

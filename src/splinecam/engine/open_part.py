@@ -7,7 +7,7 @@ settled on a face that a square contains although it is open elsewhere in the sq
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, prod
@@ -240,6 +240,29 @@ def open_part(
     centre, halves, rows, radius, settled = (torch.cat(each) for each in zip(*parts, strict=True))
     squares = centre, halves, rows, radius, settled
     return OpenPart(question, corner, size, *squares, torch.cat(finest), level)
+
+
+def may_pay(place: Place, domains: Sequence[Domain]) -> list[bool]:
+    """Whether each domain may have as many regions as ``open_part`` expects at least.
+
+    They are bounded together, each by one square.
+    """
+    program = place.program
+    units = sum(prod(layer.shape) for layer in program.layers)
+    if units * units / 4 < LEAST or not BoxBounds.fits(program):
+        return [False] * len(domains)
+    inputs = []
+    for domain in domains:
+        frame = Frame.of(domain)
+        low, high = frame.to_local(domain.corners).aminmax(dim=0)
+        half = (high - low).amax() * torch.eye(3, 2, dtype=low.dtype).roll(1, 0) / 2
+        inputs.append(domain.embed(frame.to_plane((low + high) / 2 + half)))
+    x = torch.stack(inputs, 1).to(program.device)
+    passed = BoxBounds(program, None, place.kernel)(x).passed
+    # A quarter of a square passes no more knots than the square.
+    most = 4**_FIRST * (1 + passed + passed * passed / 4) / _COUNTED
+    found: list[bool] = (most >= LEAST).tolist()
+    return found
 
 
 def _within(place: Tensor, corners: Tensor, level: int) -> Tensor:

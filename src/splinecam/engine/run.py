@@ -130,10 +130,13 @@ def outcome_of(work: Computation, end: State) -> Outcome:
     return to_device(found, work.plan.second.device)
 
 
-def finish(work: Computation, start: Waiting, share: float = 1.0) -> State:
+def finish(
+    work: Computation, start: Waiting, share: float = 1.0, *, all_open: bool = True
+) -> State:
     """Carry a state to the end of the network, in tiles if it is too large.
 
-    share: the part of the whole mesh that it is, as it is reported.
+    share: the part of the whole mesh that it is, as it is reported. all_open: whether the question,
+    if there is one, is known to be open on all its faces.
     """
     sizes: dict[int, tuple[int, int]] = {}  # the faces and the bytes of the mesh before each stage
     open_: Tensor | None = None
@@ -142,7 +145,7 @@ def finish(work: Computation, start: Waiting, share: float = 1.0) -> State:
         nonlocal open_
         if at.index not in sizes:
             sizes[at.index] = at.faces, 0 if work.is_tiny(at.state) else work.size(at.state)
-            if at.index > start.index:
+            if at.index > start.index or not all_open:
                 open_ = _open_faces(work, at)
             if open_ is not None and bool(open_.any()) and _stays(work, at):
                 at.state.settled, open_ = ~open_, None
@@ -345,7 +348,10 @@ def _in_parts(work: Computation, at: Waiting, share: float) -> State:
     face = divide_face(state, index, layer.source, layer_input, lines)
     if face.state.mesh.num_faces == 1:  # the lines are as close to the border as rounding
         raise LimitError(str(work.too_large(layer, 1)))
+    # Parts are united again across the lines, which settled and complete faces cannot be.
+    question, work.open_part = work.open_part, None
     joined = _joined(work, Waiting(face.state, index, face.layer_input), share, face)
+    work.open_part = question
     found = face.rejoined(joined, work.program, work.layer_errors, work.block)
     if work.max_regions is not None and work.finished + found.mesh.num_faces > work.max_regions:
         raise work.too_many(layer, 1)

@@ -9,6 +9,7 @@ joined mesh is always watertight. There may be any number of tiles.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 from typing import NamedTuple
 
 import torch
@@ -20,6 +21,7 @@ from splinecam._util.tolerances import EPS, SAFETY, UV_ERROR
 from splinecam.geometry.subdivision import Mesh
 
 _CELLS = ("uv", "vertex_layer", "edges", "edge_layer", "edge_unit")  # arrays of vertices and edges
+_APART = 2.0**-20  # beyond this, vertices of tiles that divide edges differently are not one
 ROOT = -2  # edge_layer of a tile's edge: ROOT - (edge of the whole mesh it is a piece of)
 
 
@@ -77,14 +79,16 @@ def sorted_faces(mesh: Mesh, depth: int = 12) -> Tensor:
     return order
 
 
-def join_tiles(mesh: Mesh, tiles: list[MeshTile]) -> tuple[Mesh, list[Tensor]]:
+def join_tiles(
+    mesh: Mesh, tiles: list[MeshTile], *, alike: bool = True
+) -> tuple[Mesh, list[Tensor]]:
     """The refined mesh of all tiles, and for each tile the new index of its vertices.
 
     mesh: the mesh before it was divided; tiles: with their refined meshes. The list is emptied,
-    so that the memory of a tile is free as soon as it is copied.
+    so that the memory of a tile is free as soon as it is copied. alike: see ``unite``.
     """
     mesh, tiles[:] = _marked(mesh, tiles)
-    seams = _seams(mesh, tiles)
+    seams = _seams(mesh, tiles, alike)
     num_vertices, num_edges = mesh.num_vertices + seams.count, mesh.num_edges + seams.count
     places: list[Tensor] = []
     whole = _divided(mesh, tiles, seams)
@@ -169,11 +173,11 @@ class _Seams:
         return place
 
 
-def _seams(mesh: Mesh, tiles: list[MeshTile]) -> _Seams:
+def _seams(mesh: Mesh, tiles: list[MeshTile], alike: bool) -> _Seams:
     """Unite the new vertices on edges."""
     found = [vertices_on_edges(mesh, tile, number) for number, tile in enumerate(tiles)]
     every = OnEdges(*(torch.cat(column) for column in zip(*found, strict=True)))
-    order, starts = unite(mesh, every)
+    order, starts = unite(mesh, every, alike=alike)
     every = OnEdges(*(column[order] for column in every))
     union = torch.cumsum(starts.long(), 0) - 1
     leader = starts.nonzero()[:, 0]
@@ -211,12 +215,14 @@ def vertices_on_edges(mesh: Mesh, tile: MeshTile, number: int) -> OnEdges:
     return OnEdges(root, start, torch.full_like(root, number), t)
 
 
-def unite(mesh: Mesh, found: OnEdges) -> tuple[Tensor, Tensor]:
+def unite(mesh: Mesh, found: OnEdges, *, alike: bool = True) -> tuple[Tensor, Tensor]:
     """The order of vertices along edges, and which ones in this order begin a united vertex.
 
     A united vertex has one vertex of each of the two tiles beside the edge at most. Neighbours
     along the edge from different tiles are one vertex when both tiles have as many vertices on the
     edge (then the k-th belongs to the k-th), or when they are as close as rounding.
+
+    alike: whether both tiles divide an edge alike. Else vertices that are apart are not one.
     """
     order = sort_rows(found.edge, found.t)[0]
     edge, number, t = found.edge[order], found.number[order], found.t[order]
@@ -230,8 +236,9 @@ def unite(mesh: Mesh, found: OnEdges) -> tuple[Tensor, Tensor]:
     alls = torch.bincount(edge, minlength=mesh.num_edges)
     even = (2 * ones == alls)[edge]
     fits = torch.zeros_like(edge, dtype=torch.bool)
-    near = (t[1:] - t[:-1]) * length[1:] <= SAFETY * SAFETY * UV_ERROR
-    fits[1:] = (edge[1:] == edge[:-1]) & (number[1:] != number[:-1]) & (near | even[1:])
+    gap = (t[1:] - t[:-1]) * length[1:]
+    near = (gap <= SAFETY * SAFETY * UV_ERROR) | (even[1:] & (gap <= (inf if alike else _APART)))
+    fits[1:] = (edge[1:] == edge[:-1]) & (number[1:] != number[:-1]) & near
     # In a run of fitting neighbours the 2nd joins the 1st, the 4th the 3rd, and so on.
     index = torch.arange(edge.shape[0], device=edge.device)
     run = torch.cummax(torch.where(fits, 0, index), 0).values

@@ -128,7 +128,8 @@ def check(
     found = _stopped(request, domain, prop) if verdict_only and exact else None
     if found is not None:
         return found
-    return partition(model, domain, refine=prop if exact else None, **options).check(prop)
+    options["refine"] = prop if exact else None
+    return partition(model, domain, **options).check(prop)
 
 
 def _plane_of(domain: Domain | tuple[Any, Any]) -> Domain:

@@ -14,6 +14,7 @@ import torch
 from splinecam._util.options import device_of, kind_of
 from splinecam._util.progress import log, progress_bar, tell
 from splinecam.engine.along_segments import run_segments
+from splinecam.engine.open_stretches import run_open_segments
 from splinecam.engine.plan import Plan, first_device, is_light, to_device
 from splinecam.engine.step import Report
 from splinecam.geometry.domain import Domain
@@ -25,7 +26,7 @@ from splinecam.network.program import Program
 from splinecam.parallel import Job, engine_for, run_domain
 from splinecam.partitions.computing import compute
 from splinecam.partitions.partition import Partition, assemble
-from splinecam.partitions.refining import Refine
+from splinecam.partitions.refining import Refine, wanted_along
 from splinecam.partitions.request import (
     FewOptions,
     Model,
@@ -96,9 +97,8 @@ def partition(
     given |= {"progress": progress, "smooth": smooth, "refine": refine, **options}
     request = Request.of("partition", model, given)
     require_domain(domain)
-    if n_jobs not in (None, 1) and (smooth is not None or refine is not None):
-        name = "refine" if smooth is None else "smooth"
-        raise TypeError(f"{name}= works in one process: leave out n_jobs=")
+    if n_jobs not in (None, 1) and smooth is not None:
+        raise TypeError("smooth= works in one process: leave out n_jobs=")
     engine = engine_for(n_jobs)
     with torch.inference_mode(False):
         last, shape = device_of(request.device), domain.input_shape
@@ -110,21 +110,19 @@ def partition(
             first = first_device(request.device, request.model, shape)
         with reporting(request, shape, first) as (program, report, note, show), torch.no_grad():
             names, wanted = request.names_for(program), request.wanted_for(program, domain)
+            question = None if wanted is None else wanted.question(prod(program.output_shape))
             if engine is None:
                 plan = Plan.of(program, last, request.memory)
-                limits: Any = {"max_regions": request.max_regions, "report": report, "note": note}
-                if wanted is None:
-                    limits["report"] = announcing(report, show, plan, domain)
-                else:
-                    limits["question"] = wanted.question(prod(program.output_shape))
+                told = announcing(report, show, plan, domain) if wanted is None else report
+                limits: Any = {"max_regions": request.max_regions, "report": told, "note": note}
                 with advising(plan, domain, request.max_regions):
-                    outcome = compute(plan, domain, request.smooth, **limits)
+                    outcome = compute(plan, domain, request.smooth, question=question, **limits)
                 program = plan.last.program
             else:
                 rest = request.output, shape, request.device, is_light(request.model, shape)
                 limited = *rest, request.memory, request.max_regions
                 jobs = [Job(program, None, *limited), Job(None, request.model, *limited)]
-                outcome = run_domain(engine, jobs, program, domain, report)
+                outcome = run_domain(engine, jobs, program, domain, report, question)
                 outcome, program = to_device(outcome, last), program.to(last)
         how: Any = {"output": request.output, "names": names, "wanted": wanted}
         return assemble(request.model, program, domain, outcome, **how)
@@ -177,8 +175,11 @@ def along(
     million of them are a single call.
 
     model, options: as for ``partition``, without ``smooth``; ``max_regions`` limits the pieces of
-    all segments together. stream: for many segments, whether to return an iterator over some ten
-    thousand of them at a time, for results that do not fit in memory.
+    all segments together. With ``refine="boundary"``, or a level of a single output, only stretches
+    are divided on which the class is not certain; then ``decisions`` and ``first_change`` are those
+    of all pieces, and what needs all pieces raises an error. stream: for many segments, whether to
+    return an iterator over some ten thousand of them at a time, for results that do not fit in
+    memory.
 
     >>> from torch import nn
     >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
@@ -233,6 +234,12 @@ def _pieces(
     with torch.inference_mode(False), torch.no_grad():
         a, b = starts.to(program.device), ends.to(program.device)
         limits: Any = {"memory": request.memory, "max_points": request.max_regions}
-        breaks = run_segments(program, a, b, report=report, **limits)
-        model = request.model
-        return Pieces(a, b, breaks, model, program, request.output, dtype_of(model))
+        wanted, n = wanted_along(request.refine, program), prod(program.output_shape)
+        question = None if wanted is None else wanted.question(n)
+        if question is None:
+            breaks = run_segments(program, a, b, report=report, **limits)
+        else:
+            breaks = run_open_segments(program, a, b, question, report=report, **limits)
+        wanted = None if breaks.settled is None else wanted
+        model, given = request.model, (program, request.output)
+        return Pieces(a, b, breaks, model, *given, dtype_of(model), wanted)

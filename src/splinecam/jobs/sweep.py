@@ -31,9 +31,10 @@ from splinecam.network.capture.models import Output, dtype_of
 from splinecam.network.program import Program
 from splinecam.parallel import Engine, Job, Packed, engine_for, run_chunks
 from splinecam.parallel.flat import FlatOutcomes, flat_outcomes, outcomes_of
-from splinecam.partitions.computing import is_smooth, run_smooth_window
+from splinecam.partitions.computing import is_smooth, run_one_by_one
 from splinecam.partitions.partition import Partition, assemble
 from splinecam.partitions.partition_files import check_arrays, smoothing_read, smoothing_written
+from splinecam.partitions.refining import Refine, question_facts, wanted_of
 from splinecam.partitions.request import Model, Options, Request
 from splinecam.questions.partition_data import Unresolved
 from splinecam.stores.manifest import domain_digest, function_name, model_facts
@@ -70,7 +71,7 @@ class Sweep:
         begin = first_device(request.device, request.model, first.input_shape)
         program = request.captured(first.input_shape, begin)
         run = self._window(program)
-        most = _MOST if run is run_window else 1
+        most = 1 if self._is_smooth(program) else _MOST
         plan = Plan.of(program, device_of(request.device), request.memory)
         finish = self.finish(program)
         coming, size, done = chain([first], coming), min(_FIRST, most), 0
@@ -126,20 +127,24 @@ class Sweep:
 
     def _window(self, program: Program) -> Callable[..., Iterator[Outcome]]:
         """The function that runs the network over some domains."""
-        smooth = self.request.smooth
-        if smooth is None or not is_smooth(program):
+        if self.request.refine is None and not self._is_smooth(program):
             return run_window
-        return partial(run_smooth_window, smooth)
+        return partial(run_one_by_one, replace(self.request, model=nn.Identity(), output=None))
+
+    def _is_smooth(self, program: Program) -> bool:
+        """Whether smooth functions of the network are replaced."""
+        return self.request.smooth is not None and is_smooth(program)
 
     def finish(self, program: Program) -> _Finish:
         """What makes the results of the outcomes of domains."""
-        model, names = self.request.model, self.request.names_for(program)
-        return _Finish(model, dtype_of(model), self.request.output, names, self.reduce)
+        asked, model = self.request, self.request.model
+        about = asked.output, asked.names_for(program), asked.refine
+        return _Finish(model, dtype_of(model), *about, self.reduce)
 
     def _job(self, program: Program) -> Packed:
         """What workers need: the program, and the model if partitions are finished there."""
         shape, window = program.input_shape, self._window(program)
-        finish: Any = None if window is run_window else _sent
+        finish: Any = _sent if self._is_smooth(program) else None
         lost = finish
         if self.reduce is not None:
             finish = self.finish(program)
@@ -159,14 +164,16 @@ class Sweep:
 class _Finish:
     """Makes partitions of the outcomes of domains, or what ``reduce`` gives for partitions.
 
-    model: None where it could not be sent. reduce: a function of a partition. If it has a method
-    ``many``, this method takes several partitions at once, and returns the results of all.
+    model: None where it could not be sent. refine: what regions were divided for. reduce: a
+    function of a partition. If it has a method ``many``, this method takes several partitions at
+    once, and returns the results of all.
     """
 
     model: nn.Module | None
     dtype: torch.dtype
     output: Output
     names: tuple[str, ...] | None
+    refine: Refine
     reduce: Callable[[Partition], Any] | None
 
     def __call__(
@@ -187,6 +194,9 @@ class _Finish:
     def partition(self, domain: Domain, outcome: Outcome, program: Program) -> Partition:
         """The partition of a domain."""
         about: Any = {"output": self.output, "names": self.names, "dtype": self.dtype}
+        if outcome.settled is not None:
+            n = int(outcome.output.shape[1])
+            about["wanted"] = wanted_of(self.refine, domain, n, self.names, program.stripped)
         return assemble(self.model, program, domain, outcome, **about)
 
 
@@ -254,14 +264,15 @@ def stored_sweep(
     first = next(coming, None)
     if first is None:
         return
+    program = request.captured(first.input_shape, device_of(request.device))
     about = {
         "kind": "sweep",
         "smooth": None if request.smooth is None else request.smooth.facts,
+        "refine": question_facts(request.refine, request.wanted_for(program, first)),
         **model_facts(request.model, first, request.output, smooth=request.smooth is not None),
         "reduce": function_name(how.reduce),
     }
     coming, start = chain([first], coming), 0
-    program = request.captured(first.input_shape, device_of(request.device))
     finish, codec = how.finish(program), VALUES
     if how.reduce is None:
         codec = Codec(_encode, partial(_decode, program.device), _bytes)
@@ -331,7 +342,11 @@ def _decode(device: torch.device, arrays: Mapping[str, NDArray[Any]]) -> list[An
 def _encode(parts: Sequence[Partition]) -> dict[str, NDArray[Any]]:
     """The arrays of a file of partitions, without maps, which follow from the others."""
     outcomes = [
-        Outcome(part.mesh, part.values, part._value_error, part._layer_errors, []) for part in parts
+        Outcome(
+            *(part.mesh, part._outputs, part._value_error, part._layer_errors, []),
+            settled=part._settled,
+        )
+        for part in parts
     ]
     columns, *rest = flat_outcomes(outcomes)
     narrow = {name: _narrowed(column) for name, column in columns.items()}
@@ -410,7 +425,8 @@ def sweep(
 
     model, options: as for ``partition``; ``memory`` does not count the partitions themselves, and
     holds for each worker; ``max_regions`` holds for each domain, and the error names the domain.
-    Networks with smooth functions are computed one domain after the other.
+    Networks with smooth functions are computed one domain after the other, and so are domains on
+    which ``refine`` pays.
     domains: an iterable of domains of one input shape. stream: return an iterator instead of a
     list, for partitions that do not all fit in memory; it takes a few hundred domains at a time.
     reduce: a function of a partition that is called where the partition is computed; its results

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -204,9 +204,10 @@ def flat_domains(domains: Sequence[Domain]) -> FlatDomains:
 class FlatOutcomes(NamedTuple):
     """The outcomes of N domains.
 
-    columns: the fields of all meshes and the outputs, each as one array. sizes: (N,) rows of every
-    column. errors: of every batch, the rounding errors of the output and of the units of each
-    layer; batch: (N,) the batch of each domain. ambiguities: by the numbers of domains.
+    columns: the fields of all meshes, the outputs, and, of refined ones, the settled faces, each as
+    one array. sizes: (N,) rows of every column. errors: of every batch, the rounding errors of the
+    output and of the units of each layer; batch: (N,) the batch of each domain. ambiguities: by the
+    numbers of domains.
     """
 
     columns: dict[str, Array]
@@ -221,6 +222,11 @@ def flat_outcomes(outcomes: Sequence[Outcome]) -> FlatOutcomes:
     names = [field.name for field in fields(Mesh)]
     found = {name: [getattr(outcome.mesh, name) for outcome in outcomes] for name in names}
     found["output"] = [outcome.output for outcome in outcomes]
+    if any(outcome.settled is not None for outcome in outcomes):
+        found["settled"] = [
+            each.mesh.uv.new_zeros(0, dtype=torch.bool) if each.settled is None else each.settled
+            for each in outcomes
+        ]
     batches = {id(outcome.layer_errors): outcome for outcome in outcomes}
     number = {key: i for i, key in enumerate(batches)}
     return FlatOutcomes(
@@ -249,17 +255,20 @@ def outcomes_of(flat: FlatOutcomes, device: torch.device | None = None) -> list[
         name: torch.split(_tensor_of(column, device), flat.sizes[name])
         for name, column in flat.columns.items()
     }
-    output = split.pop("output")
+    output, settled = split.pop("output"), split.pop("settled", ())
     rows = zip(*split.values(), strict=True)
     meshes = [Mesh(**dict(zip(split, row, strict=True))) for row in rows]
     ambiguities = {
         i: [(name, Ambiguities(_tensor_of(uv, device), reason)) for name, uv, reason in places]
         for i, places in flat.ambiguities.items()
     }
-    return [
+    found = [
         Outcome(mesh, values, *errors[batch], ambiguities.get(i, []))
         for i, (mesh, values, batch) in enumerate(zip(meshes, output, flat.batch, strict=True))
     ]
+    for i, faces in enumerate(settled):
+        found[i] = replace(found[i], settled=faces if len(faces) else None)
+    return found
 
 
 def _array(tensor: Tensor) -> Array:

@@ -10,6 +10,7 @@ from torch import Tensor
 from splinecam.engine.activations import State, join_states
 from splinecam.engine.artificial_cuts import DividedFace, choose_lines
 from splinecam.engine.division import Coarse, begin, shares
+from splinecam.engine.open_part import Question, open_part
 from splinecam.engine.plan import Plan, to_device
 from splinecam.engine.run import Outcome, outcome_of
 from splinecam.engine.step import Computation, Report
@@ -27,12 +28,18 @@ _MOST = 1 << 16  # regions that a layer may make of the undivided domain in this
 
 
 def run_domain(
-    engine: Engine, jobs: list[Job], program: Program, domain: Domain, report: Report
+    engine: Engine,
+    jobs: list[Job],
+    program: Program,
+    domain: Domain,
+    report: Report,
+    question: Question | None = None,
 ) -> Outcome:
     """The outcome of a domain, on the CPU, computed by the workers of an engine.
 
     jobs: the same job in several forms; the first one that can be pickled is sent. program: on the
-    CPU. report: called after each layer of this process, and after each part.
+    CPU. report: called after each layer of this process, and after each part. question: divide
+    faces only as long as it is open on them.
     """
     job, parts = jobs[0], _PER_WORKER * engine.workers
 
@@ -44,6 +51,9 @@ def run_domain(
             )
 
     plan = Plan.of(program, memory=job.memory)
+    open_ = None
+    if question is not None:
+        open_ = open_part(plan.first, domain, question, report)
     with torch.inference_mode():
         coarse = begin(plan, domain, enough=_FACES * parts, most=_MOST, report=report)
         if isinstance(coarse, Outcome):
@@ -52,15 +62,15 @@ def run_domain(
         whole, face = coarse.state, None
         if coarse.mesh.num_faces == 1 and coarse.layer_input is not None:
             lines = choose_lines(coarse.sample(program), parts)
-            coarse = coarse.cut(program, lines)
+            coarse, open_ = coarse.cut(program, lines), None
             if coarse.layer_input is not None:
                 face = DividedFace(whole, coarse.index, lines, coarse.state, coarse.layer_input)
         arrays = coarse.arrays()
         members = shares(range(coarse.mesh.num_faces), parts)
-        shared = Packed.first_of(*(partial(tuple, (each, arrays)) for each in jobs))
+        shared = Packed.first_of(*(partial(tuple, (each, arrays, open_)) for each in jobs))
     tasks = [(some.start, some.stop) for some in members]
     ends: list[State] = [whole] * len(tasks)
-    work = Computation(plan, layer_errors=dict(coarse.layer_errors))
+    work = Computation(plan, layer_errors=dict(coarse.layer_errors), open_part=open_)
     left, regions = len(program.layers) - coarse.index, 0
     for number, (end, layer_errors) in run_tasks(engine, _run_part, shared, tasks):
         ends[number] = end
@@ -85,12 +95,13 @@ def _run_part(worker: Worker, task: tuple[int, int]) -> tuple[State, dict[str, T
 
     Returns the end, and the rounding errors of the units of each layer.
     """
-    job, arrays = worker.shared
+    job, arrays, open_ = worker.shared
     if "ready" not in worker.kept:  # workers may be threads: both are kept at once
         plan = job.plan(worker)
-        worker.kept["ready"] = plan, Coarse.from_arrays(arrays, plan.first.program)
-    plan, coarse = worker.kept["ready"]
+        coarse = Coarse.from_arrays(arrays, plan.first.program)
+        worker.kept["ready"] = plan, coarse, to_device(open_, plan.first.device)
+    plan, coarse, open_ = worker.kept["ready"]
     with torch.inference_mode():
-        work = Computation(plan, job.max_regions)
+        work = Computation(plan, job.max_regions, open_part=open_)
         end = coarse.finish(work, coarse.tile(range(*task)))
         return to_device((end, work.layer_errors), torch.device("cpu"))

@@ -9,15 +9,16 @@ from typing import Any
 
 import torch
 
-from splinecam.engine.open_part import Question
+from splinecam.engine.batched import run_window
+from splinecam.engine.open_part import Question, may_pay
 from splinecam.engine.plan import Plan
 from splinecam.engine.run import Outcome, run
-from splinecam.engine.step import Report
+from splinecam.engine.step import Report, silent
 from splinecam.errors import LimitError, SplineCamError, option
 from splinecam.geometry.domain import Domain
 from splinecam.network.nonlinearities import SmoothScalar
 from splinecam.network.program import Program
-from splinecam.partitions.request import Smooth
+from splinecam.partitions.request import Request, Smooth
 from splinecam.questions.partition_data import Smoothing, SmoothLayer
 from splinecam.smooth.smoothing import Note, Smoothed, smoothed
 
@@ -63,28 +64,42 @@ def compute(
     return replace(found.outcome, smoothing=record_of(real, found))
 
 
-def run_smooth_window(
-    smooth: Smooth,
+def run_one_by_one(
+    request: Request,
     plan: Plan,
     window: list[Domain],
     *,
     max_regions: int | None = None,
-    report: Report = lambda name, regions, share: None,
+    report: Report = silent,
     first: int = 0,
 ) -> Iterator[Outcome]:
-    """Yield the outcome of each domain, in order, as ``run_window`` does for exact networks.
+    """Yield the outcome of each domain, in order, as ``run_window`` does without ``smooth=``.
 
-    Each is computed when it is asked for.
+    Each is computed when it is asked for. Neighbours of an exact network on which ``refine=``
+    cannot pay are computed together.
     """
+    program, together = plan.first.program, list[Domain]()
+    how: Any = {"max_regions": max_regions, "report": report}
+    with torch.inference_mode(False), torch.no_grad():
+        alone = [is_smooth(program) or pays for pays in may_pay(plan.first, window)]
     for number, domain in enumerate(window, first):
+        if not alone[number - first]:
+            together.append(domain)
+            continue
+        yield from run_window(plan, together, first=number - len(together), **how)
+        together.clear()
         # The contexts end before an outcome is yielded, or they would hold for the caller, too.
         with torch.inference_mode(False), torch.no_grad():
             try:
-                found = compute(plan, domain, smooth, max_regions=max_regions, report=report)
+                wanted = request.wanted_for(program, domain)
+                how["question"] = wanted and wanted.question(prod(program.output_shape))
+                found = compute(plan, domain, request.smooth, **how)
             except SplineCamError as error:
                 kind = LimitError if isinstance(error, LimitError) else SplineCamError
                 raise kind(f"domains[{number}]: {error}") from None
+        del how["question"]
         yield found
+    yield from run_window(plan, together, first=first + len(window) - len(together), **how)
 
 
 def record_of(real: Program, found: Smoothed) -> Smoothing:

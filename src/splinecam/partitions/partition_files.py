@@ -278,14 +278,14 @@ def _assembled(arrays: Arrays, about: Mapping[str, Any], kind: type[P]) -> P:
         smoothing=smoothing_read(about, arrays, lambda name: _floats(arrays, name)),
     )
     if about.get("wanted") is not None:
-        part._wanted = _wanted_read(about["wanted"], arrays)
+        part._wanted = wanted_read(about["wanted"], arrays)
         part._settled = _bools(arrays, "settled")
     part._known_maps = AffineMaps(*(_floats(arrays, f"maps_{f.name}") for f in fields(AffineMaps)))
     part.names = about.get("names")
     return part
 
 
-def _wanted_read(written: Mapping[str, Any], arrays: Arrays) -> Wanted:
+def wanted_read(written: Mapping[str, Any], arrays: Arrays) -> Wanted:
     """The question that regions were divided for."""
     aspect, pair = written["aspect"], written["pair"]
     if aspect not in get_args(Aspect):

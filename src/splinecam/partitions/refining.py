@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any, get_args
 
 from splinecam._util.options import kind_of
@@ -10,9 +11,11 @@ from splinecam._util.text import did_you_mean
 from splinecam.errors import SplineCamError
 from splinecam.files.properties import Conjunction, OutputCondition, Property, PropertyCase
 from splinecam.geometry.domain import Domain
+from splinecam.network.program import Program
 from splinecam.questions.boundary import Kind, levels_of, output_index, pair_of
 from splinecam.questions.preimage import unsafe_outputs
 from splinecam.questions.wanted import Wanted
+from splinecam.stores.manifest import weights_digest
 
 _Pair = tuple[int | str, int | str]
 _Conditions = Property | PropertyCase | OutputCondition | Conjunction
@@ -73,3 +76,28 @@ def wanted_of(
         raise ValueError(f"there is no class {unknown[0]!r}: give names=, those of all classes")
     pair = None if classes is None else pair_of(classes, max(n, 2), names)
     return Wanted.classes(n, kind, 0.0, pair if n > 2 else None)
+
+
+def wanted_along(refine: Any, program: Program) -> Wanted | None:
+    """The question about the class along paths, None for all pieces."""
+    if refine is None:
+        return None
+    n = prod(program.output_shape)
+    if not isinstance(refine, _Conditions):
+        wanted = wanted_of(refine, Domain.box(0, 1), n, None, program.stripped)
+        if wanted.pair is None and wanted.aspect == ("level" if n == 1 else "argmax"):
+            return wanted
+    raise TypeError(
+        'a path is divided for refine="boundary", or, with a single output, for {"level": 0.5}'
+    )
+
+
+def question_facts(refine: Any, wanted: Wanted | None) -> dict[str, Any] | None:
+    """What tells one question from another in a file of JSON; wanted: of one domain."""
+    if wanted is None:
+        return None
+    about, tensors = wanted.written()
+    for k, case in enumerate(getattr(refine, "cases", ())):  # on other domains, others may matter
+        found = {**vars(case.condition), "lo": case.lo, "hi": case.hi}
+        tensors |= {f"{k}_{name}": each for name, each in found.items() if each is not None}
+    return {**about, "condition": weights_digest(tensors)}

@@ -89,6 +89,10 @@ class Options(FewOptions, total=False):
     max_regions: float | None
     progress: bool
     smooth: Smooth | float | str | None
+    refine: Refine
+
+
+_REFINING = "partition", "sweep", "atlas", "along"  # the verbs that take refine=
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +124,7 @@ class Request:
             if name == "undecided":
                 example = "smooth=sc.Smooth(1e-3, undecided=1e-4)"
                 raise TypeError(f"{name}= is a part of smooth=, as in {example}")
-            if name not in Options.__annotations__ and name != "refine":
+            if name not in Options.__annotations__:
                 hint = f".{did_you_mean(name, Options.__annotations__)}".rstrip(".")
                 raise TypeError(f"{verb}() got an unexpected keyword argument {name!r}{hint}")
         given = dict(options)
@@ -138,8 +142,8 @@ class Request:
         smooth, refine = Smooth.of(given.get("smooth")), given.get("refine")
         if refine is not None:
             check_refine(refine)
-            if verb != "partition":
-                where = f"refine= is for sc.partition, not for {verb}()"
+            if verb not in _REFINING:
+                where = f"refine= is for {', '.join(_REFINING)}, not for {verb}()"
                 instead = 'smooth=sc.Smooth(1e-3, refine="boundary")'
                 raise TypeError(f"{where}; networks with smooth functions take {instead}")
             if smooth is not None:

@@ -319,8 +319,9 @@ class PathPartition(Views[Piece]):
     pieces: ``part[i]``, ``for piece in part``. Positions ``t`` are shares of the path's length.
 
     path: the path; t: (P,) the positions of its points, ascending from 0 to 1: the breakpoints, and
-    the inputs through which the path was laid; values: (P, n_out) the outputs there; value_error:
-    (n_out,) their rounding error; layer_errors: the rounding errors of the units of each layer;
+    the inputs through which the path was laid; values: (P, n_out) the outputs there; complete: (M,)
+    which pieces are divided as far as the network is, all without ``refine``; value_error: (n_out,)
+    their rounding error; layer_errors: the rounding errors of the units of each layer;
     unresolved: positions that float64 could not settle, usually none; layers: the names of the
     non-linearities.
 
@@ -343,7 +344,7 @@ class PathPartition(Views[Piece]):
         kept = torch.ones_like(t, dtype=torch.bool)
         kept[breaks.offsets[1:-1]] = False
         self.t, self.values = t[kept], breaks.values[kept]
-        self._corner = (breaks.t == 1)[kept]
+        self._corner, self.complete = (breaks.t == 1)[kept], pieces.complete
         self.layers = tuple(layer.name for layer in pieces.program.layers)
         self.stripped = pieces.program.stripped
         self.unresolved = tuple(
@@ -393,6 +394,7 @@ class PathPartition(Views[Piece]):
     @cached_property
     def breakpoints(self) -> Tensor:
         """The positions at which a unit switches, (B,), without the ends of the path."""
+        self.pieces.require("all breakpoints")
         inner = torch.ones_like(self.t, dtype=torch.bool)
         inner[0] = inner[-1] = False
         if len(self.path.points) > 2:  # a unit may switch at a corner of the path, or none
@@ -410,6 +412,7 @@ class PathPartition(Views[Piece]):
     @cached_property
     def slopes(self) -> Tensor:
         """The derivative of the outputs per unit of length on each piece, (M, n_out)."""
+        self.pieces.require("slopes")
         length = self.lengths
         slopes = self.values.diff(dim=0) / length[:, None]
         noise = float(self.value_error.max()) / length
@@ -439,6 +442,7 @@ class PathPartition(Views[Piece]):
         >>> sc.along(nn.ReLU(), line, progress=False).at([0.25, 0.75]).tolist()
         [[0.0], [0.5]]
         """
+        self.pieces.require("outputs between points")
         at = as_float64(t, "t").to(self.t.device)
         if at.ndim != 1 or not bool(((at >= 0) & (at <= 1)).all()):
             raise ValueError("t must be positions (N,) from 0 to 1")
@@ -494,6 +498,7 @@ class PathPartition(Views[Piece]):
 
         output: the number or the name of one output, for which the result is a single number.
         """
+        self.pieces.require("the total variation")
         varied = self.values.diff(dim=0).abs().sum(0)
         if output is None:
             return varied
@@ -539,10 +544,14 @@ class PathPartition(Views[Piece]):
         """
         from splinecam.plot import plot_path
 
+        self.pieces.require("a picture")
         return plot_path(self, ax=ax, **options)
 
     def __repr__(self) -> str:
-        parts = counted(len(self), "piece"), counted(self.breakpoints.shape[0], "breakpoint")
+        more = f"{int(self.complete.sum()):,} of them complete"
+        if self.pieces.wanted is None:
+            more = counted(self.breakpoints.shape[0], "breakpoint")
+        parts = counted(len(self), "piece"), more
         outputs = counted(self.values.shape[1], "output")
         return f"PathPartition({', '.join(parts)}, length {self.path.length:.4g}, {outputs})"
 
@@ -621,6 +630,7 @@ class SegmentPartitions(Views[PathPartition]):
     @property
     def counts(self) -> Tensor:
         """The number of pieces of each segment, (S,)."""
+        self.pieces.require("the numbers of pieces")
         return self.offsets.diff() - 1
 
     @property
@@ -645,6 +655,7 @@ class SegmentPartitions(Views[PathPartition]):
 
         output: the number or the name of one output, for which the result is (S,).
         """
+        self.pieces.require("the total variation")
         columns = slice(None)
         if output is not None:
             number = output_number(output, self.names, self.values.shape[1])

@@ -16,10 +16,11 @@ from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS, SAFETY, SLOPE_PRECISION
 from splinecam.arrangement.envelope import winner_changes
 from splinecam.engine.along_segments import Breaks, OpenPlaces, errors_along
-from splinecam.errors import ValidationError
+from splinecam.errors import SplineCamError, ValidationError
 from splinecam.network.capture.models import Output
 from splinecam.network.program import Program
 from splinecam.questions.partition_data import class_number
+from splinecam.questions.wanted import Wanted
 
 Rows = Tensor | slice
 _FEWEST = 16  # points in a pass, however wide the layers
@@ -31,7 +32,7 @@ class Pieces:
 
     starts, ends: (S, D) the ends of the segments; breaks: their points; model, program: the network
     and what was captured of it; output: the selected output of a model with several; dtype: the
-    model's floating-point type.
+    model's floating-point type; wanted: the question that pieces were divided for, None if all are.
     """
 
     starts: Tensor
@@ -41,6 +42,25 @@ class Pieces:
     program: Program
     output: Output
     dtype: torch.dtype
+    wanted: Wanted | None = None
+
+    @property
+    def complete(self) -> Tensor:
+        """The pieces on which the network is affine, (M,); the others have one class each."""
+        if self.breaks.settled is None:
+            return torch.ones_like(self.before, dtype=torch.bool)
+        return ~self.breaks.settled[self.before]
+
+    def require(self, what: str, wanted: Wanted | None = None) -> None:
+        """Raise an error unless a question can be answered, or all pieces are complete."""
+        own = self.wanted
+        if own is None or (wanted is not None and own.covers(wanted)):
+            return
+        raise SplineCamError(
+            f"The path was divided for {own.words} alone (refine=), so that "
+            f"{int((~self.complete).sum()):,} of {len(self.before):,} pieces are not divided. "
+            f"For {what}, leave refine= out: sc.along(model, path)."
+        )
 
     @cached_property
     def counts(self) -> Tensor:
@@ -78,6 +98,8 @@ class Pieces:
         """Some of the segments with their points, which begin at the offsets, and their doubts."""
         t, values = self.breaks.t[points], self.breaks.values[points]
         breaks = replace(self.breaks, offsets=offsets, t=t, values=values, doubts=doubts)
+        if breaks.settled is not None:
+            breaks = replace(breaks, settled=breaks.settled[points])
         starts, ends = self.starts[segments], self.ends[segments]
         return replace(self, starts=starts, ends=ends, breaks=breaks)
 
@@ -98,6 +120,7 @@ def output_number(output: Any, names: tuple[str, ...] | None, outputs: int) -> i
 
 def piece_inputs(pieces: Pieces, share: float = 0.5) -> tuple[Tensor, Tensor]:
     """The segments and the positions of points inside all pieces, (M,) each, at a share of each."""
+    pieces.require("what is linear on pieces")
     before, t = pieces.before, pieces.breaks.t
     return take(pieces.segment, before), torch.lerp(take(t, before), take(t, before + 1), share)
 
@@ -173,6 +196,7 @@ def decisions(pieces: Pieces, level: float = 0.0) -> Decisions:
     Of outputs that are equal on a whole piece, the first one is its class.
     """
     values, t, offsets = pieces.breaks.values, pieces.breaks.t, pieces.breaks.offsets
+    pieces.require("other classes", Wanted.classes(values.shape[1], "argmax", float(level)))
     single = values.shape[1] == 1
     if single:
         values = torch.cat([torch.full_like(values, level), values], 1)

@@ -537,7 +537,7 @@ def validate(
                     sites = sites.only(decided)
             if part._wanted is not None:
                 settled = chosen_regions(part, trusted & ~part.complete, most, generator)
-                checks += _check_claims(part, part._wanted, settled, generator)
+                checks += check_claims(part, part._wanted, settled, generator)
             sampled = int(sites.faces.shape[0])
             if sampled:
                 checks += check_model(part, sites, thorough, generator, bar.update)
@@ -560,7 +560,7 @@ def accepted(report: R, part: object) -> R:
     raise ValidationError(f"{part!r} is not valid:\n{listed}{hint}")
 
 
-def _check_claims(
+def check_claims(
     part: PartitionData, wanted: Wanted, faces: Tensor, generator: torch.Generator
 ) -> list[Check]:
     """Checks that the model's answer inside of settled regions (N,) is the one that is claimed."""

@@ -181,6 +181,7 @@ _WORDS = {
     "reduce": "of another function (reduce=)",
     "statistics": "with other statistics (statistics=)",
     "smooth": "of another accuracy (smooth=, refine=, undecided=)",
+    "refine": "for another question (refine=)",
     "splinecam": "of another version of SplineCam",
 }
 

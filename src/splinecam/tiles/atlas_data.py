@@ -26,16 +26,18 @@ from splinecam.network.capture.models import Output
 from splinecam.network.program import Program
 from splinecam.partitions.exports import Columns, class_names, column_names, region_columns
 from splinecam.partitions.partition import Partition
-from splinecam.partitions.partition_files import dtype_named, output_read
+from splinecam.partitions.partition_files import dtype_named, output_read, wanted_read
 from splinecam.questions.measures import table
 from splinecam.questions.partition_data import (
     Attached,
+    PartitionData,
     Unresolved,
     in_plane,
     names_of,
     region_numbers,
 )
 from splinecam.questions.sampling import NO_AREA, choose, points_inside, sample_count, uniform
+from splinecam.questions.wanted import Wanted
 from splinecam.stores.untrusted import damaged, inside, read_arrays, write_arrays
 from splinecam.tiles import tile_files
 from splinecam.tiles.manifest import FILE, Manifest
@@ -50,6 +52,7 @@ def tables(atlas: AtlasData, *, full: bool = False) -> Iterator[Any]:
 
     full: as for ``Partition.table``.
     """
+    atlas._require("a table of regions")
     for number, tile in enumerate(atlas.tiles()):
         rows = table(tile, full=full)
         if not isinstance(rows, dict):
@@ -201,7 +204,7 @@ def by_tile(atlas: AtlasData, regions: Tensor) -> Iterator[tuple[int, Tensor, Te
         yield each, places, regions[places] - int(atlas.first_region[each])
 
 
-DOMAIN = "domain.npz"
+DOMAIN, QUESTION = "domain.npz", "question.npz"
 _DOMAIN_ARRAYS = ("origin", "basis", "corners")
 
 
@@ -219,10 +222,8 @@ class Tile(Partition):
     for. Without the network, very thin regions have less precise maps, as ``maps.error`` says.
     """
 
-    @cached_property
-    def _maps(self) -> AffineMaps:
-        """The affine maps in local coordinates, each relative to a point inside its region."""
-        given = self.mesh, self.values, self._value_error, self._program, self.domain, self._frame
+    def _maps_on(self, mesh: Mesh, values: Tensor) -> AffineMaps:
+        given = mesh, values, self._value_error, self._program, self.domain, self._frame
         with torch.no_grad():
             return affine_maps(*given)
 
@@ -340,7 +341,40 @@ class AtlasData(Attached):
             stripped=self.stripped,
             _dtype=self.dtype,
             output=self.output,
+            _wanted=self._wanted,
+            _settled=None if self._wanted is None else ~self.complete[self._regions_of(number)],
         )
+
+    def _regions_of(self, number: int) -> slice:
+        return slice(*self.first_region[number : number + 2].tolist())
+
+    @cached_property
+    def complete(self) -> Tensor:
+        """Which regions are linear regions of the network, (F,), as for a ``Partition``."""
+        if self.manifest.identity.get("refine") is None:
+            return torch.ones(len(self), dtype=torch.bool, device=self.device)
+        settled = (
+            tile_files.read_settled(self._tile_folder(k), tile.regions, verify=self._verify)
+            for k, tile in enumerate(self.manifest.tiles)
+        )
+        return ~torch.cat(list(settled)).to(self.device)
+
+    @cached_property
+    def _wanted(self) -> Wanted | None:
+        """The question that regions were divided for, None if all are complete."""
+        if bool(self.complete.all()):
+            return None
+        path = self.folder / QUESTION
+        try:
+            arrays = read_arrays(path, None, tile_files.AGAIN)
+            return wanted_read(self.manifest.identity["refine"], arrays)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise damaged(path, error, tile_files.AGAIN) from None
+
+    def _require(self, what: str, wanted: Wanted | None = None) -> None:
+        """Raise an error unless a question can be answered, or all regions are complete."""
+        like: Any = self
+        PartitionData._require(like, what, wanted)
 
     def find(self, region: int) -> tuple[int, int]:
         """The tile of a region of the atlas, and the region's number in that tile."""

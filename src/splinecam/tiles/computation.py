@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import ceil, inf, prod
 from pathlib import Path
 
@@ -19,16 +20,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from splinecam._util.backend import backend_of
 from splinecam._util.files import writing
 from splinecam.engine.activations import Interpolated, State
 from splinecam.engine.artificial_cuts import ARTIFICIAL, MOST_PARTS, choose_lines
 from splinecam.engine.division import ENOUGH, Coarse, begin
+from splinecam.engine.open_part import OpenPart, Question, open_part
 from splinecam.engine.plan import Plan, to_device
 from splinecam.engine.run import Outcome, outcome_of
 from splinecam.engine.step import Computation, Report, silent
 from splinecam.engine.tiling import MeshTile, halves
 from splinecam.errors import FileError, LimitError
 from splinecam.geometry.domain import Domain, Frame
+from splinecam.network.program import Program
 from splinecam.stores.untrusted import check_entries, damaged, open_plain, seal, unseal
 from splinecam.tiles.manifest import Manifest, TileEntry
 from splinecam.tiles.part_files import TileWriter
@@ -57,7 +61,10 @@ class Sizes:
 
 @dataclass
 class AtlasComputation:
-    """The computation of an atlas in a folder."""
+    """The computation of an atlas in a folder.
+
+    question: if given, faces are divided only as long as it is open on them.
+    """
 
     folder: Path
     manifest: Manifest
@@ -69,11 +76,25 @@ class AtlasComputation:
     most: float = inf  # about how many regions a layer may make of the undivided domain
     least_parts: int = 2  # if artificial lines divide the domain, they make at least so many
     need: float = 0.0  # bytes for each face of the last tile
+    question: Question | None = None
+    refined: bool = False  # whether the tiles say which faces are settled
 
     @property
     def writer(self) -> TileWriter:
         """What writes the tiles."""
-        return TileWriter(self.folder / "tiles", Frame.of(self.domain))
+        return TileWriter(self.folder / "tiles", Frame.of(self.domain), self.refined)
+
+    def open_part(self, coarse: Coarse) -> OpenPart | None:
+        """Where the question is open, None if all faces are to be divided."""
+        # Faces are united again across artificial lines, which settled ones cannot be.
+        return None if coarse.lines is not None else self._open_part
+
+    @cached_property
+    def _open_part(self) -> OpenPart | None:
+        if self.question is None:
+            return None
+        with torch.inference_mode(False), torch.no_grad():
+            return open_part(self.plan.first, self.domain, self.question, self.report)
 
     # -- the coarse mesh ----------------------------------------------------------------------
 
@@ -234,6 +255,7 @@ class AtlasComputation:
             self.report(name, done + regions, share * len(members) / coarse.mesh.num_faces)
 
         work = Computation(self.plan, min(fits, left), report, measured=True)
+        work.open_part = self.open_part(coarse)
         try:
             end = coarse.finish(work, tile)
         except LimitError:
@@ -243,7 +265,27 @@ class AtlasComputation:
         # A tile that had to be divided was too large by an unknown factor.
         used = 2 * work.memory if work.need else work.worst
         self.need = used / len(members)
-        return to_device(outcome_of(work, end), torch.device("cpu")).kept()
+        outcome = with_true_rim(outcome_of(work, end), self.plan.last.program, self.domain)
+        return to_device(outcome, torch.device("cpu")).kept()
+
+
+def with_true_rim(outcome: Outcome, program: Program, domain: Domain) -> Outcome:
+    """The outcome of a tile with the network's outputs on its rim, where other tiles may have them.
+
+    Settled faces have outputs with the same answer. They may have ended before the last layers.
+    """
+    if outcome.settled is None:
+        return outcome
+    mesh, errors = outcome.mesh, outcome.layer_errors
+    rim = torch.zeros(mesh.num_vertices, dtype=torch.bool, device=mesh.uv.device)
+    rim[mesh.edges[(mesh.halfedge_face().view(-1, 2) < 0).any(1)]] = True
+    rim[mesh.corner_vertices()[~outcome.settled[mesh.owners()]]] = False
+    step = max(1, backend_of(program.device).numbers // max(1, *program.widths))
+    for some in torch.split(rim.nonzero()[:, 0], step):
+        x = domain.embed(Frame.of(domain).to_plane(mesh.uv[some]))
+        outcome.output[some] = program(x.to(program.device)).flatten(1).to(outcome.output)
+    none = {layer.name: outcome.error.new_zeros(prod(layer.shape)) for layer in program.layers}
+    return replace(outcome, layer_errors=none | errors)
 
 
 def tile_name(members: range) -> str:

@@ -17,6 +17,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Any, Unpack
 from uuid import uuid4
@@ -30,6 +31,7 @@ from splinecam._util.options import device_of
 from splinecam._util.progress import progress_bar, tell
 from splinecam.engine.artificial_cuts import UNDECIDED, switching, without_artificial_edges
 from splinecam.engine.division import Coarse
+from splinecam.engine.open_part import OpenPart
 from splinecam.engine.plan import Plan, first_device, free_memory, is_light, to_device
 from splinecam.engine.run import Outcome, outcome_of
 from splinecam.engine.step import Computation
@@ -42,17 +44,19 @@ from splinecam.network.program import Program
 from splinecam.parallel import Engine, Job, Packed, engine_for, run_tasks
 from splinecam.parallel.workers import Worker
 from splinecam.partitions.partition_files import output_written
+from splinecam.partitions.refining import question_facts
 from splinecam.partitions.request import Model, Options, Request, require_domain
+from splinecam.questions.wanted import Wanted
 from splinecam.stores.claims import Claims
 from splinecam.stores.manifest import ATLAS, check_identity, domain_digest, model_facts
 from splinecam.stores.untrusted import inside, refuse_links
 from splinecam.tiles.atlas import Atlas, open_atlas
-from splinecam.tiles.atlas_data import write_domain
-from splinecam.tiles.computation import AtlasComputation, Sizes, tile_name
+from splinecam.tiles.atlas_data import QUESTION, write_domain
+from splinecam.tiles.computation import AtlasComputation, Sizes, tile_name, with_true_rim
 from splinecam.tiles.manifest import FILE, Manifest, TileEntry
 from splinecam.tiles.part_files import Rim, TileWriter, rim_of
 from splinecam.tiles.seams import KEY, JoinedStrips, clean, complete, is_clean
-from splinecam.tiles.tile_files import ERRORS, read_errors
+from splinecam.tiles.tile_files import ERRORS, read_errors, write_columns
 
 
 def _dissolved_tiles(
@@ -116,7 +120,7 @@ def _compute_by_workers(
     with replaced(inside(work.folder, KEY)) as file:
         file.write(key.encode())
     writer = replace(work.writer, folder=place.with_name("tiles"))
-    given = arrays, writer, place, key
+    given = arrays, writer, place, key, work.domain, work.open_part(coarse)
     shared = Packed.first_of(*(partial(_Shared, job, *given) for job in jobs))
     tasks = _Tasks(work, coarse.mesh.num_faces, _PER_WORKER * engine.workers)
     share = (len(program.layers) - coarse.index) / coarse.mesh.num_faces
@@ -147,6 +151,8 @@ class _Shared:
     writer: TileWriter
     place: Path  # a file in the folder of the atlas
     key: str  # its content
+    domain: Domain
+    open_part: OpenPart | None
 
     def in_sight(self) -> bool:
         """Whether this process sees the folder of the atlas."""
@@ -169,15 +175,17 @@ def _run_tile(worker: Worker, task: _Task) -> TileEntry | Outcome | None:
     if "ready" not in worker.kept:  # workers may be threads: both are kept at once
         plan = shared.job.plan(worker)
         coarse = Coarse.from_arrays(shared.coarse, plan.first.program)
-        worker.kept["ready"] = plan, replace(coarse, at_second=False)
-    plan, coarse = worker.kept["ready"]
+        part = to_device(shared.open_part, plan.first.device)
+        worker.kept["ready"] = plan, replace(coarse, at_second=False), part
+    plan, coarse, part = worker.kept["ready"]
     with torch.inference_mode():
-        work, tile = Computation(plan, most), coarse.tile(members)
+        work, tile = Computation(plan, most, open_part=part), coarse.tile(members)
         try:
             end = coarse.finish(work, tile)
         except LimitError:
             return None
-        outcome = to_device(outcome_of(work, end), torch.device("cpu")).kept()
+        outcome = with_true_rim(outcome_of(work, end), plan.last.program, shared.domain)
+        outcome = to_device(outcome, torch.device("cpu")).kept()
         if not shared.in_sight():
             return outcome
         entry: TileEntry = shared.writer.part(f".{uuid4().hex}", coarse, tile, outcome)
@@ -273,7 +281,8 @@ def atlas(
     The same call after an interruption computes only what is missing there; ``sc.load(folder)``
     opens an atlas later, also without the network.
 
-    model, options: as for ``partition``, without ``smooth``. folder: where the atlas is, or will
+    model, options: as for ``partition``, without ``smooth``; with ``refine``, only what was asked
+    can be answered, and an error says what needs all regions. folder: where the atlas is, or will
     be. n_jobs: how many processes compute tiles, as for ``sweep``.
     """
     request = Request.of("atlas", model, options)
@@ -298,13 +307,16 @@ def compute_atlas(
         if engine is None:
             first = first_device(request.device, network, domain.input_shape)
         program = request.captured(domain.input_shape, first)
-        names = request.names_for(program)
+        names, wanted = request.names_for(program), request.wanted_for(program, domain)
         identity = {"domain": domain_digest(domain).hex(), **model_facts(network, domain, output)}
+        identity["refine"] = question_facts(request.refine, wanted)
         if not _is_ready(folder, identity, names):
             with _alone(folder), torch.no_grad():
                 manifest = _manifest(folder, identity)
                 if manifest is None:
                     write_domain(folder, domain)
+                    if wanted is not None:
+                        write_columns(folder / QUESTION, wanted.written()[1])
                     manifest = Manifest(identity, {})
                 if not manifest.complete:
                     manifest.about |= {
@@ -316,7 +328,8 @@ def compute_atlas(
                     }
                 if names is not None or "names" not in manifest.about:
                     manifest.about["names"] = names and list(names)
-                program = _complete(folder, manifest, request, domain, program, engine, sizes)
+                made = folder, manifest, request, domain, program, engine, sizes
+                program = _complete(*made, wanted)
         atlas = open_atlas(folder, last)
         atlas._model, atlas._program, atlas.output = network, program.to(last), output
         return atlas
@@ -347,6 +360,7 @@ def _complete(
     program: Program,
     engine: Engine | None,
     sizes: Sizes | None,
+    wanted: Wanted | None,
 ) -> Program:
     """Compute what is missing of an atlas; returns the program of the device that did it last."""
     device, memory, shape = device_of(request.device), request.memory, domain.input_shape
@@ -356,6 +370,8 @@ def _complete(
     plan = Plan.of(program, device if engine is None else None, budget)
     sizes = sizes or Sizes.within(memory)
     work = AtlasComputation(folder, manifest, plan, domain, sizes, request.max_regions)
+    if wanted is not None:
+        work.question, work.refined = wanted.question(prod(program.output_shape)), True
     compute = work.compute
     if engine is not None:
         tiles = _PER_WORKER * engine.workers

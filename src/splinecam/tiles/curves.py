@@ -18,8 +18,9 @@ from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.partitions.partition import Partition
 from splinecam.questions import boundary as _boundary
 from splinecam.questions import class_regions as _classes
-from splinecam.questions.boundary import Boundary, Kind, LevelSet, check_kind, output_of
+from splinecam.questions.boundary import Boundary, Kind, LevelSet, check_kind, output_of, pair_of
 from splinecam.questions.partition_data import PartitionData, Unresolved
+from splinecam.questions.wanted import Wanted
 from splinecam.questions.winners import Scores, disputed, find_leads
 from splinecam.tiles.atlas_data import AtlasData
 from splinecam.tiles.extracting import extract
@@ -39,11 +40,13 @@ def decision_boundary(
 
     classes, kind, level: as for ``Partition.decision_boundary``.
     """
-    check_kind(atlas.tile(0), kind, level)
-    several = atlas.tile(0).values.shape[1] > 1
+    n, level = check_kind(atlas.tile(0), kind, level)
+    outputs = atlas.tile(0)._n_out
+    pair = None if classes is None else pair_of(classes, n, atlas.names)
+    atlas._require("other boundaries", Wanted.classes(outputs, kind, level, pair))
 
     def chosen(tile: PartitionData) -> Tensor:
-        if kind == "pairwise" and several:
+        if kind == "pairwise" and outputs > 1:
             return _touching_pairs(tile)
         scores = Scores.of(tile, smallest=kind == "argmin", level=float(level))
         return disputed(tile.mesh, find_leads(scores.z, scores.error))
@@ -64,9 +67,10 @@ def level_set(
     levels, output: as for ``Partition.level_set``.
     """
     index, wanted = output_of(atlas.tile(0), output), _boundary.levels_of(levels)
+    atlas._require("other levels", Wanted("level", None, index, tuple(wanted.tolist())))
 
     def reached(tile: PartitionData) -> Tensor:
-        z = tile.values[:, index]
+        z = tile._outputs[:, index]
         slack = SAFETY * (tile._value_error[index] + EPS * (z.abs().max() + wanted.abs().max()))
         low, high = _ranges(tile, z[:, None])
         first = torch.searchsorted(wanted.to(z), low[:, 0] - slack)
@@ -106,7 +110,7 @@ def _ranges(tile: PartitionData, z: Tensor) -> tuple[Tensor, Tensor]:
 
 def _touching_pairs(tile: PartitionData) -> Tensor:
     """The regions in which the order of the outputs changes, or two of them are equal."""
-    z = tile.values
+    z = tile._outputs
     values, order = torch.sort(z, 1)
     slack = 2 * SAFETY * (tile._value_error.max() + EPS * z.abs().max())
     close = (values.diff(dim=1) <= slack).any(1)
@@ -176,5 +180,6 @@ def class_regions(atlas: AtlasData, *, kind: Kind = "argmax", level: float = 0.0
 
     kind, level: as for ``Partition.class_regions``.
     """
+    atlas._require("other classes", Wanted.classes(atlas.tile(0)._n_out, kind, float(level)))
     first = _classes.class_regions(atlas.tile(0), kind=kind, level=level)
     return ClassAreas(atlas, first.n_classes, first.kind, first.level)

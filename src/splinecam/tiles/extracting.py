@@ -31,7 +31,7 @@ def extract(
     """
     first = atlas.tile(0)
     nothing = first.mesh.offsets[:0]
-    meshes, values, numbers = [_empty(first.mesh)], [first.values[:0]], [nothing]
+    meshes, values, numbers = [_empty(first.mesh)], [first._outputs[:0]], [nothing]
     # Which vertex and edge of the atlas each of all meshes is: first those on seams.
     vertices, edges = [nothing], [nothing]
     vertex, edge = atlas.num_shared_vertices, atlas.num_shared_edges
@@ -41,16 +41,18 @@ def extract(
         if faces.shape[0]:
             mesh, vertex_ids, edge_ids = tile.mesh.select(faces)
             meshes.append(mesh)
-            values.append(tile.values[vertex_ids])
+            values.append(tile._outputs[vertex_ids])
             numbers.append(faces + int(atlas.first_region[number]))
             vertices.append(_named(vertex_ids, atlas.shared_vertices(number), vertex))
             edges.append(_named(edge_ids, atlas.shared_edges(number), edge))
             vertex, edge = vertex + mesh.num_vertices, edge + mesh.num_edges
     mesh, kept = _glued(meshes, torch.cat(vertices), torch.cat(edges))
-    part = replace(first, mesh=mesh, _outputs=torch.cat(values)[kept], unresolved=atlas.unresolved)
+    regions, outputs = torch.cat(numbers), torch.cat(values)[kept]
+    part = replace(first, mesh=mesh, _outputs=outputs, unresolved=atlas.unresolved)
+    part._settled = None if atlas._wanted is None else ~atlas.complete[regions]
     part.names = atlas.names
     part._model, part._program = atlas._model, atlas._program
-    return part, torch.cat(numbers)
+    return part, regions
 
 
 def _empty(like: Mesh) -> Mesh:
@@ -160,7 +162,8 @@ def tiles_in(atlas: AtlasData, local: Box) -> list[int]:
 def selected(tile: Tile, faces: Tensor) -> Tile:
     """Some regions of a tile, as a partition with the tile's model and names."""
     mesh, vertices, _ = tile.mesh.select(faces)
-    part = replace(tile, mesh=mesh, _outputs=tile.values[vertices])
+    settled = None if tile._settled is None else tile._settled[faces]
+    part = replace(tile, mesh=mesh, _outputs=tile._outputs[vertices], _settled=settled)
     part.names = tile.names
     part._model, part._program = tile._model, tile._program
     return part

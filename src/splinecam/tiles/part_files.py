@@ -167,10 +167,14 @@ class Strip:
 
 @dataclass(frozen=True)
 class TileWriter:
-    """Writes tiles to folders of their own in a folder; frame: that of the domain."""
+    """Writes tiles to folders of their own in a folder; frame: that of the domain.
+
+    refined: whether faces are divided for one question only.
+    """
 
     folder: Path
     frame: Frame
+    refined: bool = False
 
     @torch.no_grad()
     def part(self, name: str, coarse: Coarse, tile: MeshTile, outcome: Outcome) -> TileEntry:
@@ -220,6 +224,11 @@ class TileWriter:
         """Write the arrays of a tile to its folder."""
         mesh = outcome.mesh
         tile_files.write_tile(self.folder / name, mesh, outcome.output)
+        if self.refined:
+            settled = outcome.settled
+            none = torch.zeros(mesh.num_faces, dtype=torch.int64)
+            found = none if settled is None else settled.long()
+            tile_files.write_array(self.folder / name, tile_files.SETTLED, found)
         tile_files.write_errors(
             self.folder / name / tile_files.ERRORS, outcome.error, outcome.layer_errors
         )

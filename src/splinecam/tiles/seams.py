@@ -51,11 +51,11 @@ class Seams:
         return int(self.owner.shape[0])
 
 
-def find_seams(mesh: Mesh, borders: list[PartBorder]) -> Seams:
-    """Unite the vertices on the borders of parts; mesh: the coarse mesh."""
+def find_seams(mesh: Mesh, borders: list[PartBorder], *, alike: bool = True) -> Seams:
+    """Unite the vertices on the borders of parts; mesh: the coarse mesh; alike: see ``unite``."""
     found = (_on_edges(mesh, border, k) for k, border in enumerate(borders))
     on_edges = OnEdges(*map(torch.cat, zip(*found, strict=True)))
-    order, starts = unite(mesh, on_edges)
+    order, starts = unite(mesh, on_edges, alike=alike)
     on_edges = OnEdges(*(column[order] for column in on_edges))
     union = torch.cumsum(starts.long(), 0) - 1
     leader = starts.nonzero()[:, 0]
@@ -313,15 +313,15 @@ def complete(folder: Path, manifest: Manifest, coarse: Mesh | None, dissolve: Di
         raise damaged(tiles, "its rounding errors belong to other layers", tile_files.AGAIN)
     tile_files.write_errors(folder / tile_files.ERRORS, values, layers)
     if coarse is not None:
-        parts = manifest.tiles
+        parts, alike = manifest.tiles, manifest.identity.get("refine") is None
         borders = [PartBorder.read(tiles / part.folder / BORDER_FILE, coarse) for part in parts]
-        seams = find_seams(coarse, borders)
+        seams = find_seams(coarse, borders, alike=alike)
         while seams.missing:
             for each in seams.missing:
                 border = borders[each.part]
                 borders[each.part] = insert_missing(tiles, manifest, border, seams, each)
             manifest.write(folder)
-            seams = find_seams(coarse, borders)
+            seams = find_seams(coarse, borders, alike=alike)
         units = [len(layers[name]) for name in manifest.about["layers"]]
         strips = [
             Strip.read(tiles / part.folder / STRIP, units, len(values))

@@ -158,6 +158,7 @@ def stats(atlas: AtlasData, *, full: bool = False) -> _stats.Stats:
 
     full: as for ``Partition.stats``.
     """
+    atlas._require("statistics of regions")
     columns: dict[str, _Column] = {}
     edges = torch.zeros(len(atlas.layers) + 1, dtype=torch.int64)  # twice the number of each layer
     areas, edge_lengths = [], []

@@ -2,6 +2,7 @@
 
 ``mesh_*``  the fields of ``Mesh``; integers in the narrowest type that holds them
 ``values``  (V, n_out)
+``settled`` (F,) with ``refine``: 1 for faces on which the question is settled, else 0
 
 Floating-point arrays are mapped into memory as they are. Integers become 64 bits wide when they are
 first used. An array is checked when it is first read, so that no index is out of bounds.
@@ -35,6 +36,7 @@ Column = tuple[tuple[int | str, ...], float, float | str]
 
 A letter is a number that all columns of a file have in common.
 """
+SETTLED = "settled"
 FINITE = -sys.float_info.max, math.inf  # the range of numbers that are finite
 
 
@@ -79,6 +81,14 @@ def read_values(folder: Path, vertices: int, outputs: int, *, verify: bool = Tru
     if values.numel() and not bool(torch.stack(values.aminmax()).isfinite().all()):
         raise damaged(folder / "values.npy", "it has entries that are not finite", AGAIN)
     return values
+
+
+def read_settled(folder: Path, regions: int, *, verify: bool) -> Tensor:
+    """Which regions of a tile are settled, (F,)."""
+    found = read_array(folder, SETTLED, "i", verify=verify)
+    if found.shape != (regions,) or bool(((found < 0) | (found > 1)).any()):
+        raise damaged(folder / f"{SETTLED}.npy", "it does not say which regions are settled", AGAIN)
+    return found.bool()
 
 
 def read_mesh(folder: Path, units: Sequence[int], artificial: int) -> Mesh:

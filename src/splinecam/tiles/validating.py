@@ -99,7 +99,7 @@ class _Checking:
         ends = ids[mesh.edges[edges.local]]
         self.edges.append(torch.cat([edges.shared[:, None], ends, side[:, None]], 1))
         there = [vertices.shared[:, None].to(mesh.uv), mesh.uv[vertices.local]]
-        self.vertices.append(torch.cat([*there, tile.values[vertices.local]], 1))
+        self.vertices.append(torch.cat([*there, tile._outputs[vertices.local]], 1))
 
     def compare(self, number: int, wanted: int, thorough: bool, generator: torch.Generator) -> None:
         """Compare regions of a tile with the real model."""
@@ -108,7 +108,13 @@ class _Checking:
         if not bool(trusted.any()):
             return
         most = max(_LEAST, round(wanted * len(tile) / len(self.atlas)))
-        tile = selected(tile, _validate.chosen_regions(tile, trusted, most, generator))
+        settled = _validate.chosen_regions(tile, trusted & ~tile.complete, most, generator)
+        if tile._wanted is not None and settled.shape[0]:
+            self._add(_validate.check_claims(tile, tile._wanted, settled, generator))
+        chosen = _validate.chosen_regions(tile, trusted & tile.complete, most, generator)
+        if not chosen.shape[0]:
+            return
+        tile = selected(tile, chosen)
         faces = torch.arange(len(tile), device=tile.mesh.uv.device)
         _, centroids = tile.mesh.areas_and_centroids()
         interior = _validate.interior_points(tile.mesh, faces, generator)
