@@ -188,7 +188,6 @@ def open_part(
     report: is told of the share that is settled, as of a layer.
     """
     program = place.program
-    units = sum(prod(layer.shape) for layer in program.layers)
     if not BoxBounds.fits(program):
         return None
     frame = Frame.of(domain)
@@ -198,8 +197,7 @@ def open_part(
     corner = (low + high - size) / 2
     functions = None if question.rows is None else question.rows.to(low)
     bounds = BoxBounds(program, functions, place.kernel)
-    least = LEAST / bounds.effort
-    if units * units / 4 < least:
+    if (least := _least(bounds)) is None:
         return None
     side = torch.arange(2**_FIRST, device=low.device)
     at = _within(torch.cartesian_prod(side, side), (mesh.uv - corner) / size, _FIRST)
@@ -248,8 +246,10 @@ def may_pay(place: Place, domains: Sequence[Domain]) -> list[bool]:
     They are bounded together, each by one square.
     """
     program = place.program
-    units = sum(prod(layer.shape) for layer in program.layers)
-    if units * units / 4 < LEAST or not BoxBounds.fits(program):
+    if not BoxBounds.fits(program):
+        return [False] * len(domains)
+    bounds = BoxBounds(program, None, place.kernel)
+    if (least := _least(bounds)) is None:
         return [False] * len(domains)
     inputs = []
     for domain in domains:
@@ -258,11 +258,17 @@ def may_pay(place: Place, domains: Sequence[Domain]) -> list[bool]:
         half = (high - low).amax() * torch.eye(3, 2, dtype=low.dtype).roll(1, 0) / 2
         inputs.append(domain.embed(frame.to_plane((low + high) / 2 + half)))
     x = torch.stack(inputs, 1).to(program.device)
-    passed = BoxBounds(program, None, place.kernel)(x).passed
+    passed = bounds(x).passed
     # A quarter of a square passes no more knots than the square.
-    most = 4**_FIRST * (1 + passed + passed * passed / 4) / _COUNTED
-    found: list[bool] = (most >= LEAST).tolist()
+    most = 4**_FIRST * (1 + passed + passed * passed / 4) / bounds.excess
+    found: list[bool] = (most >= least).tolist()
     return found
+
+
+def _least(bounds: BoxBounds) -> float | None:
+    """From how many expected regions on squares pay; None if units are too few for so many."""
+    units, least = sum(prod(layer.shape) for layer in bounds.program.layers), LEAST / bounds.effort
+    return None if units * units / 4 < least else least
 
 
 def _within(place: Tensor, corners: Tensor, level: int) -> Tensor:

@@ -131,10 +131,9 @@ def estimate(
     model, domain, output, device: as for ``partition``.
 
     >>> from torch import nn
-    >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
-    >>> found = estimate(model, Domain.box(99, 100))
+    >>> found = estimate(nn.ReLU(), Domain.box(-1, 1))
     >>> found.regions, found.between
-    (1, (1, 1))
+    (4, (4, 4))
     """
     request = Request.of("estimate", model, {"output": output, "device": device})
     require_domain(domain)
