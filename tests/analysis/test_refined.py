@@ -505,3 +505,31 @@ def test_options_that_do_not_go_together(model: nn.Module, tmp_path: Any) -> Non
         sc.check(model, WIDE, CONDITION, **asked)
     with pytest.raises(sc.SplineCamError, match='"argmin" needs several'):
         refined(network(1), {"kind": "argmin"})
+
+
+class _Numbers(nn.Module):
+    """A hidden value and an output that are single numbers."""
+
+    def __init__(self, bend: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.bend = nn.Linear(2, 30).double(), bend
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = self.bend(self.first(x))
+        return torch.relu(hidden.sum(-1) - 9 * hidden[:, 0]) - hidden.mean(-1)
+
+
+def test_values_that_are_single_numbers() -> None:
+    model, level = _Numbers(torch.relu), {"level": 0.5}
+    part, whole = refined(model, level), sc.partition(model, WIDE, progress=False)
+    assert not bool(part.complete.all())
+    assert part.validate().ok
+    found, expected = part.level_set(0.5), whole.level_set(0.5)
+    assert len(found) == len(expected) > 0
+    assert float(found.length) == pytest.approx(float(expected.length))
+    assert part.ranges.shape == (len(part), 1, 2)
+    condition = sc.OutputCondition.of([([[1.0]], [0.5])])
+    verdict = sc.check(model, WIDE, condition, verdict_only=True).status
+    assert verdict == whole.check(condition).status
+    assert sc.partition(_Numbers(torch.tanh), WIDE, smooth=0.1, progress=False).validate().ok

@@ -165,6 +165,7 @@ def test_tiles_of_other_networks_fit_together(seed: int, tmp_path: Path) -> None
     assert mine.length == pytest.approx(right.length, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_tiles_that_divide_an_edge_differently_are_not_confused(tmp_path: Path) -> None:
     # On one edge both tiles have a single vertex, but not the same one.
     _, model, _ = random_network(54)

@@ -247,6 +247,7 @@ def test_progress_is_told_once_although_attempts_are_given_up():
     assert told == pytest.approx(dict.fromkeys((layer.name for layer in program.layers), 1.0))
 
 
+@pytest.mark.slow
 def test_the_first_tile_fits_the_memory_where_nothing_is_known_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

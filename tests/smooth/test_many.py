@@ -171,9 +171,10 @@ def test_errors_name_options_that_there_are(tmp_path: Path) -> None:
                 call()
     with pytest.raises(TypeError, match="along a path only exact networks"):
         sc.along(MODEL, segments, smooth=0.1)
-    for verb in (sc.sweep, sc.grid):
-        with pytest.raises(TypeError, match=r"smooth=sc.Smooth\(1e-3, refine="):
-            verb(MODEL, SQUARES, refine="boundary")
+    with pytest.raises(sc.UnsupportedOpError, match=": smooth=1e-3 replaces it"):
+        sc.sweep(MODEL, SQUARES, refine="boundary")
+    with pytest.raises(TypeError, match=r"smooth=sc.Smooth\(1e-3, refine="):
+        sc.grid(MODEL, SQUARES, refine="boundary")
     with pytest.raises(sc.LimitError, match=r"domains\[0\]: .* A larger smooth= makes fewer"):
         sc.sweep(MODEL, SQUARES, max_regions=5, **OPTIONS)
     kinked = network(nn.SELU)

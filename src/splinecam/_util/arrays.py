@@ -35,6 +35,11 @@ def take(x: Tensor, index: Tensor) -> Tensor:
     return x.index_select(0, index)
 
 
+def as_rows(x: Tensor, lead: int = 1) -> Tensor:
+    """Values with some leading dimensions as vectors; a single number is a vector, too."""
+    return x.flatten(lead) if x.dim() > lead else x.unsqueeze(lead)
+
+
 def lengths(d: Tensor) -> Tensor:
     """Euclidean lengths of vectors (..., 2); ``norm`` is much slower for short rows."""
     return (d[..., 0].square() + d[..., 1].square()).sqrt()

@@ -21,7 +21,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import counts_of, offsets_of, owners_of, take
+from splinecam._util.arrays import as_rows, counts_of, offsets_of, owners_of, take
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.arrangement.crossings import Signs, SignWriter
@@ -222,7 +222,7 @@ class _SegmentWork:
             if part.count:
                 name = self.program.output_name
                 output = part.rows[name].reshape(part.count, -1)
-                done.append((part, output, part.bounds[name].error.flatten(1).amax(0)))
+                done.append((part, output, as_rows(part.bounds[name].error).amax(0)))
         return done
 
     def _too_large(self, state: _State) -> bool:
@@ -356,7 +356,7 @@ def _after_layer(
 
     low, high: the range of the units, (R, n) or (n,) each.
     """
-    error = bounds[layer.source].error.flatten(1)
+    error = as_rows(bounds[layer.source].error)
     if not finds_signs(layer):  # the difference from a level or from another unit is rounded
         error = error + EPS * torch.maximum(low.abs(), high.abs())
     bounds = {name: Bound(m, e + EPS * m) for name, (m, e) in bounds.items()}
@@ -502,4 +502,4 @@ def errors_along(
                 error, bounds = _after_layer(layer, bounds, *_ranges(z, state))
                 errors[layer.name] = error.expand(count, -1)
                 live = {**live, layer.result: layer.apply(live[layer.argument])}
-    return bounds[program.output_name].error.flatten(1).expand(count, -1), errors
+    return as_rows(bounds[program.output_name].error).expand(count, -1), errors

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from splinecam._util.arrays import as_rows
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.kernels.kernel import CompiledChain, Kernel
@@ -142,7 +143,7 @@ class BoxBounds:
                 rounding = SAFETY * bounds[layer.source].error
                 line = _line(layer, live, rounding)
                 source = live[layer.source]
-                low, high = ((source.rows[0] + k * source.reach()).flatten(1) for k in (-1, 1))
+                low, high = (as_rows(source.rows[0] + k * source.reach()) for k in (-1, 1))
                 bounds[layer.result] = layer.bound(bounds[layer.argument], low, high)
                 rows = line.apply(live[layer.argument].rows).add_(line.shift)
                 live[layer.result] = AffineRange(rows, line.radius)
@@ -151,11 +152,11 @@ class BoxBounds:
                     name: AffineRange(live[name].rows, torch.zeros_like(live[name].radius))
                     for name in dict.fromkeys([layer.argument, layer.source])
                 }
-                passed += (_line(layer, flat, 0 * rounding).noise > 0).flatten(1).sum(1)
+                passed += as_rows(_line(layer, flat, 0 * rounding).noise > 0).sum(1)
                 lines.append(line)
         output = live[program.output_name]
-        rows, radius = output.rows.flatten(2), output.radius.flatten(1)
-        rounding = SAFETY * bounds[program.output_name].error.flatten(1)
+        rows, radius = as_rows(output.rows, 2), as_rows(output.radius)
+        rounding = SAFETY * as_rows(bounds[program.output_name].error)
         best = rows[0].argmax(1) if self.functions is None else None
         radius = _of_functions(radius, self.functions, best)
         if lines:
@@ -192,7 +193,7 @@ class BoxBounds:
                 if stage.layer is not None:
                     moved = lines[i].apply(live[stage.layer.argument].clone()[None])[0]
                     live[stage.layer.result] = moved + noise[i]
-            outputs = live[self.program.output_name].flatten(1)
+            outputs = as_rows(live[self.program.output_name])
             if best is not None:
                 outputs = outputs - outputs.gather(1, best.clone()[:, None])
             elif self.functions is not None:
@@ -203,7 +204,7 @@ class BoxBounds:
                     output.sum(), noise, retain_graph=True, allow_unused=True
                 )
                 parts = [
-                    (way.abs() * line.noise).flatten(1).sum(1)
+                    as_rows(way.abs() * line.noise).sum(1)
                     for way, line in zip(ways, lines, strict=True)
                     if way is not None
                 ]
@@ -272,7 +273,7 @@ class _Chain:
 
     def __call__(self, x: Tensor) -> BoundedOutputs:
         """The same as ``BoxBounds``."""
-        ways = x.flatten(2)
+        ways = as_rows(x, 2)
         ways = torch.cat([ways[:1], ways[1:] - ways[:1]]).float()  # at the centre, and to the sides
         if self.kernel is None:
             ways, rounding, radius, passed = self._bounds(ways)
@@ -359,7 +360,7 @@ def _chord(layer: PiecewiseScalar, low: Tensor, high: Tensor) -> tuple[Tensor, T
 
     low, high: (B, *shape) the interval of each unit.
     """
-    shape, ends = low.shape, (low.flatten(1), high.flatten(1))
+    shape, ends = low.shape, (as_rows(low), as_rows(high))
     levels = layer.levels_between(ends[0].amin(0), ends[1].amax(0))[:, None].clamp(*ends)
     points = torch.cat([ends[0][None], ends[1][None], levels])
     values = layer.apply(points.view(-1, *shape[1:])).view(points.shape)
@@ -399,9 +400,9 @@ def _maximum_line(layer: MaxNonlinearity, given: AffineRange, rounding: Tensor) 
 
 def _sorted_line(layer: SortNonlinearity, given: AffineRange, rounding: Tensor) -> _Line:
     """Groups in the order of their centres where that is certain, else places with their ranges."""
-    own = (given.radius + rounding).flatten(1)
+    own = as_rows(given.radius + rounding)
     first, second = layer.pairs
-    flat = given.rows.flatten(2)
+    flat = as_rows(given.rows, 2)
     gap = flat[:, :, first] - flat[:, :, second]
     wide = (gap[1] - gap[0]).abs() + (gap[2] - gap[0]).abs() + own[:, first] + own[:, second]
     passes = torch.zeros_like(own).scatter_add_(

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import counts_of, offsets_of, owners_of, take
+from splinecam._util.arrays import as_rows, counts_of, offsets_of, owners_of, take
 from splinecam._util.backend import backend_of
 from splinecam.engine.along_segments import Breaks, Report, run_segments
 from splinecam.engine.box_bounds import BoxBounds
@@ -49,7 +49,7 @@ def run_open_segments(
         return run_segments(program, first, last, report=report, **limits)
     rows = None if question.rows is None else question.rows.to(first)
     bounds = BoxBounds(program, rows, kernel_for(program.device))
-    a, b = first.flatten(1), last.flatten(1)
+    a, b = as_rows(first), as_rows(last)
     widest = max(1, a.shape[1], *program.widths)
     step = max(1, backend_of(program.device).numbers // (2**_FIRST * widest))
     found = []
@@ -145,7 +145,7 @@ def _completed(
     last = every[~torch.isin(every, segment[high == 1])]
     x = torch.cat([a[first], b[last]]).view(-1, *program.input_shape)
     step = max(1, backend_of(program.device).numbers // max(1, *program.widths))
-    outputs = [program(some).flatten(1) for some in torch.split(x, step) if len(some)]
+    outputs = [as_rows(program(some)) for some in torch.split(x, step) if len(some)]
     t = torch.cat([torch.lerp(low[owner], high[owner], made.t), 0.0 * first, 0.0 * last + 1])
     number = torch.cat([segment[owner], first, last])
     settled = torch.cat([settled, torch.ones_like(first).bool(), torch.zeros_like(last).bool()])

@@ -14,6 +14,7 @@ from math import inf, prod
 import torch
 from torch import Tensor
 
+from splinecam._util.arrays import as_rows
 from splinecam._util.backend import backend_of, release_memory
 from splinecam._util.tolerances import EPS
 from splinecam.arrangement.maxima import refine_maxima
@@ -269,7 +270,7 @@ class Computation:
     ) -> Refinement:
         """The mesh, cut along straight lines or along the borders between winners."""
         layer, mesh, place = self.program.layers[index], state.mesh, self.place
-        z = state.rows[layer.source].flatten(1)
+        z = as_rows(state.rows[layer.source])
         low, high, signs = layer_input.low, layer_input.high, layer_input.signs
         kernel = cutting_kernel(place, signs)
         if kernel is not None and signs is not None and isinstance(layer, PiecewiseScalar):

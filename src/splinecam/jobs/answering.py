@@ -13,6 +13,7 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor
 
+from splinecam._util.arrays import as_rows
 from splinecam._util.options import as_float64, device_of
 from splinecam.engine.run import Outcome
 from splinecam.errors import DomainError
@@ -163,7 +164,7 @@ def _stopped(request: Request, domain: Domain, prop: Any) -> PropertyCheck | Non
             return None
         # As long as nothing is divided, the domain is a single region.
         corners = domain.corners.to(program.device)
-        y = program(domain.embed(corners)).flatten(1)
+        y = as_rows(program(domain.embed(corners)))
         whole = Outcome(polygon_mesh(Frame.of(domain).to_local(corners)), y, 0 * y[0], {}, [])
         part = assemble(request.model, program, domain, whole, output=request.output)
         found = [x for x in unsafe_inputs(part, condition, places, boxes) if x.confirmed]

@@ -8,6 +8,7 @@ from math import prod
 import torch
 from torch import nn
 
+from splinecam._util.arrays import as_rows
 from splinecam._util.tolerances import EPS, SAFETY, VALUE_PRECISION
 from splinecam.errors import SplineCamError
 from splinecam.files.loading import loaded
@@ -48,7 +49,7 @@ def attach(
         some = known[:: max(1, len(known) // _COMPARED)]
         refined = part.smoothing is not None and part.smoothing.refined
         compared = real if refined else program  # refined regions have values of the model itself
-        found = compared(part.domain.embed(part.vertices[some])).flatten(1)
+        found = as_rows(compared(part.domain.embed(part.vertices[some])))
     off, values = (found - part._outputs[some]).abs(), part._outputs
     spread = values.amax(0) - values.amin(0) + EPS * values.abs().amax(0)
     limit = VALUE_PRECISION * spread.max() + SAFETY * part._value_error
@@ -66,7 +67,7 @@ def _require_answers(part: PartitionData, wanted: Wanted, program: Program) -> N
     """Raise an error unless a network has the answer of a partition at some vertices."""
     some = slice(None, None, max(1, part.mesh.num_vertices // _COMPARED))
     with torch.no_grad():
-        found = program(part.domain.embed(part.vertices[some])).flatten(1)
+        found = as_rows(program(part.domain.embed(part.vertices[some])))
     settled = ~part._known[some]  # elsewhere two outputs may be equal
     if bool((wanted.labels(found) != wanted.labels(part._outputs[some]))[settled].any()):
         raise SplineCamError(f"{_OTHER}: it gives another answer about {wanted.words}.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from splinecam._util.arrays import as_rows
 from splinecam.engine.along_segments import errors_along
 from splinecam.files.properties import OutputCondition
 from splinecam.geometry.domain import Domain
@@ -28,7 +29,7 @@ def counterexamples(program: Program, domain: Domain, condition: OutputCondition
     for _ in range(_ROUNDS + 1):
         uv = uv[(uv @ inwards >= (corners.T * inwards).sum(0)).all(1)]
         x = domain.embed(uv)
-        x, y = x.flatten(1), program(x).flatten(1)
+        x, y = x.flatten(1), as_rows(program(x))
         margin = margins(condition, x, y, torch.zeros_like(y[0]))
         best = margin.argsort(descending=True)[:_BEST]
         if bool((margin > 0).any()):

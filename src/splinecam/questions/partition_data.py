@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
+from splinecam._util.arrays import as_rows
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import PLANAR
 from splinecam.engine.affine_maps import AffineMaps, Merged, affine_maps, gradients, merge
@@ -261,7 +262,7 @@ class PartitionData(Attached):
         step = max(1, backend_of(found.device).numbers // max(1, *self._network.widths))
         with torch.no_grad():
             for some in torch.split(others, step):
-                found[some] = self._network(self.domain.embed(self.vertices[some])).flatten(1)
+                found[some] = as_rows(self._network(self.domain.embed(self.vertices[some])))
         return found
 
     @cached_property

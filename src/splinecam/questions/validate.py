@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_map, tree_map_only
 
-from splinecam._util.arrays import owners_of, take_rows
+from splinecam._util.arrays import as_rows, owners_of, take_rows
 from splinecam._util.backend import backend_of
 from splinecam._util.progress import progress_bar
 from splinecam._util.tolerances import (
@@ -77,7 +77,7 @@ def run_real(
     a first call is fast, as torch need not import its modes.
     """
     if isinstance(model, FirstLayers) or (isinstance(model, Both) and model.by_program):
-        yield lambda x: model(x.to(device)).flatten(1)
+        yield lambda x: as_rows(model(x.to(device)))
         return
     with EXCLUSIVE:  # no module can run while another thread exports a model
         real = private_copy(unwrap(model), widened if wide else lambda x: x.detach().clone())
@@ -389,7 +389,7 @@ def _check_replaced(part: PartitionData, claims: Claims) -> list[Check]:
 
     def off(at: Tensor, said: Tensor) -> Tensor:
         found = part._network(part.domain.embed(part._frame.to_plane(at)))
-        return with_final(part._network, found.flatten(1)) - said
+        return with_final(part._network, as_rows(found)) - said
 
     limit, rows = value_limit(part._outputs, part._value_error, torch.float64), rows_of(part)
     return [
@@ -577,7 +577,7 @@ def check_claims(
         real = forward if exact else part._network
 
         def wrong(uv: Tensor, said: Tensor) -> Tensor:
-            outputs = real(part.domain.embed(part._frame.to_plane(uv))).flatten(1)
+            outputs = as_rows(real(part.domain.embed(part._frame.to_plane(uv))))
             return (wanted.labels(outputs) != said).any(1).double()
 
         rows, name = rows_of(part), "settled regions with another answer at"

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import take
+from splinecam._util.arrays import as_rows, take
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS
 from splinecam.geometry.domain import Domain, Frame
@@ -225,7 +225,7 @@ def _rounded(
     for name in program.stages[index].live_out:
         total = late[name] + slack * far[name]
         for key, error in inner.items():
-            total = total + (error.flatten(1) @ dense[name][key]).view_as(total)
+            total = total + (as_rows(error) @ dense[name][key]).view_as(total)
         zero, value, first, second = _parts(total * (UPWARDS / FAR), widths)
         errors[name] = [value, (first + 2 * zero) / FAR, (second + 3 * zero) / FAR]
     return made, errors
@@ -272,7 +272,7 @@ def _through_moduli(
         return found
     for name, by_steps in found.items():
         least, bounds = by_steps[:1], by_steps[first:]
-        close = sum(each[first:].flatten(1) @ dense[name][key] for key, each in rows.items())
+        close = sum(as_rows(each[first:]) @ dense[name][key] for key, each in rows.items())
         close = torch.as_tensor(close).view_as(bounds) * UPWARDS
         # The lesser of both in each row would be no form: its directions belong together.
         found[name] = torch.cat([by_steps[:first], close + slack * (bounds - least) + least])

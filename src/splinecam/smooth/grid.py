@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import take
+from splinecam._util.arrays import as_rows, take
 from splinecam._util.tolerances import EPS
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.smooth.layer_bounds import UPWARDS, Boxes, Followed, modulus
@@ -93,7 +93,7 @@ class CellBounds:
             each.new_zeros((rows * columns, *each.shape[1:]))
             .index_copy_(0, grid.kept, each)
             .view(rows, columns, *each.shape[1:])
-            for each in (torch.stack(part, 1).flatten(2) for part in parts)
+            for each in (as_rows(torch.stack(part, 1), 2) for part in parts)
         )
         tables = [bounds]
         for k in range(math.ceil(math.log2(max(rows, columns)))):

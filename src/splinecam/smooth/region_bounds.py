@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import take
+from splinecam._util.arrays import as_rows, take
 from splinecam._util.backend import backend_of
 from splinecam.errors import LimitError
 from splinecam.geometry.domain import Domain, Frame
@@ -77,7 +77,7 @@ class Inside:
         """The same of polygons that are all looked at by themselves."""
         found = self._followed(corners, False)
         bend = found.curvatures * found.along(squared_radii(corners) / 2) + found.spread
-        return bend.flatten(2), found.rounding.flatten(1)
+        return as_rows(bend, 2), as_rows(found.rounding)
 
     def finer(self, faces: int) -> Inside:
         """The same with cells that suit so many faces."""
@@ -118,8 +118,8 @@ class Inside:
     def _alone(self, corners: Tensor, errors: Tensor, goal: Tensor) -> Close:
         """The same of triangles that are all looked at by themselves."""
         known = self._followed(corners, True)
-        spread = known.spread.flatten(1)
-        forms = known.seconds.flatten(2), known.variation.flatten(2), spread
+        spread = as_rows(known.spread)
+        forms = as_rows(known.seconds, 2), as_rows(known.variation, 2), spread
         bend, gap, varies = _by_forms(corners, errors, *forms)
         sides, worst = _sides(varies, gap, goal)
         entry = torch.arange(len(worst), device=worst.device), worst
@@ -128,7 +128,7 @@ class Inside:
         some = (crossed & (bend > goal).any(0).any(1)).nonzero()[:, 0]
         if len(some):
             sides[some] = self._across_kinks(corners[some], most[some], worst[some])
-        return Close(bend, gap, known.rounding.flatten(1), sides)
+        return Close(bend, gap, as_rows(known.rounding), sides)
 
     def _followed(self, corners: Tensor, closely: bool) -> Followed:
         return follow(self.real, self.domain, Boxes.around(corners), corners, closely)
@@ -221,7 +221,7 @@ def outputs_at(program: Program, domain: Domain, uv: Tensor) -> Tensor:
     frame, widest = Frame.of(domain), max([domain.dim, *program.widths])
     step = max(1, backend_of(program.device).activations // widest)
     return torch.cat(
-        [program(domain.embed(frame.to_plane(some))).flatten(1) for some in torch.split(uv, step)]
+        [as_rows(program(domain.embed(frame.to_plane(some)))) for some in torch.split(uv, step)]
     )
 
 

@@ -10,6 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from splinecam._util.arrays import as_rows
 from splinecam._util.tolerances import SAFETY
 from splinecam.engine.run import Outcome
 from splinecam.errors import LimitError, SplineCamError, option
@@ -183,7 +184,7 @@ def _require_constants(
     layers = with_influence(found, program, domain, torch.where(constant, extent, allowed))
     x = domain.embed(scattered(domain, _POINTS, program.device))
     coarse = replaced(program, choose_tables(layers, first_scale(layers)))
-    off = (coarse(x) - program(x)).flatten(1).abs().amax(0)
+    off = as_rows(coarse(x) - program(x)).abs().amax(0)
     broken = (constant & (off > _BEYOND * allowed)).nonzero()[:, 0].tolist()
     if broken:
         raise SplineCamError(
@@ -308,10 +309,10 @@ def _scale(
 
     def values_at(points: int) -> tuple[Tensor, Tensor]:
         x = domain.embed(scattered(domain, points, real.device))
-        return x, found.program(x).flatten(1)
+        return x, as_rows(found.program(x))
 
     def shares_at(x: Tensor, values: Tensor, tables: dict[str, Tables]) -> Tensor:
-        off = replaced(real, tables)(x).flatten(1).sub_(values)
+        off = as_rows(replaced(real, tables)(x)).sub_(values)
         return (off.abs_() / allowed).amax(0)
 
     scale, largest = first_scale(layers), 0.0

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import max_pool1d, pad
 
+from splinecam._util.arrays import as_rows
 from splinecam._util.backend import backend_of
 from splinecam.geometry.domain import Domain, Frame
 from splinecam.kernels.kernel import kernel_for
@@ -317,8 +318,8 @@ def survey(
     bounds, exact = found.curvature.amax(), norm(found.seconds).amax()
     bluntness = float(bounds / (exact + torch.finfo(exact.dtype).tiny))
     cells = CellBounds.of(grid, found)
-    rounding = found.rounding.flatten(1).amax(0)
-    return Survey(program, layers, found.value.flatten(1), cells, bluntness, rounding)
+    rounding = as_rows(found.rounding).amax(0)
+    return Survey(program, layers, as_rows(found.value), cells, bluntness, rounding)
 
 
 def _look(
@@ -326,9 +327,9 @@ def _look(
 ) -> LayerSurvey:
     """A smooth layer on some of so many cells, and on those that are known already."""
     z = argument.value
-    low, high = (z - reach).flatten(1).amin(0), (z + reach).flatten(1).amax(0)
+    low, high = as_rows(z - reach).amin(0), as_rows(z + reach).amax(0)
     density = argument.length * layer.curve.curvature(z).abs().sqrt()
-    length = density.flatten(1).sum(0) / count
+    length = as_rows(density).sum(0) / count
     if known is not None:
         low, high = torch.minimum(known.low, low), torch.maximum(known.high, high)
         length = known.length + length
@@ -389,13 +390,13 @@ def _slopes(
         with torch.inference_mode(False), torch.enable_grad():
             output, arguments, results = _results(program, domain.embed(some.clone()), straight)
             largest = [torch.zeros_like(each) for each in results]
-            for column in _columns(output.flatten(1) / tolerance.clone()):
+            for column in _columns(as_rows(output) / tolerance.clone()):
                 slopes = torch.autograd.grad(
                     column.sum(), results, retain_graph=True, materialize_grads=True
                 )
                 largest = [torch.maximum(a, b.abs()) for a, b in zip(largest, slopes, strict=True)]
         pairs = zip(arguments.items(), largest, strict=True)
-        yield {name: (z.flatten(1), each.flatten(1)) for (name, z), each in pairs}
+        yield {name: (as_rows(z), as_rows(each)) for (name, z), each in pairs}
 
 
 def _columns(outputs: Tensor) -> tuple[Tensor, ...]:

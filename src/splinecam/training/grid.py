@@ -355,6 +355,11 @@ total_edge_length)
     >>> found.values("NR", "train").shape
     (3, 3)
     """
+    if options.get("refine") is not None:
+        raise TypeError(
+            "refine= is not for grid(), whose statistics need all regions; networks with smooth "
+            'functions take smooth=sc.Smooth(1e-3, refine="boundary")'
+        )
     groups, accuracy = _groups(domains), Smooth.of(options.get("smooth"))
     if statistics is None:
         statistics = BATCHED if accuracy is None else (*BATCHED, *BOUNDS)
