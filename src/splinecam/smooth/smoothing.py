@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 import torch
 from torch import Tensor
@@ -315,10 +315,11 @@ def _scale(
         off = as_rows(replaced(real, tables)(x)).sub_(values)
         return (off.abs_() / allowed).amax(0)
 
+    tables_at = cache(partial(choose_tables, layers))
     scale, largest = first_scale(layers), 0.0
     known, (least, most) = values_at(points), _FILLED
     for _ in range(_SEARCHES):
-        tried, tables = scale, choose_tables(layers, scale)
+        tables = tables_at(scale)
         shares = shares_at(*known, tables)
         filled = float(shares.max())
         if filled <= most:
@@ -327,9 +328,8 @@ def _scale(
                 break
         scale *= (least + most) / 2 / max(filled, _LEAST)
     if points == _POINTS and _most_pieces(tables) > _MANY:  # an attempt costs more than points
-        tried = largest or scale
-        tables = choose_tables(layers, tried)
-        shares = shares_at(*values_at(_MORE * points), tables)
-        largest = tried * min(1.0, least / max(float(shares.max()), _LEAST))
+        scale = largest or scale
+        shares = shares_at(*values_at(_MORE * points), tables_at(scale))
+        largest = scale * min(1.0, least / max(float(shares.max()), _LEAST))
     scale = largest or scale
-    return scale, tables if scale == tried else choose_tables(layers, scale), shares
+    return scale, tables_at(scale), shares
