@@ -37,7 +37,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answering, "_WEIGHTS", 0)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seed", range(20))
 def test_verdicts_are_those_of_whole_partitions(seed: int, always: None) -> None:
     _, model, n = random_network(seed)

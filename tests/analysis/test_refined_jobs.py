@@ -50,6 +50,7 @@ def whole(model: nn.Module) -> list[sc.Partition]:
     return sc.sweep(model, [BOX, NEAR, FAR], progress=False)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("refine", QUESTIONS)
 def test_sweeps(refine: Any, model: nn.Module, whole: list[sc.Partition], tmp_path: Path) -> None:
     domains = [part.domain for part in whole]
@@ -125,6 +126,7 @@ def test_parts_between_artificial_lines_are_complete(seed: int) -> None:
     assert disagreement(part, sc.partition(model, wide, progress=False), "boundary") == ""
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("refine", QUESTIONS[:2])
 def test_atlases(
@@ -152,7 +154,7 @@ def _compare(atlas: Any, whole: sc.Partition, refine: Any) -> None:
     assert mine.length == pytest.approx(right.length, rel=1e-9)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", [3, 5, 6, 8, 10, 11])
 def test_tiles_of_other_networks_fit_together(seed: int, tmp_path: Path) -> None:
     _, model, outputs = random_network(seed)

@@ -34,7 +34,7 @@ def ends(seed: int, count: int) -> tuple[Tensor, Tensor]:
     return a, -a if seed % 5 == 0 else 2 * b
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("seed", range(40))
 def test_decisions_are_those_of_all_pieces(seed: int) -> None:
     _, model, outputs = random_network(seed)
