@@ -45,9 +45,9 @@ def ray() -> Iterator[None]:
     register_ray()
     with joblib.parallel_config(backend="ray"):
         yield
-    ray.shutdown()
     with warnings.catch_warnings():  # Ray does not wait for the processes that it ends
         warnings.simplefilter("ignore", ResourceWarning)
+        ray.shutdown()
         gc.collect()
 
 
