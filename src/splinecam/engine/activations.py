@@ -124,7 +124,8 @@ class State:
     what is known of the vertices that it added; None where ``rows`` are values at all vertices.
     lent: the rows are also those of another state, and are not overwritten. settled: (F,) the faces
     that are not to be divided any more, None for none. place: (V',) the row of each vertex that has
-    one; None where rows are those of the first vertices.
+    one; None where rows are those of the first vertices. undecided: (F,) the settled faces on which
+    the question is open all the same, as the computation was ended; None for none.
     """
 
     mesh: Mesh
@@ -135,6 +136,7 @@ class State:
     lent: bool = False
     settled: Tensor | None = None
     place: Tensor | None = None
+    undecided: Tensor | None = None
 
     @property
     def num_known(self) -> int:
@@ -366,10 +368,12 @@ def join_states(mesh: Mesh, tiles: Sequence[MeshTile], ends: list[State]) -> Sta
             name: Bound(*map(torch.maximum, bound, end.bounds[name]))
             for name, bound in bounds.items()
         }
-    settled, mixed = None, False
+    settled, undecided, mixed = None, None, False
     if any(end.settled is not None for end in ends):
-        faces = [_settled_faces(end) for end in ends]
+        faces = [_marked(end, end.settled) for end in ends]
         settled, mixed = torch.cat(faces), not all(bool(each.all()) for each in faces[:-1])
+    if any(end.undecided is not None for end in ends):
+        undecided = torch.cat([_marked(end, end.undecided) for end in ends])
     # Outputs at the other vertices of settled faces are not the network's.
     true = [_vertices_of_complete(end) for end in ends] if mixed else []
     del end
@@ -389,12 +393,15 @@ def join_states(mesh: Mesh, tiles: Sequence[MeshTile], ends: list[State]) -> Sta
             value, mine = values.pop(), sure | ~fixed[place]
             rows[name][place[mine]] = value[mine]
             fixed[place[sure]] = True
-    return State(mesh, rows, bounds, ambiguities=ambiguities, settled=settled)
+    end = State(mesh, rows, bounds, ambiguities=ambiguities, settled=settled)
+    end.undecided = undecided
+    return end
 
 
-def _settled_faces(end: State) -> Tensor:
-    if end.settled is not None:
-        return end.settled
+def _marked(end: State, marks: Tensor | None) -> Tensor:
+    """Which faces are marked, (F,): none without marks."""
+    if marks is not None:
+        return marks
     return torch.zeros(end.mesh.num_faces, dtype=torch.bool, device=end.mesh.uv.device)
 
 
@@ -402,7 +409,7 @@ def _vertices_of_complete(end: State) -> Tensor:
     """Whether each vertex is one of a face that is not settled, (V,)."""
     mesh = end.mesh
     found = torch.zeros(mesh.num_vertices, dtype=torch.bool, device=mesh.uv.device)
-    found[mesh.corner_vertices()[~_settled_faces(end)[mesh.owners()]]] = True
+    found[mesh.corner_vertices()[~_marked(end, end.settled)[mesh.owners()]]] = True
     return found
 
 

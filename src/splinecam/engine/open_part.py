@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from splinecam._util.arrays import take
+from splinecam.engine.artificial_cuts import CutLines
 from splinecam.engine.box_bounds import BoxBounds
 from splinecam.engine.plan import Place
 from splinecam.geometry.domain import Domain, Frame
@@ -166,8 +167,18 @@ class OpenPart:
         bounds = take(self.radius, square)
         return self.question.slack(self.question.functions(values), bounds), values
 
+    def grid(self, most: int) -> CutLines:
+        """The lines between squares after some halvings, at most so many."""
+        count = 2 ** min(self.deepest, most)
+        step = torch.arange(1, count).to(self.corner) * (self.size / count)
+        normal = torch.eye(2).to(step).repeat_interleave(count - 1, 0)
+        return CutLines(normal, (self.corner[:, None] + step).view(-1))
+
     def values(self, uv: Tensor) -> Tensor:
-        """Outputs (N, n) at points where the question is settled, as a square has settled it."""
+        """Outputs (N, n) at points where the question is settled, as a square has settled it.
+
+        They are no numbers where it is open.
+        """
         found = uv.new_full((len(uv), self.rows.shape[2]), torch.nan)
         left = torch.arange(len(uv), device=uv.device)
         point = ((uv - self.corner) / self.size).repeat(1, 2)
@@ -181,11 +192,16 @@ class OpenPart:
 
 
 def open_part(
-    place: Place, domain: Domain, question: Question, report: Callable[[str, int, float], None]
+    place: Place,
+    domain: Domain,
+    question: Question,
+    report: Callable[[str, int, float], None],
+    is_ended: Callable[[], bool] | None = None,
 ) -> OpenPart | None:
     """Where a question is open on a domain, None if to find out is not worth it.
 
-    report: is told of the share that is settled, as of a layer.
+    report: is told of the share that is settled, as of a layer. is_ended: whether smaller squares
+    are not to be looked at.
     """
     program = place.program
     if not BoxBounds.fits(program):
@@ -231,6 +247,8 @@ def open_part(
         at = _within(_quarters(at[fine], open_[fine]), (mesh.uv - corner) / size, level + 1)
         futile = unsettled > (1 - _LITTLE) * whole
         most = (_FUTILE / 4 if futile else _FUTILE) * expected
+        if is_ended is not None and is_ended():
+            break
         if not len(at) or (count + len(at)) * bounds.effort * WORTH / 2 > most:
             break
     if futile:

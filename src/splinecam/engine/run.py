@@ -12,6 +12,7 @@ passes through ``run`` unchanged, and nothing is left behind.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil, inf, prod
 from typing import Any
@@ -22,7 +23,13 @@ from torch import Tensor
 from splinecam._util.backend import release_memory
 from splinecam.arrangement.crossings import Ambiguities
 from splinecam.engine.activations import State, first_state, join_states, require_no_overflow
-from splinecam.engine.artificial_cuts import DividedFace, divide_face, sample_face
+from splinecam.engine.artificial_cuts import (
+    ARTIFICIAL,
+    DividedFace,
+    divide_face,
+    divide_faces,
+    sample_face,
+)
 from splinecam.engine.evaluate import evaluate
 from splinecam.engine.open_part import Question, open_part
 from splinecam.engine.plan import Plan, to_device
@@ -41,6 +48,7 @@ _FILLED, _PROBES = 0.7, 16
 _LARGEST = 1 / 10  # the share of the memory for the result of a tile
 _LEAVES = 6  # how often faces are halved to find those that lie together
 _FEWER = 0.6  # the share of faces at most that are carried on without the others
+_GRID, _COARSE = 6, 4096  # how often the domain is halved if fewer faces are left undivided
 _PARTS = 4  # of a single face that is too large, where nothing is known of its regions
 
 
@@ -52,7 +60,8 @@ class Outcome:
     of the units of each layer; ambiguities: places that rounding leaves open, each with the name of
     the layer; smoothing: what was replaced in a network with smooth functions, which the engine
     itself does not know; settled: (F,) the faces on which a question was settled before all layers
-    had divided them, None without a question.
+    had divided them, None without a question; undecided: (F,) those of them on which it is open, as
+    the run was ended, None for none.
     """
 
     mesh: Mesh
@@ -62,6 +71,7 @@ class Outcome:
     ambiguities: list[tuple[str, Ambiguities]]
     smoothing: Any = None
     settled: Tensor | None = None
+    undecided: Tensor | None = None
 
     def kept(self) -> Outcome:
         """The same in tensors that autograd may use.
@@ -76,6 +86,7 @@ class Outcome:
             [(name, replace(each, uv=each.uv.clone())) for name, each in self.ambiguities],
             self.smoothing,
             None if self.settled is None else self.settled.clone(),
+            None if self.undecided is None else self.undecided.clone(),
         )
 
 
@@ -89,20 +100,23 @@ def run(
     compiled: bool = True,
     plan: Plan | None = None,
     question: Question | None = None,
+    is_ended: Callable[[], bool] | None = None,
 ) -> Outcome:
     """Partition the domain by the program's network within ``memory`` bytes.
 
     report: is told of every layer, and may raise an exception to cancel the run. compiled: use the
     compiled kernel if it is installed. plan: where to compute instead of on the program's device,
     with which memory and kernel. question: divide faces only as long as it is open on them.
+    is_ended: is asked before each step whether to return what is settled so far. If it is given,
+    that is returned beyond max_regions, too.
     """
     plan = plan or Plan.of(program, memory=memory, compiled=compiled)
     part = None
     if question is not None:
         with torch.no_grad():
-            part = open_part(plan.first, domain, question, report)
+            part = open_part(plan.first, domain, question, report, is_ended)
     with torch.inference_mode():
-        work = Computation(plan, max_regions, report, open_part=part)
+        work = Computation(plan, max_regions, report, open_part=part, is_ended=is_ended)
         found = outcome_of(work, finish(work, start(plan, domain)))
     return found.kept()
 
@@ -122,7 +136,8 @@ def outcome_of(work: Computation, end: State) -> Outcome:
     settled = end.settled
     if settled is None and work.open_part is not None:
         settled = torch.zeros(end.mesh.num_faces, dtype=torch.bool, device=output.device)
-    found = Outcome(end.mesh, output, error, work.layer_errors, end.ambiguities, settled=settled)
+    marks = {"settled": settled, "undecided": end.undecided}
+    found = Outcome(end.mesh, output, error, work.layer_errors, end.ambiguities, **marks)
     if work.plan.make_second is None:
         return found
     if not work.at_second:
@@ -159,12 +174,39 @@ def finish(
     if at.state.settled is not None and isinstance(reason, TooLarge):
         return _open_only(work, at, ~at.state.settled, share)
     if not isinstance(reason, TooLarge):
-        raise reason
+        return _given_up(work, at, reason)
     small = at.faces == 1 or work.size(at.state) <= COARSE * work.room
     found = at if small else None
     del at  # what is too large is not to be held
     release_memory()
     return _in_tiles(work, _divisible(work, start, found, reason, sizes), share)
+
+
+def _given_up(work: Computation, at: Waiting, reason: LimitError) -> State:
+    """The end of a state that is not carried on, if that is wanted: all its faces stay whole."""
+    if work.is_ended is None:
+        raise reason
+    work.is_ended = lambda: True  # other tiles are not carried on, either
+    mesh, part, settled = at.state.mesh, work.open_part, at.state.settled
+    name, shape = work.program.output_name, work.program.output_shape
+    if part is not None and at.faces < _COARSE:  # squares know more than such faces can say
+        mesh, settled = divide_faces(State(mesh, {}, {}), part.grid(_GRID)).mesh, None
+        new, last = mesh.edge_layer == ARTIFICIAL, len(work.program.layers)  # after all layers
+        mesh = replace(
+            mesh,
+            edge_layer=mesh.edge_layer.masked_fill(new, last),
+            edge_unit=mesh.edge_unit.masked_fill(new, 0),
+            vertex_layer=mesh.vertex_layer.masked_fill(mesh.vertex_layer == ARTIFICIAL, last),
+        )
+    undecided = torch.ones(mesh.num_faces, dtype=torch.bool, device=mesh.uv.device)
+    values = mesh.uv.new_zeros((mesh.num_vertices, *shape))
+    if part is not None:
+        values = part.values(mesh.uv).nan_to_num_().view(values.shape)  # nan where undecided
+        undecided = part.faces(mesh, work.place.kernel, settled)
+    none, marks = torch.zeros_like(values[:1]), (torch.ones_like(undecided), undecided)
+    end = State(mesh, {name: values}, {name: Bound(none, none)}, ambiguities=at.state.ambiguities)
+    end.settled, end.undecided = marks
+    return end
 
 
 def _open_faces(work: Computation, at: Waiting) -> Tensor | None:
@@ -328,7 +370,7 @@ def _tile(work: Computation, tile: Waiting, share: float) -> State | None:
         work.need[tile.index] = max(work.need.get(tile.index, 0.0), 2 * work.room / faces)
         return None
     if reason is not None:
-        raise reason
+        return _given_up(work, at, reason)
     work.need[tile.index] = work.worst / faces
     return at.state
 
@@ -352,7 +394,9 @@ def _in_parts(work: Computation, at: Waiting, share: float) -> State:
     question, work.open_part = work.open_part, None
     joined = _joined(work, Waiting(face.state, index, face.layer_input), share, face)
     work.open_part = question
+    if joined.undecided is not None:  # parts that are not all complete cannot be united
+        return _given_up(work, at, work.ended(at))
     found = face.rejoined(joined, work.program, work.layer_errors, work.block)
     if work.max_regions is not None and work.finished + found.mesh.num_faces > work.max_regions:
-        raise work.too_many(layer, 1)
+        return _given_up(work, at, work.too_many(layer, 1))
     return found

@@ -109,7 +109,8 @@ class Computation:
     bytes of what is carried on, at the worst moment. measured: tiny states count for it, too. need:
     those per face of a tile that began at a stage. told: which share of a stage was reported.
     choose_lines: says where a single face is divided. open_part: where a question is open; other
-    faces need not be divided.
+    faces need not be divided. is_ended: asked before each step whether to give up what is left;
+    None if nothing is to be given up, even beyond max_regions.
     """
 
     plan: Plan
@@ -127,6 +128,7 @@ class Computation:
     told: dict[int, float] = field(default_factory=dict)
     choose_lines: Callable[[RegionSample, int], CutLines] = choose_lines
     open_part: OpenPart | None = None
+    is_ended: Callable[[], bool] | None = None
 
     @property
     def place(self) -> Place:
@@ -180,6 +182,8 @@ class Computation:
             at = self._placed(at) if self.may_move else at
             if wait(at):
                 break
+            if stop is None and self.is_ended is not None and self.is_ended():
+                return at, self.ended(at)
             found = self.step(at)
             if isinstance(found, TooLarge) and self.may_move:  # there may be more memory
                 at = self._moved(at)
@@ -359,6 +363,11 @@ class Computation:
         return width > _NARROWEST and self.memory >= _LEAST_MEMORY
 
     # -- errors -------------------------------------------------------------------------------
+
+    def ended(self, at: Waiting) -> LimitError:
+        """The error of a state that is not carried on, as somebody has ended the computation."""
+        where = self._where(self.program.stages[at.index].layer, at.faces)
+        return LimitError(f"The computation was ended {where}.")
 
     def too_many(self, layer: Nonlinearity, faces: int) -> LimitError:
         """The error of more regions than wanted; faces: how many there were before the layer."""

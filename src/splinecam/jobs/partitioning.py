@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -81,11 +83,12 @@ def partition(
     n_jobs: how many processes compute, as for ``sweep``: the first layers are computed once, then
     parts of the domain by the processes, or by the cluster that ``joblib.parallel_config`` names.
     This pays on several machines and for wide networks; else the threads of one process are faster.
-    options: device and names. ``device`` is where the result is computed and stored, by default a
-    GPU if there is one; then layers that are faster on the CPU, because they are small, are
-    computed there, and the log says where the computation moves to the GPU. ``names`` are those of
-    the classes, in the order of the outputs, or two names for a single output; pictures and tables
-    use them, and ``part.names`` changes them.
+    options: device, names and partial. ``device`` is where the result is computed and stored, by
+    default a GPU if there is one; then layers that are faster on the CPU, because they are small,
+    are computed there, and the log says where the computation moves to the GPU. ``names`` are those
+    of the classes, in the order of the outputs, or two names for a single output; pictures and
+    tables use them, and ``part.names`` changes them. With ``refine`` and ``partial=True``, Ctrl-C
+    and ``max_regions`` return what is settled so far, and ``part.undecided`` says what is left.
 
     >>> from torch import nn
     >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
@@ -97,8 +100,9 @@ def partition(
     given |= {"progress": progress, "smooth": smooth, "refine": refine, **options}
     request = Request.of("partition", model, given)
     require_domain(domain)
-    if n_jobs not in (None, 1) and smooth is not None:
-        raise TypeError("smooth= works in one process: leave out n_jobs=")
+    if n_jobs not in (None, 1) and (smooth is not None or request.partial):
+        what = "smooth=" if smooth is not None else "partial="
+        raise TypeError(f"{what} works in one process: leave out n_jobs=")
     engine = engine_for(n_jobs)
     with torch.inference_mode(False):
         last, shape = device_of(request.device), domain.input_shape
@@ -115,8 +119,10 @@ def partition(
                 plan = Plan.of(program, last, request.memory)
                 told = announcing(report, show, plan, domain) if wanted is None else report
                 limits: Any = {"max_regions": request.max_regions, "report": told, "note": note}
-                with advising(plan, domain, request.max_regions):
-                    outcome = compute(plan, domain, request.smooth, question=question, **limits)
+                advice = advising(plan, domain, request.max_regions)
+                with advice, _interruptible(request.partial) as is_ended:
+                    limits |= {"question": question, "is_ended": is_ended}
+                    outcome = compute(plan, domain, request.smooth, **limits)
                 program = plan.last.program
             else:
                 rest = request.output, shape, request.device, is_light(request.model, shape)
@@ -126,6 +132,27 @@ def partition(
                 outcome, program = to_device(outcome, last), program.to(last)
         how: Any = {"output": request.output, "names": names, "wanted": wanted}
         return assemble(request.model, program, domain, outcome, **how)
+
+
+@contextmanager
+def _interruptible(wanted: bool) -> Iterator[Callable[[], bool] | None]:
+    """Yield what says whether Ctrl-C was pressed, if wanted; the second one acts as always."""
+    ended = threading.Event()
+    if not wanted or threading.current_thread() is not threading.main_thread():
+        yield ended.is_set if wanted else None
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def end(*_: object) -> None:
+        signal.signal(signal.SIGINT, before)
+        log.info("ended: the step that has begun is the last one")
+        ended.set()
+
+    signal.signal(signal.SIGINT, end)
+    try:
+        yield ended.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -37,17 +37,18 @@ def compute(
     report: Report,
     note: Note = lambda what, share: None,
     question: Question | None = None,
+    is_ended: Callable[[], bool] | None = None,
 ) -> Outcome:
     """The outcome of a domain, with linear pieces in place of smooth functions.
 
     report: called after every layer; an exception that it raises ends the computation. note: called
     for every part of the work on smooth functions, with the share that is done. question: divide
-    regions of an exact network only as long as it is open on them.
+    regions of an exact network only as long as it is open on them. is_ended: as ``run`` asks it.
     """
     real, memory = plan.last.program, plan.last.memory
     if smooth is None or not is_smooth(real):
-        how: Any = {"max_regions": max_regions, "report": report, "question": question}
-        return run(plan.first.program, domain, plan=plan, **how)
+        how: Any = {"max_regions": max_regions, "report": report, "is_ended": is_ended}
+        return run(plan.first.program, domain, plan=plan, question=question, **how)
 
     def partitioned(program: Program) -> Outcome:
         limit = None if smooth.refine is not None else max_regions

@@ -89,8 +89,9 @@ def assemble(
         smoothing=record,
         _wanted=wanted if refined else None,
         _settled=outcome.settled if refined else None,
+        _undecided=outcome.undecided,
     )
-    if record is not None and record.refined:
+    if (record is not None and record.refined) or outcome.undecided is not None:
         part.layers = (*part.layers, _REFINEMENT)
         part._layer_errors[_REFINEMENT] = part._value_error.new_zeros(1)
     part.names = names

@@ -11,7 +11,8 @@
 ``values``       (V, n_out), ``value_error`` (n_out,), ``layer_error_0`` (n,), ... of each layer
 ``smooth_*``     for a model with smooth functions: ``tolerance`` (n_out,), ``bounds`` (F, n_out),
                  and the fields of ``Tables`` of each replaced layer as ``smooth_table_0_*``, ...
-``settled``      for a partition with ``refine``: (F,) the regions that are not divided, and the
+``settled``      for a partition with ``refine``: (F,) the regions that are not divided, if there
+                 are any on which the question is open, these as ``undecided`` (F,), and the
                  fields of its ``OutputCondition`` as ``wanted_*``; ``wanted`` in ``about`` says
                  what can be asked
 
@@ -148,6 +149,8 @@ def _arrays(part: PartitionData) -> dict[str, Any]:
     if part._wanted is not None and part._settled is not None:
         smooth["wanted"], more = part._wanted.written()
         tensors |= {**more, "settled": part._settled}
+        if part._undecided is not None:
+            tensors["undecided"] = part._undecided
     about = {
         "format": _FORMAT,
         "version": versions.PARTITION,
@@ -214,6 +217,7 @@ def read(
         part._maps = maps
     else:
         part._settled = part._settled.to(device)
+        part._undecided = None if part._undecided is None else part._undecided.to(device)
     part.smoothing = part.smoothing and part.smoothing.to(device)
     return part
 
@@ -280,6 +284,7 @@ def _assembled(arrays: Arrays, about: Mapping[str, Any], kind: type[P]) -> P:
     if about.get("wanted") is not None:
         part._wanted = wanted_read(about["wanted"], arrays)
         part._settled = _bools(arrays, "settled")
+        part._undecided = _bools(arrays, "undecided") if "undecided" in arrays else None
     part._known_maps = AffineMaps(*(_floats(arrays, f"maps_{f.name}") for f in fields(AffineMaps)))
     part.names = about.get("names")
     return part
@@ -357,6 +362,9 @@ def check_arrays(part: PartitionData) -> None:
     check_smoothing(part)
     if part._settled is not None and part._wanted is not None:
         _check_shape("settled", part._settled, (mesh.num_faces,))
+        _check_shape("undecided", part.undecided, (mesh.num_faces,))
+        if bool((part.undecided & part.complete).any()):
+            raise ValueError("regions are both complete and undecided")
         asked = part._wanted
         if not 0 <= asked.output < n or (asked.condition and asked.condition.A.shape[-1] != n):
             raise ValueError(f"wanted is about other outputs than the {n} of the network")

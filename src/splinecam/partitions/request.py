@@ -79,6 +79,7 @@ class FewOptions(TypedDict, total=False):
 
     device: str | torch.device
     names: Sequence[str] | None
+    partial: bool
 
 
 class Options(FewOptions, total=False):
@@ -92,6 +93,7 @@ class Options(FewOptions, total=False):
     refine: Refine
 
 
+_EXACT_REFINE = 'refine=, and without smooth=, as in refine="boundary", partial=True'
 _REFINING = "partition", "sweep", "atlas", "along"  # the verbs that take refine=
 
 
@@ -111,6 +113,7 @@ class Request:
     progress: bool = True
     smooth: Smooth | None = None
     refine: Refine = None
+    partial: bool = False
 
     @classmethod
     def of(
@@ -150,6 +153,8 @@ class Request:
                 if refine != "boundary":
                     raise TypeError('with smooth= regions are refined for refine="boundary" alone')
                 smooth = replace(smooth, refine="boundary")
+        if given.get("partial") and (verb != "partition" or refine is None or smooth is not None):
+            raise TypeError(f"partial= is for sc.partition with {_EXACT_REFINE}")
         given["smooth"] = smooth
         return cls(model=network, **given)
 

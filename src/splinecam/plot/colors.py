@@ -15,12 +15,13 @@ from torch import Tensor
 from splinecam.errors import SplineCamError
 from splinecam.geometry.subdivision import Mesh
 from splinecam.plot.arrays import Floats, Ints, to_numpy, weighted_quantiles
-from splinecam.plot.palette import CLASSES, STRONGEST, class_colors, paler
+from splinecam.plot.palette import CLASSES, PAPER, STRONGEST, class_colors, paler, rgb
 from splinecam.plot.rasters import CellColors
 from splinecam.questions.boundary import output_of
 from splinecam.questions.class_regions import class_regions
-from splinecam.questions.measures import last_layers
+from splinecam.questions.measures import last_layers, region_classes
 from splinecam.questions.partition_data import PartitionData, names_of
+from splinecam.questions.wanted import Wanted
 
 _COLORS = 14  # at first; there are more where the neighbours of a node have them all
 
@@ -186,6 +187,16 @@ def _by_class(part: PartitionData, options: ColorOptions) -> Coloring:
     fill, scale = CellColors(colors=_opaque(paler(winner, lead, typical))), (0.0, typical)
     mesh = cells.winners.overlay.mesh
     return Coloring(mesh, fill, label, legend=legend, scale=scale if typical > 0 else None)
+
+
+def certain_colors(part: PartitionData) -> Floats:
+    """The colours (F, 3) of regions if some are undecided: these are left white."""
+    wanted = Wanted.classes(part._n_out, "argmax")
+    known = part._wanted is not None and part._wanted.covers(wanted)
+    winner = to_numpy(region_classes(part) if known else -part.undecided.long())
+    colors = paler(np.maximum(winner, 0), np.ones(len(winner)), 1.0)
+    colors[winner < 0] = rgb(PAPER)
+    return colors
 
 
 def class_legend(

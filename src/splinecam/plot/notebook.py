@@ -323,6 +323,8 @@ def partition_card(part: PartitionData) -> str:
     if part._wanted is not None:
         rows.append(("made for", part._wanted.words))
         rows.append(("complete regions", f"{int(part.complete.sum()):,}"))
+        if part._is_partial:
+            rows.append(("undecided regions", f"{int(part.undecided.sum()):,}"))
     if part.smoothing is not None:
         replaced = _list(list(dict.fromkeys(each.function for each in part.smoothing.layers)))
         rows.append(("maps", f"{part.smoothing.within} (replaced: {replaced})"))

@@ -146,11 +146,12 @@ def plot(  # noqa: PLR0913 - the options of a picture, each given by its name
     """
     figures.require_matplotlib()
     from splinecam.plot import picture
-    from splinecam.plot.colors import ColorOptions
+    from splinecam.plot.colors import ColorOptions, certain_colors
     from splinecam.plot.decorations import fit_figure
 
     options = ColorOptions(output, cmap, picture.limits_pair(limits), level, seed, names)
-    color = default_color(part, level) if color is None else color
+    if color is None:
+        color = certain_colors(part) if part._is_partial else default_color(part, level)
     with torch.no_grad():
         content = picture.Content.of(part, color, options, legend)
         canvas = figures.new_axes(part.domain) if ax is None else figures.flat_axes(ax)

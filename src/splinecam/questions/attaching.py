@@ -68,7 +68,8 @@ def _require_answers(part: PartitionData, wanted: Wanted, program: Program) -> N
     some = slice(None, None, max(1, part.mesh.num_vertices // _COMPARED))
     with torch.no_grad():
         found = as_rows(program(part.domain.embed(part.vertices[some])))
-    settled = ~part._known[some]  # elsewhere two outputs may be equal
+    # Elsewhere two outputs may be equal.
+    settled = (part._corners_of(~part.undecided) & ~part._known)[some]
     if bool((wanted.labels(found) != wanted.labels(part._outputs[some]))[settled].any()):
         raise SplineCamError(f"{_OTHER}: it gives another answer about {wanted.words}.")
 
@@ -79,7 +80,8 @@ def _captured(part: PartitionData, network: nn.Module, output: Output) -> tuple[
     device, smooth = part.mesh.uv.device, record is not None
     program = capture(network, shape, smooth=smooth, device=device, output=output)
     layers = tuple(layer.name for layer in program.layers)
-    refinement = part.layers[len(layers) :] if record is not None and record.refined else ()
+    divided = part._undecided is not None or (record is not None and record.refined)
+    refinement = part.layers[len(layers) :] if divided else ()
     outputs = prod(program.output_shape)
     if layers + refinement != part.layers or outputs != part._n_out:
         own = f"the partition has {part._n_out} and {part.layers}"

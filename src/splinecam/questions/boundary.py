@@ -280,7 +280,9 @@ def winners_of(
 def knows_classes(part: PartitionData, level: float) -> bool:
     """Whether a partition was made for its decision boundary, or for everything."""
     own = part._wanted
-    return own is None or own.covers(Wanted.classes(part._n_out, "argmax", level))
+    return own is None or (
+        not part._is_partial and own.covers(Wanted.classes(part._n_out, "argmax", level))
+    )
 
 
 def check_kind(

@@ -204,15 +204,16 @@ def largest_outputs(values: Tensor) -> Tensor:
 
 
 def region_classes(part: PartitionData) -> Tensor:
-    """The class at the centroid of each region, (F,)."""
+    """The class at the centroid of each region, (F,); -1 where it is undecided."""
     if part._wanted is None:
         return largest_outputs(centroid_values(part))
-    part._require("other classes", Wanted.classes(part._n_out, "argmax"))
+    part._require("other classes", Wanted.classes(part._n_out, "argmax"), partial=True)
     # Settled regions have the same class everywhere, and others their map.
     maps, first = part._known_maps, part._face_vertices[part.mesh.offsets[:-1]]
     off = part._frame.to_local(part.centroids) - maps.anchor
     inside = maps.value + (maps.weight @ off[:, :, None])[:, :, 0]
-    return largest_outputs(torch.where(part.complete[:, None], inside, part._outputs[first]))
+    found = largest_outputs(torch.where(part.complete[:, None], inside, part._outputs[first]))
+    return found.masked_fill_(part.undecided, -1)
 
 
 def centroid_values(part: PartitionData) -> Tensor:

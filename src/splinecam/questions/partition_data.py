@@ -214,7 +214,8 @@ class PartitionData(Attached):
     type; output: the selected output of a model with several; smoothing: what was replaced in a
     model with smooth functions, None if it has none; _wanted: the question that regions were
     divided for, None if all are complete; _settled: (F,) those that are not, as the answer is the
-    same on all of them.
+    same on all of each; _undecided: (F,) those of them on which it is not, as the computation was
+    ended, None for none.
     """
 
     domain: Domain
@@ -230,6 +231,7 @@ class PartitionData(Attached):
     smoothing: Smoothing | None = None
     _wanted: Wanted | None = None
     _settled: Tensor | None = None
+    _undecided: Tensor | None = None
     _names: tuple[str, ...] | None = field(default=None, init=False)
     _model: nn.Module | None = field(default=None, init=False)
     _program: Program | None = field(default=None, init=False)
@@ -268,8 +270,12 @@ class PartitionData(Attached):
     @cached_property
     def _known(self) -> Tensor:
         """The vertices of complete regions, (V,), at which ``_outputs`` are the network's."""
+        return self._corners_of(self.complete)
+
+    def _corners_of(self, regions: Tensor) -> Tensor:
+        """The vertices (V,) of marked regions (F,)."""
         found = torch.zeros(self.mesh.num_vertices, dtype=torch.bool, device=self.mesh.uv.device)
-        found[self._face_vertices[self.complete[self.mesh.owners()]]] = True
+        found[self._face_vertices[regions[self.mesh.owners()]]] = True
         return found
 
     @property
@@ -283,16 +289,48 @@ class PartitionData(Attached):
             return torch.ones(len(self), dtype=torch.bool, device=self.mesh.uv.device)
         return ~self._settled
 
-    def _require(self, what: str, wanted: Wanted | None = None) -> None:
-        """Raise an error unless a question can be answered, or all regions are complete."""
+    @property
+    def undecided(self) -> Tensor:
+        """On which regions the question of ``refine`` is open, (F,): none without ``partial=True``.
+
+        They are neither complete, nor is the answer the same on all of one.
+        """
+        if self._undecided is None:
+            return torch.zeros(len(self), dtype=torch.bool, device=self.mesh.uv.device)
+        return self._undecided
+
+    def _require(self, what: str, wanted: Wanted | None = None, *, partial: bool = False) -> None:
+        """Raise an error unless a question can be answered, or all regions are complete.
+
+        partial: whether it may be answered on some regions alone.
+        """
         own = self._wanted
         if own is None or (wanted is not None and own.covers(wanted)):
-            return
+            if partial or not self._is_partial:
+                return
+            raise SplineCamError(
+                f"The computation was ended before all was settled: {self._left}. "
+                "part.undecided says which; for the rest, compute the partition to its end."
+            )
         need = "" if wanted is not None else ", and this needs all linear regions"
         raise SplineCamError(
             f"The partition was made for {own.words} alone (refine=), so that "
             f"{int((~self.complete).sum()):,} of its {len(self):,} regions are not divided{need}. "
             f"For {what}, leave refine= out: sc.partition(model, domain)."
+        )
+
+    @cached_property
+    def _is_partial(self) -> bool:
+        """Whether any region is undecided."""
+        return self._undecided is not None and bool(self._undecided.any())
+
+    @property
+    def _left(self) -> str:
+        """How many regions are undecided, in words."""
+        open_, areas = self.undecided, self.areas
+        share = float(areas[open_].sum() / areas.sum())
+        return (
+            f"{int(open_.sum()):,} of {len(self):,} regions are undecided, {share:.1%} of the area"
         )
 
     def _claims(self, condition: OutputCondition) -> Tensor | None:
@@ -529,6 +567,8 @@ class PartitionData(Attached):
         if self._wanted is not None:
             done = f"{int(self.complete.sum()):,} of them complete"
             parts.append(f"{done}, made for {self._wanted.words}")
+        if self._is_partial:
+            parts.append(self._left)
         if self.stripped:
             parts.append(f"final {self.stripped} left out")
         if self.smoothing is not None:

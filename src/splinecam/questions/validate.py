@@ -536,8 +536,11 @@ def validate(
                     excused += int((~decided).sum())
                     sites = sites.only(decided)
             if part._wanted is not None:
-                settled = chosen_regions(part, trusted & ~part.complete, most, generator)
-                checks += check_claims(part, part._wanted, settled, generator)
+                settled = chosen_regions(
+                    part, trusted & ~part.complete & ~part.undecided, most, generator
+                )
+                if len(settled):
+                    checks += check_claims(part, part._wanted, settled, generator)
             sampled = int(sites.faces.shape[0])
             if sampled:
                 checks += check_model(part, sites, thorough, generator, bar.update)

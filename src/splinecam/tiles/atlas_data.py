@@ -235,6 +235,7 @@ class AtlasData(Attached):
         "atlas",
         "sc.load(folder, model=model), or atlas.attach(model)",
     )
+    _is_partial: ClassVar[bool] = False  # an atlas is computed to its end
 
     def __init__(
         self, folder: Path, manifest: Manifest, device: torch.device, *, verify: bool = True
