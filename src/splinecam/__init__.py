@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from splinecam.partitions.request import Smooth
     from splinecam.questions.comparison import compare
     from splinecam.tiles.compute import atlas
-    from splinecam.training import movie, open_run, watch
-    from splinecam.training.grid import grid, open_grid
+    from splinecam.training import movie, watch
+    from splinecam.training.grid import grid
     from splinecam.viewer.page import to_html
     from splinecam.viewer.viewer import view
 
@@ -78,8 +78,6 @@ __all__ = [
     "movie",
     "nn",
     "op_table",
-    "open_grid",
-    "open_run",
     "partition",
     "read_vnnlib",
     "register_op",
@@ -111,8 +109,8 @@ _MODULES = {
     "partitions.frozen": ("freeze",),
     "partitions.partition": ("Partition", "load"),
     "questions.comparison": ("compare",),
-    "training": ("movie", "open_run", "watch"),
-    "training.grid": ("grid", "open_grid"),
+    "training": ("movie", "watch"),
+    "training.grid": ("grid",),
     "viewer.page": ("to_html",),
     "viewer.viewer": ("view",),
 }

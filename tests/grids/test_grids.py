@@ -139,7 +139,7 @@ def test_a_store_is_continued_and_opened(tmp_path: Path, found: sc.results.Grid)
     again = sc.grid(networks(), FEW, store=tmp_path / "run", **OPTIONS)
     assert store_cases.same(again, found), "a checkpoint was added before the others"
     assert all(path.stat().st_mtime_ns == time for path, time in files.items())
-    opened = sc.open_grid(tmp_path / "run")
+    opened = sc.load(tmp_path / "run")
     assert store_cases.same(opened, found)
     assert opened.groups == found.groups
     with pytest.raises(sc.FileError, match="a model with other weights"):
@@ -148,8 +148,8 @@ def test_a_store_is_continued_and_opened(tmp_path: Path, found: sc.results.Grid)
         sc.grid(networks(), FEW, store=tmp_path / "run", statistics="NR", **OPTIONS)
     with pytest.raises(sc.FileError, match="other groups of domains"):
         sc.grid(networks(), FEW["train"], store=tmp_path / "run", **OPTIONS)
-    with pytest.raises(sc.FileError, match="has no grid in it"):
-        sc.open_grid(tmp_path)
+    with pytest.raises(sc.FileError, match="no atlas, run or grid in it"):
+        sc.load(tmp_path)
 
 
 @pytest.mark.slow
@@ -173,7 +173,7 @@ def test_two_processes_share_a_grid(tmp_path: Path) -> None:
         process.join()
     assert [process.exitcode for process, _ in processes] == [0, 0]
     assert store_cases.kept(tmp_path / "run") == 3 * store_cases.DOMAINS, "nothing is done twice"
-    opened = sc.open_grid(tmp_path / "run")
+    opened = sc.load(tmp_path / "run")
     assert store_cases.same(opened, store_cases.compute(None))
 
 
@@ -183,7 +183,7 @@ def test_workers_measure_and_this_process_writes(tmp_path: Path, found: sc.resul
     for store in (None, tmp_path / "run"):
         again = sc.grid(networks(), FEW, n_jobs=2, store=store, **OPTIONS)
         assert store_cases.same(again, found)
-    assert store_cases.same(sc.open_grid(tmp_path / "run"), found)
+    assert store_cases.same(sc.load(tmp_path / "run"), found)
 
 
 def test_the_checkpoints_of_a_watched_run(tmp_path: Path, found: sc.results.Grid) -> None:
@@ -193,7 +193,7 @@ def test_the_checkpoints_of_a_watched_run(tmp_path: Path, found: sc.results.Grid
     for epoch, state in states().items():
         model.load_state_dict(state)
         watch.step(epoch, loss=1.0)
-    for run in (str(tmp_path / "a"), sc.open_run(tmp_path / "a"), watch.run):
+    for run in (str(tmp_path / "a"), sc.load(tmp_path / "a"), watch.run):
         assert store_cases.same(sc.grid(network(8), FEW, checkpoints=run, **OPTIONS), found)
     plain = sc.watch(model, FEW["train"][0], every=5, store=tmp_path / "b")
     plain.step()
@@ -220,17 +220,17 @@ def test_every_entry_of_a_grid_is_checked(tmp_path: Path) -> None:
                 wrong = {k: v for k, v in wrong.items() if v != "missing"}
                 path.write_bytes(seal(good | {"identity": wrong} if inner else wrong))
                 with contextlib.suppress(sc.FileError):
-                    assert len(sc.open_grid(tmp_path).groups) < 2
+                    assert len(sc.load(tmp_path).groups) < 2
         path.write_bytes(content)
     (file,) = part.glob("*.npz")
     for text in ("[3, 4]", '[{"NR": [1]}, {"NR": 2}]', '[{"NR": {}}, {"NR": 2}]'):
         domains = np.zeros((2, 16), np.uint8)
         np.savez(file, domains=domains, results=np.frombuffer(text.encode(), np.uint8))
         with pytest.raises(sc.FileError, match="something else than numbers"):
-            sc.open_grid(tmp_path)
+            sc.load(tmp_path)
     part.rename(tmp_path.with_name("elsewhere"))
     part.symlink_to(tmp_path.with_name("elsewhere"))
     with pytest.raises(sc.FileError, match="link"):
-        sc.open_grid(tmp_path)
+        sc.load(tmp_path)
     with pytest.raises(sc.FileError, match="link"):
         sc.grid({3: network()}, few, store=tmp_path, statistics="NR", **OPTIONS)

@@ -199,7 +199,7 @@ def test_titles_of_frames(parts: list[sc.Partition], tmp_path: Path, titles: lis
     watch.step(2000)
     regions = len(watch.run[0].partition)
     path = tmp_path / "a.gif"
-    for run in (watch, watch.run, sc.open_run(tmp_path / "run"), str(tmp_path / "run")):
+    for run in (watch, watch.run, sc.load(tmp_path / "run"), str(tmp_path / "run")):
         sc.movie(run, path, progress=False)
         assert titles == [
             f"step 0: {regions} regions, loss 0.123",

@@ -36,7 +36,7 @@ def watched(folder: Path, steps: range, seed: int = 0, **options: Any) -> sc.res
 def test_a_run_is_read_as_it_was_recorded(tmp_path: Path):
     folder = tmp_path / "runs" / "a"
     watch = watched(folder, range(3), points={"random": 4})
-    run = sc.open_run(str(folder))
+    run = sc.load(str(folder))
     assert repr(run) == f"Run(3 steps, 0 to 2, in {folder})"
     assert run.side == watch.run.side
     for written, read in zip(watch.run, run, strict=True):
@@ -58,7 +58,7 @@ def test_partitions_are_read_when_they_are_asked_for(tmp_path: Path):
     watched(tmp_path, range(3))
     for path in tmp_path.glob("*.npz"):
         path.unlink()
-    run = sc.open_run(tmp_path)
+    run = sc.load(tmp_path)
     assert run.steps == [0, 1, 2]
     with pytest.raises(sc.FileError, match="no file"):
         _ = run[0].partition
@@ -67,7 +67,7 @@ def test_partitions_are_read_when_they_are_asked_for(tmp_path: Path):
 READER = """
 import sys, splinecam as sc
 for line in sys.stdin:
-    run = sc.open_run(line.strip())
+    run = sc.load(line.strip())
     print(run.steps, [len(each.partition) for each in run], flush=True)
 """
 
@@ -98,10 +98,10 @@ def test_a_line_that_is_not_complete_is_ignored(tmp_path: Path):
     last = whole.splitlines(keepends=True)[-1]
     for cut in range(1, len(last)):
         index.write_bytes(whole[:-cut])
-        assert sc.open_run(tmp_path).steps == [0]
+        assert sc.load(tmp_path).steps == [0]
     index.write_bytes(whole[: -len(last) // 2])  # training was killed here, and is resumed
     resumed = watched(tmp_path, range(1, 3))
-    assert resumed.run.steps == sc.open_run(tmp_path).steps == [0, 1, 2]
+    assert resumed.run.steps == sc.load(tmp_path).steps == [0, 1, 2]
     assert watch.run.steps == [0, 1]
     assert (tmp_path / INDEX).read_bytes().startswith(whole[: -len(last) // 2])
 
@@ -111,7 +111,7 @@ def test_a_resumed_run_replaces_what_came_after_the_checkpoint(tmp_path: Path):
     size = (tmp_path / INDEX).stat().st_size
     resumed = watched(tmp_path, range(3, 5), seed=1)
     assert (tmp_path / INDEX).stat().st_size > size
-    run = sc.open_run(tmp_path)
+    run = sc.load(tmp_path)
     assert run.steps == resumed.run.steps == [0, 1, 2, 3, 4]
     assert [each.scalars["loss"] for each in run] == [0, 1, 2, 3.1, 4.1]
     new = sc.partition(small(1), BOX, progress=False)
@@ -128,7 +128,7 @@ def test_a_run_is_not_continued_by_accident(tmp_path: Path):
         watch.snapshot()
     assert watch.step(100) is not None
     assert watch.step() is None  # from here on they are counted
-    assert sc.open_run(tmp_path).steps == [0, 1, 2, 100]
+    assert sc.load(tmp_path).steps == [0, 1, 2, 100]
 
 
 def test_a_run_goes_on_only_on_the_same_domain(tmp_path: Path):
@@ -152,22 +152,26 @@ def test_every_line_is_plain_json(tmp_path: Path):
     head, *rest = [json.loads(line, parse_constant=refuse) for line in lines]
     assert head["format"] == "splinecam run"
     assert [line["scalars"]["loss"] for line in rest] == [0, None, None]
-    assert math.isnan(sc.open_run(tmp_path)[1].scalars["loss"])
+    assert math.isnan(sc.load(tmp_path)[1].scalars["loss"])
 
 
 def test_folders_without_a_run_are_rejected(tmp_path: Path):
+    with pytest.raises(sc.FileError, match="There is no file"):
+        sc.load(tmp_path / "nowhere")
     with pytest.raises(sc.FileError, match="is not there"):
-        sc.open_run(tmp_path / "nowhere")
-    with pytest.raises(sc.FileError, match="has no run in it"):
-        sc.open_run(tmp_path)
+        sc.movie(tmp_path / "nowhere")
+    with pytest.raises(sc.FileError, match="no atlas, run or grid in it"):
+        sc.load(tmp_path)
     (tmp_path / INDEX).write_text('{"format": "other"}\n')
     with pytest.raises(sc.FileError, match="not the head of a run"):
-        sc.open_run(tmp_path)
+        sc.load(tmp_path)
     (tmp_path / INDEX).write_text('{"format": "splinecam run", "version": 99}\n')
     with pytest.raises(sc.FileError, match="newer splinecam"):
-        sc.open_run(tmp_path)
+        sc.load(tmp_path)
     (tmp_path / INDEX).write_text("")
-    assert len(sc.open_run(tmp_path)) == 0
+    assert len(sc.load(tmp_path)) == 0
+    with pytest.raises(TypeError, match="model= is for partitions"):
+        sc.load(tmp_path, model=torch.nn.ReLU())
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path):
@@ -205,7 +209,7 @@ def test_every_entry_of_an_index_is_checked(tmp_path: Path):
                 written = [*good[:number], wrong, *good[number + 1 :]]
                 (tmp_path / INDEX).write_bytes(b"".join(seal(each) + b"\n" for each in written))
                 try:
-                    run = sc.open_run(tmp_path)
+                    run = sc.load(tmp_path)
                 except sc.FileError:
                     continue
                 for each in run:
@@ -215,10 +219,10 @@ def test_every_entry_of_an_index_is_checked(tmp_path: Path):
     for wrong in (b"\n", b"x\n", b"[]\n", b"{}\n", seal({"step": 1}) + b"\n"):
         (tmp_path / INDEX).write_bytes(seal(good[0]) + b"\n" + wrong)
         with pytest.raises(sc.FileError):
-            sc.open_run(tmp_path)
+            sc.load(tmp_path)
     (tmp_path / INDEX).write_bytes(seal(good[0] | {"version": 1}) + b"\n")
     with pytest.raises(sc.FileError, match=r"version 1 .* reads version 3.*another folder"):
-        sc.open_run(tmp_path)
+        sc.load(tmp_path)
 
 
 def test_a_flipped_bit_of_an_index_is_told(tmp_path: Path):
@@ -229,7 +233,7 @@ def test_a_flipped_bit_of_an_index_is_told(tmp_path: Path):
         flipped[k] ^= 1 << k % 8
         (tmp_path / INDEX).write_bytes(flipped)
         with pytest.raises(sc.FileError):
-            sc.open_run(tmp_path)
+            sc.load(tmp_path)
 
 
 @pytest.mark.parametrize("name", [INDEX, "step-00000000.npz", "step-00000000.pt", ".claims"])
@@ -241,7 +245,7 @@ def test_a_run_has_no_links(tmp_path: Path, name: str):
     before = (tmp_path / "elsewhere").read_bytes()
     if name != ".claims":
         with pytest.raises(sc.FileError, match="link"):
-            sc.open_run(folder)
+            sc.load(folder)
     with pytest.raises(sc.FileError, match="link"):
         watched(folder, range(1), weights=True)
     assert (tmp_path / "elsewhere").read_bytes() == before
@@ -253,12 +257,12 @@ def test_two_watches_do_not_mix_their_steps(tmp_path: Path):
     with pytest.raises(sc.FileError, match=r"Another sc\.watch has recorded"):
         second.step(loss=2)
     first.step(loss=3)
-    assert [each.scalars["loss"] for each in sc.open_run(tmp_path)] == [1, 3]
+    assert [each.scalars["loss"] for each in sc.load(tmp_path)] == [1, 3]
     third = watched(tmp_path, range(0))  # which continues the run
     third.step(2, loss=4)
     with pytest.warns(RuntimeWarning, match=r"Step 2 was not recorded: Another sc\.watch"):
         first.step(loss=5)
-    assert [each.scalars["loss"] for each in sc.open_run(tmp_path)] == [1, 3, 4]
+    assert [each.scalars["loss"] for each in sc.load(tmp_path)] == [1, 3, 4]
 
 
 def test_two_processes_do_not_record_one_run(tmp_path: Path):
@@ -280,4 +284,4 @@ def test_two_processes_do_not_record_one_run(tmp_path: Path):
 def test_a_run_whose_first_line_was_cut_off_begins_again(tmp_path: Path):
     watched(tmp_path, range(1))
     (tmp_path / INDEX).write_bytes((tmp_path / INDEX).read_bytes()[:20])
-    assert watched(tmp_path, range(1)).run.steps == sc.open_run(tmp_path).steps == [0]
+    assert watched(tmp_path, range(1)).run.steps == sc.load(tmp_path).steps == [0]

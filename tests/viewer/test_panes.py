@@ -114,7 +114,7 @@ def test_a_folder_grows_and_is_read_lazily(tmp_path):
     assert pane.frames.poll()
     assert pane.labels == ["step 0", "step 1"]
     assert pane.frames.grows
-    fixed = panes_of([sc.open_run(tmp_path / "run")])[0]
+    fixed = panes_of([sc.load(tmp_path / "run")])[0]
     watch.step(7)
     assert not fixed.frames.poll()
     assert not fixed.frames.grows

@@ -106,26 +106,46 @@ def load(
     output: Output = None,
     device: str | torch.device = "cpu",
     verify: bool = True,
-) -> Partition | Any:  # for an atlas: a union of both would ask every caller which one it is
-    """The partition in a file that ``part.save`` wrote, or the atlas in a folder.
+) -> Partition | Any:  # a union of all results would ask every caller which one it is
+    """The partition in a file that ``part.save`` wrote, or what a folder holds.
 
     A folder that ``sc.atlas`` has made gives an ``Atlas``, which reads its arrays when they are
-    needed. Neither holds the network. A ``FileError`` says what is wrong with a file or a folder
-    that cannot be read.
+    needed. A folder that ``sc.watch(..., store=folder)`` writes gives the ``Run`` as far as it is
+    recorded, and one that ``sc.grid(..., store=folder)`` writes the ``Grid`` as far as it is
+    computed, where missing numbers are nan. Both can be read from any process while they grow; load
+    them again to see more. None of these holds the network. A ``FileError`` says what is wrong with
+    a file or a folder that cannot be read.
 
-    path: the name of the file, or an open file. model: the network that was partitioned, or the
-    path of its file, for the methods that need it (``patterns``, ``neurons``, ``fixed_units``,
-    ``jacobian``, ``validate``, statistics in input space); it is compared with the file. output:
-    needed again if it was a function, which a file does not hold. device: where the tensors are
-    stored. verify: check that the regions are convex, fit together and cover the domain; without
-    this check, loading takes a fraction of the time. Of an atlas, compare the checksum of every
-    array when it is first read; ``verify=False`` is for folders that nobody else writes to. Types,
-    shapes and the range of indices are always checked, and the checksums of files.
+    path: the name of the file or folder, or an open file. model: the network that was partitioned,
+    or the path of its file, for the methods that need it (``patterns``, ``neurons``,
+    ``fixed_units``, ``jacobian``, ``validate``, statistics in input space); it is compared with the
+    file. output: needed again if it was a function, which a file does not hold. device: where the
+    tensors are stored. verify: check that the regions are convex, fit together and cover the
+    domain; without this check, loading takes a fraction of the time. Of an atlas, compare the
+    checksum of every array when it is first read; ``verify=False`` is for folders that nobody else
+    writes to. Types, shapes and the range of indices are always checked, and the checksums of
+    files.
+
+    >>> import splinecam as sc, tempfile, torch
+    >>> net = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     watch = sc.watch(net, sc.Domain.box(-1, 1), every=10, store=folder)
+    ...     for _ in range(25):
+    ...         _ = watch.step(loss=0.5)
+    ...     run = sc.load(folder)
+    ...     run.steps, len(run[-1].partition) == run[-1].scalars["num_regions"]
+    ([0, 10, 20], True)
     """
     part: Partition | Atlas
     if isinstance(path, str | os.PathLike) and FilePath(path).is_dir():
         from splinecam.tiles.atlas import open_atlas
+        from splinecam.training.grid import opened
 
+        found = opened(FilePath(path))
+        if found is not None and model is not None:
+            raise TypeError(f"model= is for partitions and atlases, and {path} has a {found!r}")
+        if found is not None:
+            return found
         part = open_atlas(path, device_of(device), verify=verify)
     else:
         part = _files.read(path, Partition, device=device_of(device), verify=verify)

@@ -66,8 +66,8 @@ class Manifest:
         found = read_manifest(path, ATLAS)
         if found is None:
             raise FileError(
-                f"{folder} is a folder, not a partition saved by SplineCam, and there is no atlas "
-                f"in it: {FILE} is missing."
+                f"{folder} is a folder, not a partition saved by SplineCam, and there is no atlas, "
+                f"run or grid in it: {FILE} is missing."
             )
         check_entries(found, {**get_type_hints(cls), **_LISTS}, path, AGAIN)
         for entry in found["tiles"]:

@@ -2,8 +2,7 @@
 
 from splinecam.training.movies import Movie, movie
 from splinecam.training.runs import Run, Snapshot, plot_run
-from splinecam.training.store import open_run
 from splinecam.training.watching import Watch, log_steps, watch
 
 __all__ = ["Movie", "Run", "Snapshot", "Watch", "log_steps"]
-__all__ += ["movie", "open_run", "plot_run", "watch"]
+__all__ += ["movie", "plot_run", "watch"]

@@ -119,7 +119,7 @@ _PANEL, _ACROSS = (3.6, 2.5), 2  # inches of a panel; panels side by side
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Grid:
-    """Numbers of D domains for each of C checkpoints; made by ``sc.grid`` and ``sc.open_grid``.
+    """Numbers of D domains for each of C checkpoints; made by ``sc.grid`` and ``sc.load``.
 
     checkpoints: the labels (C,) in order; groups: the number of domains of each group; numbers: by
     name, arrays (C, D) with the domains group after group, and nan for missing numbers; folder: the
@@ -338,7 +338,7 @@ def grid(
 
     store: a folder in which every result is kept as soon as it is computed. After an interruption,
     the same call computes only what is missing; more checkpoints may be added. Several processes
-    can work on one store. ``sc.open_grid`` opens it.
+    can work on one store. ``sc.load`` opens it.
 
     progress: show a progress bar in interactive use. options: of ``sc.sweep``, such as n_jobs,
     device, memory, max_regions, output, or smooth for networks with functions such as GELU.
@@ -387,19 +387,16 @@ total_edge_length)
     return Grid.of(rows, sizes, folder)
 
 
-def open_grid(folder: str | os.PathLike[str]) -> Grid:
-    """Return the grid that ``sc.grid(..., store=folder)`` has computed so far.
+def opened(folder: Path) -> Run | Grid | None:
+    """The run or the grid in a folder, as far as they are there; None if neither has begun."""
+    if (folder / INDEX).is_file():
+        return open_run(folder)
+    return open_grid(folder) if _identity(folder).get("kind") == "grid" else None
 
-    It can be opened while the computation goes on, from any process and without the networks.
-    Missing numbers are nan; open it again to see later ones.
 
-    folder: where the grid is stored.
-    """
-    path = Path(folder)
+def open_grid(path: Path) -> Grid:
+    """The grid in a folder as far as it is computed; missing numbers are nan."""
     about = _identity(path)
-    if about.get("kind") != "grid":
-        what = "has no grid in it" if path.is_dir() else "is not there"
-        raise FileError(f"{path} {what}. A grid is made by sc.grid(..., store=folder).")
     check_entries(about, {"groups": list[tuple[str, int]]}, path, _REMEDY, others=True)
     sizes: dict[str, int] = dict(about["groups"])
     count = sum(sizes.values())

@@ -141,8 +141,8 @@ def movie(
     Colours mean the same in all frames: their scale spans what all partitions need, the legend
     has every class, and the axes stay where they are.
 
-    parts: a run of ``sc.open_run``, a watch, the folder of a store, or partitions of one domain, in
-    a list or by their titles.
+    parts: a run, as ``sc.load`` gives it, a watch, the folder of a store, or partitions of one
+    domain, in a list or by their titles.
 
     path: the file. A GIF loops. An MP4 needs ffmpeg, which ``splinecam[movie]`` brings. An HTML
     page is written by ``sc.to_html``, with a slider and a button to play.

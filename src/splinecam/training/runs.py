@@ -111,7 +111,7 @@ def plot_run(
     A line shows the mean over each group of points, with a band. A run without points shows the
     number of regions of the domain.
 
-    run: from ``watch.run`` or ``sc.open_run``; ``watch.plot()`` and ``run.plot()`` call this.
+    run: from ``watch.run`` or ``sc.load``; ``watch.plot()`` and ``run.plot()`` call this.
 
     x: the abscissa, ``"step"`` or the name of a scalar such as ``"epoch"``.
 

@@ -131,23 +131,7 @@ class FolderStore:
 
 
 def open_run(folder: str | os.PathLike[str]) -> Run:
-    """Return the run that ``sc.watch(..., store=folder)`` has recorded so far.
-
-    It can be opened while training goes on, from any process. Partitions are read when they are
-    used; open the run again to see later steps.
-
-    folder: where the run is stored.
-
-    >>> import splinecam as sc, tempfile, torch
-    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     watch = sc.watch(model, sc.Domain.box(-1, 1), every=10, store=folder)
-    ...     for _ in range(25):
-    ...         _ = watch.step(loss=0.5)
-    ...     run = sc.open_run(folder)
-    ...     run.steps, len(run[-1].partition) == run[-1].scalars["num_regions"]
-    ([0, 10, 20], True)
-    """
+    """The run in a folder as far as it is recorded. Partitions are read when they are used."""
     path = Path(folder)
     if not (path / INDEX).is_file():
         what = "has no run in it" if path.is_dir() else "is not there"

@@ -172,7 +172,7 @@ def watch(
 
     radius: half the side of these squares, by default a twentieth of the domain's diameter.
 
-    store: a folder for the run; ``sc.open_run`` opens it even while training goes on. Without a
+    store: a folder for the run; ``sc.load`` opens it even while training goes on. Without a
     store everything is kept in memory: partitions up to 2 GiB, and then only scalars.
 
     weights: also keep the weights of each recorded step in the store: ``sc.grid`` can then look at
