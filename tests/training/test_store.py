@@ -159,7 +159,7 @@ def test_folders_without_a_run_are_rejected(tmp_path: Path):
     with pytest.raises(sc.FileError, match="There is no file"):
         sc.load(tmp_path / "nowhere")
     with pytest.raises(sc.FileError, match="is not there"):
-        sc.movie(tmp_path / "nowhere")
+        sc.movie(tmp_path / "nowhere", tmp_path / "x.gif")
     with pytest.raises(sc.FileError, match="no atlas, run or grid in it"):
         sc.load(tmp_path)
     (tmp_path / INDEX).write_text('{"format": "other"}\n')
