@@ -59,7 +59,7 @@ class Ranges:
 
     def __init__(self, part: sc.Partition) -> None:
         self.part = part
-        ends = part.edges
+        ends = part.mesh.edges
         self.start, self.end = part.vertices[ends[:, 0]], part.vertices[ends[:, 1]]
         self.values = part.values[ends, 0]
         bounds = part.region_bounds[:, 0]

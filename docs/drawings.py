@@ -137,7 +137,7 @@ def spline() -> Figure:
 def neuron() -> Figure:
     """Where one unit of each layer switches."""
     part = square(mlp(2, 5, 5, 5, 1, seed=55))
-    uv, edges, layer = part.vertices.numpy(), part.edges.numpy(), part.mesh.edge_layer.numpy()
+    uv, edges, layer = part.vertices.numpy(), part.mesh.edges.numpy(), part.mesh.edge_layer.numpy()
     titles = ("layer 1: a straight line", "layer 2: bent by layer 1", "layer 3: bent by both")
     figure, axes = panels(3)
     for k, (ax, title) in enumerate(zip(axes, titles, strict=True)):
@@ -173,7 +173,7 @@ def vertices() -> Figure:
     part = square(mlp(2, 4, 3, 1, seed=21))
     for cell, color in zip(polygons(part), shades(part, 1), strict=True):
         axes[0].add_patch(Polygon(cell, facecolor=color))
-    lines(axes[0], part.vertices[part.edges].numpy(), width=0.9)
+    lines(axes[0], part.vertices[part.mesh.edges].numpy(), width=0.9)
     dots(axes[0], part.vertices.numpy(), BLUE, 24)
     frame(axes[0])
     count, corners = len(part.vertices), len(part.mesh.corner_vertices())
@@ -282,7 +282,7 @@ def _planes(ax: Axes) -> None:
             point = -c * np.array([a, b]) / (a * a + b * b)
             ax.axline(point, point + np.array([-b, a]), color=GREY, lw=0.8, ls=(0, (4, 3)))
     inner = part.mesh.edge_layer.numpy() >= 0
-    lines(ax, part.vertices[part.edges].numpy()[inner], INK, 2.2, zorder=4)
+    lines(ax, part.vertices[part.mesh.edges].numpy()[inner], INK, 2.2, zorder=4)
     frame(ax)
     ax.set_aspect("equal")
     ax.axis("off")
@@ -355,7 +355,7 @@ def _decision(ax: Axes) -> None:
     corners = np.split(cells.cell_corners.numpy(), cells.cell_offsets.numpy()[1:-1])
     for cell, k in zip(corners, cells.cell_class.tolist(), strict=True):
         ax.add_patch(Polygon(cell, facecolor=pale(CLASSES[k], 0.35), edgecolor="none"))
-    lines(ax, part.vertices[part.edges].numpy(), INK, 0.5, alpha=0.5)
+    lines(ax, part.vertices[part.mesh.edges].numpy(), INK, 0.5, alpha=0.5)
     lines(ax, part.decision_boundary().ends.numpy(), INK, 2.6, zorder=4)
     frame(ax)
     ax.set_aspect("equal")

@@ -43,7 +43,7 @@ def _cells(part: Partition) -> Tensor:
 
 def _edges(part: Partition) -> Tensor:
     provenance = torch.stack([part.mesh.edge_layer, part.mesh.edge_unit], 1)
-    return torch.cat([part.vertices[part.edges].mean(1), provenance.double()], 1)
+    return torch.cat([part.vertices[part.mesh.edges].mean(1), provenance.double()], 1)
 
 
 def _vertices(part: Partition) -> Tensor:

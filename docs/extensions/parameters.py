@@ -44,7 +44,6 @@ COMMON = {
     "ExactCell.value.uv": "plane coordinates of a point, as two fractions",
     "LevelSet.at.level": "one of the levels",
     "Partition.density.radius": "of the disks, in plane coordinates",
-    "Partition.neighbours.region": "the number of a region",
     "Partition.plot_layers.highlight": "colour of the curve of a unit",
     "Partition.plot_layers.style": "how the last panel is drawn, as for ``part.plot``",
     "Partition.plot_layers.whole": "add a last panel with all regions",

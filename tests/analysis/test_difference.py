@@ -199,7 +199,7 @@ def test_stacked_chains_and_one_mesh_over_the_other_agree(
     torch.testing.assert_close(stacked.maxima, other.maxima)
     torch.testing.assert_close(stacked.mean, other.mean)
     for one, two in ((stacked, other), (other, stacked)):  # the edges have the same units
-        ends = two.partition.vertices[two.partition.edges].mean(1)
+        ends = two.partition.vertices[two.partition.mesh.edges].mean(1)
         where = two.partition.domain.embed(ends)
         inner = two.partition.mesh.edge_layer >= 0
         for layer, z in one.partition._network.walk(where):

@@ -274,7 +274,7 @@ def test_all_inner_edges_are_covered(case: Case) -> None:
 
 def test_curves_are_at_least_the_edges_that_a_unit_drew(case: Case) -> None:
     _, part, curves = case
-    ends = part.vertices[part.edges]
+    ends = part.vertices[part.mesh.edges]
     length = (ends[:, 1] - ends[:, 0]).norm(dim=1)
     for (name, unit), found in lengths(curves).items():
         own = (part.mesh.edge_layer == part.layers.index(name)) & (part.mesh.edge_unit == unit)

@@ -226,7 +226,7 @@ def test_edges_by_layer(deep: sc.Partition):
     found = deep.stats()
     assert list(found["edges_by_layer"]) == list(deep.layers)
     total = sum(found["edges_by_layer"].values()) + found["border_edges"]
-    assert total == found["num_edges"] == len(deep.edges)
+    assert total == found["num_edges"] == len(deep.mesh.edges)
     assert found["edges_by_layer"]["3"] == int((deep.mesh.edge_layer == 1).sum())
 
 

@@ -108,7 +108,7 @@ def points_of(part: sc.Partition, seed: int, count: int) -> Tensor:
     inside = part.domain.corners.mean(0)
     share = torch.rand(count, len(part.domain.corners), generator=generator, dtype=F64) ** 4
     anywhere = (share / share.sum(1, keepdim=True)) @ part.domain.corners
-    a, b = part.vertices[part.edges].unbind(1)
+    a, b = part.vertices[part.mesh.edges].unbind(1)
     short = (a - b).square().sum(1).argsort()[:count]
     some = torch.randperm(len(a), generator=generator)[:count]
     on = torch.lerp(a, b, torch.rand(len(a), 1, generator=generator, dtype=F64))[some]
@@ -155,7 +155,11 @@ def check_nearest(part: sc.Partition, uv: Tensor) -> None:
     """The distance from the borders of the regions, and whether it is certain."""
     inner = (part.mesh.edge_layer >= 0).nonzero()[:, 0]
     curves = Curves(
-        part, part.vertices, part.edges, part._edge_faces, torch.zeros_like(part.mesh.edge_layer)
+        part,
+        part.vertices,
+        part.mesh.edges,
+        part._edge_faces,
+        torch.zeros_like(part.mesh.edge_layer),
     ).select(inner)
     found = curves.nearest(part.domain.embed(uv))
     ends = [exact(pair) for pair in curves.local_ends]

@@ -90,7 +90,7 @@ def assert_voronoi(sites: Tensor) -> Partition:
 def test_random_sites(count: int) -> None:
     part = assert_voronoi(random_sites(count))
     assert len(part) == count
-    assert len(part.edges) < 3 * count + 8
+    assert len(part.mesh.edges) < 3 * count + 8
 
 
 @pytest.mark.parametrize("count", [10, 50])
@@ -106,7 +106,7 @@ def test_sites_on_a_grid(side: int) -> None:
     part = assert_voronoi(torch.cartesian_prod(line, line))
     # Every inner vertex is the corner of four squares.
     assert len(part.vertices) == (side + 1) ** 2
-    assert len(part.edges) == 2 * side * (side + 1)
+    assert len(part.mesh.edges) == 2 * side * (side + 1)
 
 
 def whole_points(radius: int) -> Tensor:

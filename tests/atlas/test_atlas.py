@@ -70,7 +70,7 @@ def test_seams_are_bit_for_bit_the_same_in_both_tiles(atlas: sc.results.Atlas) -
         vertices.append(there)
         local, shared = atlas.shared_edges(k)
         assert bool((tile._edge_faces[local] < 0).any(1).all())
-        edges.append(torch.cat([shared[:, None], number[tile.edges[local]]], 1))
+        edges.append(torch.cat([shared[:, None], number[tile.mesh.edges[local]]], 1))
     distinct = torch.unique(torch.cat(vertices), dim=0)
     assert distinct.shape[0] == atlas.num_shared_vertices
     distinct, count = torch.unique(torch.cat(edges), dim=0, return_counts=True)

@@ -85,7 +85,7 @@ def test_lines_are_those_of_the_first_layers(atlas: sc.results.Atlas, whole: sc.
         assert layer.shape[0] == int(counts[:layers].sum())
         total = (ends[:, 1] - ends[:, 0]).norm(dim=1).sum()
         edges = whole.vertices[
-            whole.edges[(whole.mesh.edge_layer >= 0) & (whole.mesh.edge_layer < layers)]
+            whole.mesh.edges[(whole.mesh.edge_layer >= 0) & (whole.mesh.edge_layer < layers)]
         ]
         assert float(total) == pytest.approx(float((edges[:, 1] - edges[:, 0]).norm(dim=1).sum()))
 

@@ -58,7 +58,7 @@ def test_an_input_on_a_seam_is_in_the_deepest_region(both: Both) -> None:
     atlas, whole = both
     places = []
     for number, tile in enumerate(atlas.tiles()):
-        edge = tile.vertices[tile.edges[atlas.shared_edges(number).local]]
+        edge = tile.vertices[tile.mesh.edges[atlas.shared_edges(number).local]]
         places += [edge[:, 0], edge.mean(1)]
     x = torch.unique(torch.cat(places), dim=0)[::5]
     found, expected = atlas.locate(x), whole.locate(x)

@@ -329,7 +329,7 @@ def test_one_of_several_results(run: Run, here: Path) -> None:
         assert run("partition", *words, f"--result={result}")[0] == 0
         part = sc.load(here / "out/partition.npz")
         assert part.values.shape[1] == outputs
-        assert str(part.output) == result
+        assert str(part._chosen_output) == result
     about = json.loads((here / "out/stats.json").read_text())
     assert (about["output"], about["validated"]) == (-1, True)
     code, out, _ = run("check", "little.py:Heads", "--input-shape", "2", "--result", "features")

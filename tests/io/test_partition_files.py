@@ -70,7 +70,7 @@ def saved(tmp_path: Path) -> Path:
 
 def same(part: sc.Partition, again: sc.Partition) -> bool:
     tensors = (
-        *("vertices", "edges", "values", "weight", "bias", "areas", "centroids", "_value_error"),
+        *("vertices", "values", "weight", "bias", "areas", "centroids", "_value_error"),
         *("_face_vertices", "_edge_faces"),
     )
     plain = ("layers", "stripped", "unresolved", "_dtype")

@@ -102,7 +102,7 @@ def test_each_output_is_partitioned(name: str) -> None:
     for output, width in ((first, 3), (second, 8)):
         part = partition(model, output=output)
         assert part.values.shape[1] == width
-        assert part.output == output
+        assert part._chosen_output == output
         assert part.validate().ok
 
 
@@ -135,7 +135,7 @@ def test_a_function_of_the_result_is_part_of_the_network() -> None:
 def test_a_single_tensor_is_taken_without_asking(pack: Callable[..., Any]) -> None:
     part = partition(Heads(pack))
     assert part.values.shape[1] == 3
-    assert part.output is None
+    assert part._chosen_output is None
     assert part.validate().ok
 
 
@@ -229,7 +229,7 @@ def test_sweep_of_one_output() -> None:
     domains = [sc.Domain.box(-1, 1), sc.Domain.box(0, 2)]
     parts = sc.sweep(Heads(as_dict), domains, output="features", device="cpu", progress=False)
     assert [part.values.shape[1] for part in parts] == [8, 8]
-    assert all(part.validate().ok and part.output == "features" for part in parts)
+    assert all(part.validate().ok and part._chosen_output == "features" for part in parts)
 
 
 @pytest.mark.parametrize("output", ["logits", 1])
@@ -238,10 +238,10 @@ def test_files_remember_which_output(output: Any, tmp_path: Path) -> None:
     part = partition(model, output=output)
     part.save(tmp_path / "part.npz")
     again = sc.load(tmp_path / "part.npz", model=model)
-    assert again.output == output
+    assert again._chosen_output == output
     assert again.validate().ok
     alone = sc.load(tmp_path / "part.npz")
-    assert alone.output == output
+    assert alone._chosen_output == output
     alone.attach(model)
     assert alone.validate().ok
     with pytest.raises(sc.SplineCamError, match="not the one that was partitioned"):
@@ -260,7 +260,7 @@ def test_files_do_not_hold_functions(tmp_path: Path) -> None:
     alone.save(tmp_path / "again.npz")
     for path in ("part.npz", "again.npz"):
         again = sc.load(tmp_path / path, model=model, output=difference)
-        assert again.output is difference
+        assert again._chosen_output is difference
         assert again.validate().ok
 
 
@@ -276,7 +276,7 @@ def test_files_of_earlier_versions_are_read() -> None:
     np.savez(older, **arrays)
     older.seek(0)
     part = sc.load(older, model=model)
-    assert part.output is None
+    assert part._chosen_output is None
     assert part.validate().ok
 
 
@@ -284,7 +284,7 @@ def test_pickles_remember_which_output() -> None:
     for output in ("logits", difference):
         part = partition(Heads(as_dict), output=output)
         again = pickle.loads(pickle.dumps(part))
-        assert again.output == output
+        assert again._chosen_output == output
         assert again.validate().ok
     by_value = partition(Heads(as_dict), output=lambda out: out["logits"])
     assert pickle.loads(cloudpickle.dumps(by_value)).validate().ok

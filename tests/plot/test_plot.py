@@ -260,7 +260,7 @@ def test_given_width_and_edges_that_do_not_exist(part: sc.Partition) -> None:
     ax = part.plot(linewidth=0.3, boundary=False)
     assert {float(lines.get_linewidth()[0]) for lines in lines_of(ax)} == {0.3}
     with pytest.raises(IndexError, match="numbered from 0"):
-        part.plot(edges=torch.tensor([len(part.edges)]))
+        part.plot(edges=torch.tensor([len(part.mesh.edges)]))
     with pytest.raises(TypeError, match="numbers of the edges"):
         part.plot(edges=torch.tensor([0.5]))
 
@@ -529,7 +529,7 @@ def test_sizes_of_files_are_bounded(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(2, 350), nn.ReLU(), nn.Linear(350, 1))
     part = sc.partition(model, sc.Domain.box(-2, 2), device="cpu", progress=False)
-    assert len(part.edges) > 50_000
+    assert len(part.mesh.edges) > 50_000
     ax = part.plot(color="class")
     for kind, most in (("png", 3e6), ("pdf", 8e6), ("svg", 16e6)):
         ax.figure.savefig(tmp_path / f"a.{kind}")

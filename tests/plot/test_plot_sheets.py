@@ -103,7 +103,7 @@ def test_facets_are_where_the_maps_place_the_regions(part: sc.Partition) -> None
     scene = scene_of(part.plot.surface(output=(2, 0, 1)))
     assert np.array_equal(scene.points, part.values[:, [2, 0, 1]])
     assert len(scene.corners) == len(part)
-    assert len(scene.strokes.ends) == len(part.edges)
+    assert len(scene.strokes.ends) == len(part.mesh.edges)
     ax = part.plot.surface(output=(2, 0, 1), boundary=True, edges=False)
     assert (ax.get_xlabel(), ax.get_zlabel()) == ("output 2", "output 1")
     ends = scene_of(ax).strokes.ends

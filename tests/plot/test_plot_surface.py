@@ -39,7 +39,7 @@ def test_facets_are_the_regions_at_their_heights(part: sc.Partition, color: str)
     assert np.array_equal(scene.points[:, :2], part.vertices)
     assert np.array_equal(scene.points[:, 2], part.values[:, 0])
     assert len(scene.corners) == len(part)
-    assert len(scene.strokes.ends) == len(part.edges) + len(part.decision_boundary())
+    assert len(scene.strokes.ends) == len(part.mesh.edges) + len(part.decision_boundary())
     for region in part:
         drawn = scene.points[scene.corners[region.index]]
         assert np.array_equal(np.unique(drawn[:, :2], axis=0), np.unique(region.vertices, axis=0))

@@ -246,7 +246,7 @@ def test_one_of_several_outputs_is_watched() -> None:
     watch = sc.watch(model, BOX, every=1, output="logits", points={"any": torch.zeros(3, 2)})
     watch.step(loss=1.0)
     part = watch.run[-1].partition
-    assert part.output == "logits"
+    assert part._chosen_output == "logits"
     assert part.values.shape[1] == 2
     part.attach(model)
     assert part.validate().ok

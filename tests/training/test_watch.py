@@ -186,7 +186,7 @@ def test_the_behaviour_in_eval_mode_is_recorded():
     assert snapshot is not None
     expected = sc.partition(copy.deepcopy(model).eval(), BOX, progress=False)
     part = snapshot.partition
-    assert torch.equal(part.edges, expected.edges)
+    assert torch.equal(part.mesh.edges, expected.mesh.edges)
     assert torch.equal(part.vertices, expected.vertices)
     assert torch.equal(part.weight, expected.weight)
     part.attach(copy.deepcopy(model).eval())

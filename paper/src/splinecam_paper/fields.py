@@ -77,7 +77,7 @@ def crowding(
     def share_near(x: Tensor) -> float:
         return float((curve.nearest(x).distance <= within).double().mean())
 
-    edges = Curves(part, part.vertices, part.edges, part._edge_faces, part.mesh.edge_layer)
+    edges = Curves(part, part.vertices, part.mesh.edges, part._edge_faces, part.mesh.edge_layer)
     random = torch.Generator().manual_seed(0)
     of_area = share_near(part.sample(count, generator=random))
     found = []

@@ -124,7 +124,7 @@ def measure(
 
 def edge_length(part: Partition) -> float:
     """The length of all edges inside the domain."""
-    ends = part.vertices[part.edges[part.mesh.edge_layer >= 0]]
+    ends = part.vertices[part.mesh.edges[part.mesh.edge_layer >= 0]]
     return float(lengths(ends[:, 1] - ends[:, 0]).sum())
 
 

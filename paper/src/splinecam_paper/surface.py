@@ -84,7 +84,7 @@ def band(uv: Tensor) -> Tensor:
 def largest_gap(part: Partition) -> float:
     """How far the maps of neighbouring regions are apart at the ends of their edges."""
     inner = (part._edge_faces >= 0).all(1)
-    ends = part.vertices[part.edges[inner]]  # (E, 2 ends, 2)
+    ends = part.vertices[part.mesh.edges[inner]]  # (E, 2 ends, 2)
     left, right = (
         torch.einsum("eoi,eki->eko", part.weight[faces], ends) + part.bias[faces][:, None]
         for faces in part._edge_faces[inner].T

@@ -154,7 +154,7 @@ def _about(part: Partition, stats: Stats) -> dict[str, Any]:
         "domain": {**plane, "area": domain.area, "diameter": domain.diameter},
         "layers": part.layers,
         "stripped": part.stripped,
-        "output": getattr(part.output, "name", part.output),  # functions have names
+        "output": getattr(part._chosen_output, "name", part._chosen_output),  # functions have names
         "stats": stats.nested(),
         "classes": _class_areas(part),
         "unresolved": [place._asdict() for place in part.unresolved],

@@ -141,8 +141,8 @@ def _shared_edges(part: PartitionData) -> dict[str, Tensor]:
     fresh[1:] = key[1:] != key[:-1]
     first = fresh.nonzero()[:, 0]
     group = torch.cumsum(fresh, 0) - 1
-    ends = part.vertices[part.edges[inner]]
-    local = part.mesh.uv[part.edges[inner]]  # short edges lose no digits there
+    ends = part.vertices[part.mesh.edges[inner]]
+    local = part.mesh.uv[part.mesh.edges[inner]]  # short edges lose no digits there
     each = lengths(local[:, 1] - local[:, 0]) * part._frame.scale
     total = each.new_zeros(first.shape[0]).index_add_(0, group, each)
     found = {"pair": pair[first], "edge": inner[first], "length": total, "ends": ends[first]}

@@ -85,7 +85,7 @@ def assemble(
         layers=tuple(layer.name for layer in program.layers),
         stripped=program.stripped,
         _dtype=dtype if model is None else dtype_of(model),
-        output=output,
+        _chosen_output=output,
         smoothing=record,
         _wanted=wanted if refined else None,
         _settled=outcome.settled if refined else None,
@@ -173,8 +173,8 @@ class Partition(PartitionData, Views[Region]):
     unit size, with the layers and units that drew its edges; values: (V, n_out) the output at the
     vertices; unresolved: places that float64 could not settle (usually none); layers: names of the
     non-linearities, in the order of evaluation; stripped: the final softmax, sigmoid or tanh that
-    was left out, if any; output: which of several outputs of the model this is, None if there is
-    one; smoothing: what was replaced in a model with smooth functions, None if there are none.
+    was left out, if any; smoothing: what was replaced in a model with smooth functions, None if
+    there are none.
 
     With ``refine`` only what was asked can be answered, and ``complete`` says which regions are
     linear regions; an error says what needs all of them.
@@ -216,7 +216,7 @@ class Partition(PartitionData, Views[Region]):
             )
         self._require("the regions after some layers")
         count = layer_count(self, layer)
-        model = FirstLayers(self.model, count, self.output)
+        model = FirstLayers(self.model, count, self._chosen_output)
         with torch.inference_mode(False), torch.no_grad():
             program = first_layers(self._network, count)
             return assemble(model, program, self.domain, run(program, self.domain))
@@ -271,7 +271,7 @@ class Partition(PartitionData, Views[Region]):
         """Pickle and copy in the file format; the model is pickled by its own rules."""
         file = BytesIO()
         self.save(file)
-        output = None if self._model is None else self.output  # else the file holds it
+        output = None if self._model is None else self._chosen_output  # else the file holds it
         return _unpickled, (file.getvalue(), self._model, str(self.mesh.uv.device), output)
 
     def _repr_html_(self) -> str:

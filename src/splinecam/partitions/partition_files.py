@@ -159,7 +159,7 @@ def _arrays(part: PartitionData) -> dict[str, Any]:
         "stripped": part.stripped,
         "dtype": str(part._dtype).removeprefix("torch."),
         "unresolved": part.unresolved,
-        "output": output_written(part.output),
+        "output": output_written(part._chosen_output),
         "names": part.names,
         **smooth,
     }
@@ -278,7 +278,7 @@ def _assembled(arrays: Arrays, about: Mapping[str, Any], kind: type[P]) -> P:
         layers=layers,
         stripped=about["stripped"],
         _dtype=dtype_named(about["dtype"]),
-        output=output_read(about.get("output")),
+        _chosen_output=output_read(about.get("output")),
         smoothing=smoothing_read(about, arrays, lambda name: _floats(arrays, name)),
     )
     if about.get("wanted") is not None:

@@ -331,7 +331,7 @@ def draw_edges(ax: Axes, content: Content, edges: Any, width: float | None) -> N
         edges = True if content.coloring.edges is None else content.coloring.edges
     ink = edge_ink(ax, edges)
     chosen = _chosen(part, True if isinstance(edges, str) else edges)
-    layer, segments = part.mesh.edge_layer[chosen], part.vertices[part.edges[chosen]]
+    layer, segments = part.mesh.edge_layer[chosen], part.vertices[part.mesh.edges[chosen]]
     draw_layers(ax, layer, segments, (len(part.layers), part.domain.area), ink, width)
     decorations.draw_border(ax, part.domain)
 
@@ -374,16 +374,16 @@ def draw_layers(
 
 def _chosen(part: PartitionData, edges: Any) -> Tensor:
     """Indices of the edges to draw, (N,)."""
-    device = part.edges.device
+    device = part.mesh.edges.device
     if isinstance(edges, (bool, np.bool_)):
-        return torch.arange(part.edges.shape[0] if edges else 0, device=device)
+        return torch.arange(part.mesh.edges.shape[0] if edges else 0, device=device)
     index = torch.as_tensor(edges, device=device).reshape(-1)
-    if index.dtype == torch.bool and index.shape[0] == part.edges.shape[0]:
+    if index.dtype == torch.bool and index.shape[0] == part.mesh.edges.shape[0]:
         return index.nonzero()[:, 0]
     if index.is_floating_point() or index.dtype == torch.bool:
         raise TypeError(f"edges: {_EDGES}")
-    if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < part.edges.shape[0]:
-        raise IndexError(f"edges: the partition has {part.edges.shape[0]:,}, numbered from 0")
+    if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < part.mesh.edges.shape[0]:
+        raise IndexError(f"edges: the partition has {part.mesh.edges.shape[0]:,}, numbered from 0")
     return index.long()
 
 

@@ -277,7 +277,7 @@ def _longest(part: PartitionData, layer: int) -> int | None:
     edge = (part.mesh.edge_layer == layer).nonzero()[:, 0]
     if layer >= len(part._network.layers) or not edge.shape[0]:
         return None
-    ends = part.mesh.uv[part.edges[edge]]
+    ends = part.mesh.uv[part.mesh.edges[edge]]
     drawn = torch.bincount(part.mesh.edge_unit[edge], lengths(ends[:, 1] - ends[:, 0]))
     return int(drawn.argmax())
 
@@ -289,7 +289,7 @@ def _curve(part: PartitionData, layer: int, unit: int | None) -> Tensor | None:
     if len(part) <= _MANY:
         return neurons(part, layer=layer, unit=unit).ends
     own = (part.mesh.edge_layer == layer) & (part.mesh.edge_unit == unit)
-    return part.vertices[part.edges[own]]
+    return part.vertices[part.mesh.edges[own]]
 
 
 def _title(
@@ -344,7 +344,7 @@ def _draw_panel(
             SegmentLines(to_numpy(ends), colors=color, zorder=2, **style), autolim=False
         )
 
-    by, ends = part.mesh.edge_layer, part.vertices[part.edges]
+    by, ends = part.mesh.edge_layer, part.vertices[part.mesh.edges]
     paper = to_rgb(background(ax))
     ink = to_rgb(ink_on(paper))
     pale = tuple(b + _EARLIER * (a - b) for a, b in zip(ink, paper, strict=True))

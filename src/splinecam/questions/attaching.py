@@ -34,7 +34,7 @@ def attach(
     outputs, by default the partitioned one.
     """
     check_output(output)
-    output = part.output if output is None else output
+    output = part._chosen_output if output is None else output
     if isinstance(output, Lost):
         raise SplineCamError(
             f"The partition is of an output that the function {output.name} selects, and files "
@@ -60,7 +60,7 @@ def attach(
     if bool((off > limit).any()):
         off_by = f"its outputs at the vertices differ by up to {float(off.max()):.3g}"
         raise SplineCamError(f"{_OTHER}: {off_by}. Were its weights changed since?")
-    part._model, part._program, part.output = network, program, output
+    part._model, part._program, part._chosen_output = network, program, output
 
 
 def _require_answers(part: PartitionData, wanted: Wanted, program: Program) -> None:

@@ -208,8 +208,9 @@ def nearest(curves: Curves, x: Any) -> Nearest:
     >>> from splinecam.questions.curves import Curves
     >>> net = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.ReLU())
     >>> part = sc.partition(net, sc.Domain.box(-1, 1), progress=False)
-    >>> border = Curves(part, part.vertices, part.edges, part._edge_faces, part.mesh.edge_layer)
-    >>> nearest(border.select(part.mesh.edge_layer < 0), [[0.75, 0.0]]).distance
+    >>> mesh = part.mesh
+    >>> border = Curves(part, part.vertices, mesh.edges, part._edge_faces, mesh.edge_layer)
+    >>> nearest(border.select(mesh.edge_layer < 0), [[0.75, 0.0]]).distance
     tensor([0.2500], dtype=torch.float64)
     """
     part = curves.partition

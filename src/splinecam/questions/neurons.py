@@ -134,7 +134,7 @@ def neurons(
         edge, label, backward = _switches(part, chosen)
         ends, regions = (
             torch.where(backward[:, None], pair.flip(1), pair)
-            for pair in (part.edges[edge], part._edge_faces[edge])
+            for pair in (part.mesh.edges[edge], part._edge_faces[edge])
         )
         vertices, segments = torch.unique(ends, return_inverse=True)
         return NeuronCurves(part, part.vertices[vertices], segments, regions, label)

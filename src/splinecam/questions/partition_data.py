@@ -211,7 +211,7 @@ class PartitionData(Attached):
     the rounding errors of its units, (n,) each; unresolved: places that float64 could not settle,
     usually none; layers: the names of the non-linearities, in the order of evaluation; stripped:
     the final softmax, sigmoid or tanh that was left out, if any; _dtype: the model's floating-point
-    type; output: the selected output of a model with several; smoothing: what was replaced in a
+    type; _chosen_output: that of a model with several; smoothing: what was replaced in a
     model with smooth functions, None if it has none; _wanted: the question that regions were
     divided for, None if all are complete; _settled: (F,) those that are not, as the answer is the
     same on all of each; _undecided: (F,) those of them on which it is not, as the computation was
@@ -227,7 +227,7 @@ class PartitionData(Attached):
     layers: tuple[str, ...]
     stripped: str | None
     _dtype: torch.dtype
-    output: Output = None
+    _chosen_output: Output = None
     smoothing: Smoothing | None = None
     _wanted: Wanted | None = None
     _settled: Tensor | None = None
@@ -387,11 +387,6 @@ class PartitionData(Attached):
         """Plane coordinates of the vertices, (V, 2)."""
         return self._frame.to_plane(self.mesh.uv)
 
-    @property
-    def edges(self) -> Tensor:
-        """End vertices of each edge, (E, 2)."""
-        return self.mesh.edges
-
     @cached_property
     def _face_vertices(self) -> Tensor:
         """Vertices of all regions, counter-clockwise, region after region, (H,)."""
@@ -476,14 +471,6 @@ class PartitionData(Attached):
     @cached_property
     def _locator(self) -> Locator:
         return Locator(self.mesh)
-
-    def neighbours(self, region: int) -> Tensor:
-        """The numbers of the regions that share an edge with the given one, ascending."""
-        index = int(self._indices(region)[0])
-        start, end = self.mesh.offsets[index], self.mesh.offsets[index + 1]
-        twins = self.mesh.corners[start:end] ^ 1
-        found: Tensor = torch.unique(self._edge_faces.view(-1)[twins])
-        return found[found >= 0]
 
     def _indices(self, regions: Tensor | Sequence[int] | int) -> Tensor:
         """The numbers (N,) of regions that are given by number, from the end too, or by mask."""
@@ -629,7 +616,10 @@ class Region:
     @property
     def neighbours(self) -> tuple[int, ...]:
         """The numbers of the regions that share an edge with this one, ascending."""
-        return tuple(self.partition.neighbours(self.index).tolist())
+        mesh, beside = self.partition.mesh, self.partition._edge_faces.view(-1)
+        start, end = mesh.offsets[self.index], mesh.offsets[self.index + 1]
+        found = torch.unique(beside[mesh.corners[start:end] ^ 1])
+        return tuple(found[found >= 0].tolist())
 
     def jacobian(self) -> Tensor:
         """The derivative of the output in input space, (n_out, ...)."""

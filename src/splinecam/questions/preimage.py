@@ -78,7 +78,7 @@ def find_witnesses(
         return []
     x = part._inputs(uv) if box is None else _within(part, uv, *box)
     how = {"wide": False, "repeatable": False}
-    running = run_real(part.model, part.output, part._dtype, device=x.device, **how)
+    running = run_real(part.model, part._chosen_output, part._dtype, device=x.device, **how)
     with torch.no_grad(), running as forward:
         y = forward(x).cpu()
     confirmed = condition(y, x.flatten(1).cpu().double()).tolist()

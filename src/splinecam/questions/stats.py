@@ -72,7 +72,7 @@ def stats(part: PartitionData, *, full: bool = False) -> Stats:
         mean = part.areas @ centroid_values(part) / part.areas.sum()
         outputs = output_numbers(part.names, mean, part.values.amin(0), part.values.amax(0))
         length = decision_boundary(part).length
-        a, b = part.mesh.uv[part.edges].unbind(1)
+        a, b = part.mesh.uv[part.mesh.edges].unbind(1)
         sizes = {
             "num_vertices": part.mesh.num_vertices,
             "num_edges": part.mesh.num_edges,

@@ -289,7 +289,7 @@ def check_model(
     replaced = [] if exact else _check_replaced(part, claims)
     checks, obstacle = compared(
         part,
-        (part.model, part.output, part._dtype),
+        (part.model, part._chosen_output, part._dtype),
         part.mesh.uv.device,
         lambda forward, dtype: _check_values(forward, part, claims, dtype, tell),
         slopes,
@@ -589,7 +589,7 @@ def check_claims(
             for where, uv in points.items()
         ]
 
-    options = part.model, part.output, part._dtype
+    options = part.model, part._chosen_output, part._dtype
     return compared(part, options, part.mesh.uv.device, count, lambda _: [])[0]
 
 

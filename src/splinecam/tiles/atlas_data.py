@@ -341,7 +341,7 @@ class AtlasData(Attached):
             layers=self.layers,
             stripped=self.stripped,
             _dtype=self.dtype,
-            output=self.output,
+            _chosen_output=self.output,
             _wanted=self._wanted,
             _settled=None if self._wanted is None else ~self.complete[self._regions_of(number)],
         )
@@ -485,7 +485,8 @@ class AtlasData(Attached):
         """
         first = self._open(0)
         first.attach(model, output=output)
-        self._model, self._program, self.output = first._model, first._program, first.output
+        self._model, self._program = first._model, first._program
+        self.output = first._chosen_output
 
     def __repr__(self) -> str:
         parts = [

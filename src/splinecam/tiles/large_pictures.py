@@ -126,11 +126,11 @@ def few_edges(shown: extracting.Shown, most: int = _LINES) -> tuple[Tensor, Tens
         wanted[local[seen[shared]]] = False  # which is drawn with another tile
         seen[shared] = True
         if box is not None:
-            ends = tile.mesh.uv[tile.edges]
+            ends = tile.mesh.uv[tile.mesh.edges]
             wanted &= extracting.touching(torch.cat([ends.amin(1), ends.amax(1)], 1), box)
         chosen = wanted.nonzero()[:, 0]
         layer = tile.mesh.edge_layer[chosen]
-        found.append((layer, tile.vertices[tile.edges[chosen]]))
+        found.append((layer, tile.vertices[tile.mesh.edges[chosen]]))
         count += torch.bincount(layer, minlength=layers).cpu()
         fitting = int((count.cumsum(0) <= most).sum())
         if fitting < last:

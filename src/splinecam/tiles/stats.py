@@ -201,7 +201,7 @@ def stats(atlas: AtlasData, *, full: bool = False) -> _stats.Stats:
 
 def _edges(tile: PartitionData, shared: Tensor) -> tuple[Tensor, float]:
     """Twice the number of edges of each layer, the border first, and their local length."""
-    a, b = tile.mesh.uv[tile.edges].unbind(1)
+    a, b = tile.mesh.uv[tile.mesh.edges].unbind(1)
     length = lengths(b - a)
     length[shared] /= 2
     times = torch.full_like(tile.mesh.edge_layer, 2)

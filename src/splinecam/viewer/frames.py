@@ -147,7 +147,9 @@ class Frames:
         if self._network is not None:
             return self._network
         part = self.partitions[frame]
-        return Network(part.model, part._network, part.mesh.uv.device, part.output, part.names)
+        return Network(
+            part.model, part._network, part.mesh.uv.device, part._chosen_output, part.names
+        )
 
     def poll(self) -> bool:
         """Look for new frames; return whether the labels have changed."""

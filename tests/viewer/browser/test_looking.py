@@ -209,8 +209,8 @@ def test_clicks_keep_and_compare(drive: Drive, page: Path) -> None:
 def test_an_edge_names_its_unit(drive: Drive, page: Path, tmp_path: Path) -> None:
     part = square(classifier())
     driver = drive(SIZE).open(page)
-    edge = next(k for k in range(len(part.edges)) if part.mesh.edge_layer[k] == 1)
-    middle = part.vertices[part.edges[edge]].mean(0).tolist()
+    edge = next(k for k in range(len(part.mesh.edges)) if part.mesh.edge_layer[k] == 1)
+    middle = part.vertices[part.mesh.edges[edge]].mean(0).tolist()
     driver.zoom(*middle, 0.2)
     driver.page.mouse.move(*driver.at(*driver.place(*middle)))
     driver.idle()
