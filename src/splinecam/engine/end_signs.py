@@ -1,0 +1,131 @@
+"""Which units are on other sides at the two ends of segments, by forward passes alone.
+
+The network is run in its own precision, with a centre and the ends of all segments of a ball as one
+batch. A unit that is on different sides at two points switches between them at least once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from splinecam._util.backend import backend_of
+from splinecam._util.tolerances import FEW_ROUNDINGS, MEASURED
+from splinecam.geometry.ball_lines import BallLines
+from splinecam.network.nonlinearities import Nonlinearity, PiecewiseScalar, SmoothScalar
+from splinecam.network.program import Program
+
+_MEASURED = 8  # ends at which rounding errors are measured
+_TABLES = 8  # tables of live values that exist at a time, at most
+
+
+@dataclass(frozen=True)
+class EndCounts:
+    """Numbers of units, by ball, segment and layer.
+
+    lower: on different sides at the two ends for sure, (N, d, L); ends: the same as computed, of
+    which rounding may have moved some; open: within rounding of a border at one end; points:
+    (N, L) not on the same side at all ends and the centre of a ball.
+    """
+
+    lower: Tensor
+    ends: Tensor
+    open: Tensor
+    points: Tensor
+
+
+class _Counts(NamedTuple):
+    """The same for a block of balls and one layer, (k, d) and (k,)."""
+
+    lower: Tensor
+    ends: Tensor
+    open: Tensor
+    points: Tensor
+
+
+def count_at_ends(
+    program: Program,
+    lines: BallLines,
+    dtype: torch.dtype,
+    *,
+    memory: int,
+    report: Callable[[int], object] = lambda count: None,
+) -> EndCounts:
+    """Compare the ends of all segments of balls; dtype: in which the network is run.
+
+    memory: bytes to stay within. report: is called with the number of balls that are done.
+    """
+    own = program if dtype == program.dtype else program.to(program.device, dtype)
+    points = 2 * lines.count + 1
+    width = max(prod(program.input_shape), *program.widths)
+    limit = min(backend_of(program.device).end_numbers, memory // (dtype.itemsize * _TABLES))
+    step = max(1, limit // (points * width))
+    found = []
+    with torch.inference_mode():
+        slack = _rounding(program, own, lines)
+        for start in range(0, len(lines), step):
+            index = torch.arange(start, min(start + step, len(lines)))
+            x = torch.cat([lines.centers[index, None], *lines.ends(index)], 1)
+            x = x.view(-1, *program.input_shape)
+            walk = zip(own.walk(x), slack, strict=True)
+            blocks = [_compare(layer, z, (len(index), points), e) for (layer, z), e in walk]
+            found.append([torch.stack(part, -1).int().cpu() for part in zip(*blocks, strict=True)])
+            report(len(index))
+    return EndCounts(*(torch.cat(part).clone() for part in zip(*found, strict=True)))
+
+
+def _rounding(program: Program, own: Program, lines: BallLines) -> list[float]:
+    """How far values of each layer may be off, measured at some ends by another precision."""
+    chosen = torch.linspace(0, len(lines) - 1, min(_MEASURED, len(lines))).long()
+    first, _ = lines.ends(chosen)
+    x = first[:, 0].reshape(-1, *program.input_shape)
+    fine = own.dtype == torch.float64
+    other = program.to(program.device, torch.float32) if fine else program
+    eps = torch.finfo(own.dtype).eps
+    scale = eps / torch.finfo(torch.float32).eps if fine else 1.0
+    slack = []
+    for (_, z), (_, exact) in zip(own.walk(x), other.walk(x), strict=True):
+        off = float((z.double() - exact.double()).abs().max()) if z.numel() else 0.0
+        most = float(z.abs().max()) if z.numel() else 0.0
+        slack.append(MEASURED * max(scale * off, FEW_ROUNDINGS * eps * most))
+    return slack
+
+
+def _compare(layer: Nonlinearity, z: Tensor, shape: tuple[int, int], slack: float) -> _Counts:
+    """Compare values z of a layer at the points of balls, which come first the centre."""
+    balls, points = shape
+    d = points // 2
+    if isinstance(layer, SmoothScalar):
+        none = torch.zeros((balls, d), dtype=torch.int64, device=z.device)
+        return _Counts(none, none, none, none[:, 0])
+    if isinstance(layer, PiecewiseScalar) and layer.at_zero:
+        z = z.reshape(balls, points, -1)
+        above, below = z > 0, z < 0
+        differ = above[:, 1 : d + 1] & below[:, d + 1 :]
+        differ |= below[:, 1 : d + 1] & above[:, d + 1 :]
+        near = (z[:, 1:].abs() <= slack) & (above | below)[:, 1:]
+        doubt = near[:, :d] | near[:, d:]
+        mixed = above.any(1) & ~above.all(1)
+        counts = [part.count_nonzero(-1) for part in (differ & ~doubt, differ, doubt, mixed)]
+        return _Counts(*counts)
+    z = z.reshape(balls, points, *layer.shape)
+    tiny = torch.finfo(z.dtype).tiny  # what is zero is on both sides
+    first, last, centre = (
+        part.reshape(-1, *layer.shape)
+        for part in (z[:, 1 : d + 1], z[:, d + 1 :], z[:, :1].expand(z[:, 1:].shape))
+    )
+
+    def apart(a: Tensor, b: Tensor, error: float) -> Tensor:
+        made = layer.apart(a, b, error)
+        return made.view(balls, -1, made.shape[1])
+
+    doubt = ~(layer.decided(first, tiny, slack) & layer.decided(last, tiny, slack))
+    others = z[:, 1:].reshape(-1, *layer.shape)
+    counts = apart(first, last, slack), apart(first, last, tiny), doubt.view(balls, d, -1)
+    mixed = apart(centre, others, tiny).any(1)
+    return _Counts(*(part.count_nonzero(-1) for part in (*counts, mixed)))
