@@ -28,7 +28,7 @@ from splinecam.arrangement.crossings import Signs, SignWriter
 from splinecam.engine.activations import LayerInput, empty_table, require_no_overflow
 from splinecam.engine.plan import dense_product, finds_signs, free_memory
 from splinecam.engine.segment_crossings import CLOSE, UNCLEAR, Crossings, UnitValues, find_crossings
-from splinecam.engine.switch_counts import PieceValues, count_switches
+from splinecam.engine.switch_counts import LayerAlong, count_switches
 from splinecam.errors import LimitError
 from splinecam.kernels.kernel import Kernel, PointsAlong, kernel_for
 from splinecam.network.nonlinearities import Nonlinearity
@@ -277,20 +277,12 @@ class _SegmentWork:
                 known, found = self._leave(known, found)
             after = _with_points(known, found)
         self._count(layer.name, after.count - known.count)
-        if self.switches is not None and after.count > 1:
-            self._count_switches(self.switches[:, i], layer, after, error)
+        if self.switches is not None and known.count:
+            place = known.segment, error, known.owner, after.before, after.s
+            z = known.rows[layer.source].reshape(known.count, -1)
+            segment, count = count_switches(LayerAlong(layer, z, *place))
+            self.switches[:, i].index_add_(0, segment, count)
         return after
-
-    def _count_switches(
-        self, switches: Tensor, layer: Nonlinearity, state: _State, error: Tensor
-    ) -> None:
-        """Add how often the units of a layer switch from piece to piece of each segment."""
-        z = state._at_points(layer.source, self.kernel).reshape(state.count, -1)
-        inside = (state.segment[1:] == state.segment[:-1]).nonzero()[:, 0]
-        middle, own = (take(z, inside) + take(z, inside + 1)) / 2, take(state.segment, inside)
-        row = torch.zeros_like(own) if state.owner is None else take(state.owner, inside)
-        segment, count = count_switches(layer, PieceValues(middle, own, error, row))
-        switches.index_add_(0, segment, count)
 
     def _leave(self, state: _State, found: Crossings) -> tuple[_State, Crossings]:
         """Take the segments out on which smaller rounding errors might change the result."""
