@@ -8,7 +8,8 @@ switches there are: nearly none, so that few exact segments are enough for a pre
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple, Unpack
 
 import torch
@@ -83,11 +84,12 @@ def local_complexity(
         with progress_bar(steps, "sample", request.progress) as bar:
             dtype = dtype_of(request.model)
             ends = count_at_ends(program, lines, dtype, memory=memory, report=bar.update)
-            known = _Exact.none(program)
+            known = Exact.none(program)
             risk = 1 - CONFIDENCE
             if not any(isinstance(layer, SmoothScalar) for layer in program.layers):
                 goal = 0.0 if exact else precision
-                known, risk = _corrected(request, program, lines, ends, (goal, seed))
+                divide = partial(_divided, request, program, lines)
+                known, risk = corrected(ends, divide, known, goal, seed)
             regions = _regions(request, lines, shape, seed) if plane else None
             bar.update(steps - len(lines))
     units = torch.tensor([math.prod(layer.shape) for layer in program.layers])
@@ -135,7 +137,7 @@ def _captured(request: Request, shape: tuple[int, ...]) -> Program:
             raise error from None
 
 
-class _Exact(NamedTuple):
+class Exact(NamedTuple):
     """Segments that are known exactly; see ``LocalComplexity``."""
 
     chosen: Tensor
@@ -144,23 +146,24 @@ class _Exact(NamedTuple):
     first: Tensor
 
     @classmethod
-    def none(cls, program: Program) -> _Exact:
+    def none(cls, program: Program) -> Exact:
         none = torch.zeros(0, dtype=torch.int64)
         return cls(none, none.new_zeros((0, len(program.layers))), none, torch.zeros(0, 2).double())
 
 
-def _corrected(
-    request: Request, program: Program, lines: BallLines, ends: EndCounts, how: tuple[float, int]
-) -> tuple[_Exact, float]:
-    """Exact segments, as many as the precision needs, and the risk that is left to an interval."""
-    (precision, seed), T = how, len(lines) * lines.count
-    order = torch.randperm(T, generator=torch.Generator().manual_seed(seed))
+def corrected(
+    ends: EndCounts, divide: Callable[[Tensor], Exact], none: Exact, precision: float, seed: int
+) -> tuple[Exact, float]:
+    """Exact segments, as many as the precision needs, and the risk that an interval may take.
+
+    divide: finds some segments exactly; none: what it gives for no segment.
+    """
     cheap, least = (part.sum(-1).flatten().double() for part in (ends.ends, ends.lower))
-    known = _Exact.none(program)
+    T, known = cheap.shape[0], none
+    order = torch.randperm(T, generator=torch.Generator().manual_seed(seed))
     for count, risk in _looks(float(cheap.mean()), precision, T):
-        some = order[known.chosen.shape[0] : count]
-        more = _divided(request, program, lines, some)
-        known = _Exact(*(torch.cat(pair) for pair in zip(known, more, strict=True)))
+        more = divide(order[known.chosen.shape[0] : count])
+        known = Exact(*(torch.cat(pair) for pair in zip(known, more, strict=True)))
         sample = Sample(cheap, least, known.chosen, known.switches.sum(1).double())
         if count == T or sample.mean(risk).within(precision):
             break
@@ -186,7 +189,7 @@ def _looks(mean: float, precision: float, T: int) -> Iterator[tuple[int, float]]
     yield T, risk
 
 
-def _divided(request: Request, program: Program, lines: BallLines, chosen: Tensor) -> _Exact:
+def _divided(request: Request, program: Program, lines: BallLines, chosen: Tensor) -> Exact:
     """Divide some segments exactly."""
     owner, place = chosen // lines.count, chosen % lines.count
     ends = [lines.ends(k[None]) for k in owner]
@@ -207,7 +210,7 @@ def _divided(request: Request, program: Program, lines: BallLines, chosen: Tenso
         distances[side].scatter_reduce_(0, own.cpu(), far, "amin")
     assert breaks.switches is not None
     found = distances.T * length[:, None]
-    return _Exact(chosen, breaks.switches.cpu(), counts.cpu(), found)
+    return Exact(chosen, breaks.switches.cpu(), counts.cpu(), found)
 
 
 def _regions(request: Request, lines: BallLines, shape: tuple[int, ...], seed: int) -> Tensor:
