@@ -118,9 +118,7 @@ def _winners(along: LayerAlong) -> Iterator[tuple[Tensor, _Possible]]:
     yield layer.groups.winners(z, z.new_zeros(layer.members.shape[0])), possible
 
 
-def _fewest_changes(
-    begin: Tensor, pieces: Tensor, column: Tensor, possible: _Possible
-) -> Tensor:
+def _fewest_changes(begin: Tensor, pieces: Tensor, column: Tensor, possible: _Possible) -> Tensor:
     """How often columns (K,) change their state at least, each along some pieces."""
     count = torch.zeros_like(begin)
     if not begin.shape[0]:
