@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from fixtures.networks import VGG, ResNet18, UNet, seeded
 from torch import Tensor, nn
 
 import splinecam as sc
+from fixtures.networks import VGG, ResNet18, UNet, seeded
 from splinecam._util.backend import using
 from splinecam.engine.along_segments import run_segments
 from splinecam.engine.end_signs import EndCounts

@@ -25,8 +25,8 @@ CONVOLUTION_PRECISION = 1e-10
 # The true errors stay below the estimates, so that the factor covers them twice over.
 SAFETY = 8.0
 
-# The largest rounding error of a layer in a model's own precision is measured at a few inputs. It is
-# taken as this many times as large, and as no less than a few roundings of the largest value.
+# The largest rounding error of a layer in a model's own precision is measured at a few inputs. It
+# is taken as this many times as large, and as no less than a few roundings of the largest value.
 MEASURED = 2.0
 FEW_ROUNDINGS = 4.0
 

@@ -6,7 +6,7 @@ batch. A unit that is on different sides at two points switches between them at 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple

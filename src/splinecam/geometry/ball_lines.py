@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import lgamma, pi, sqrt
 from math import exp as power_of_e
+from math import lgamma, pi, sqrt
 
 import torch
 from torch import Tensor
