@@ -139,13 +139,13 @@ def test_a_maximum_counts_where_its_winner_changes_and_not_where_it_is_tied() ->
 
 
 def test_counts_do_not_depend_on_blocks_or_on_the_kernel() -> None:
-    torch.manual_seed(0)
-    program = capture(seeded(VGG(2)), (3, 32, 32))
-    a, b = torch.randn(2, 3, 3072, dtype=torch.float64)
+    model, shape = random_network(5)
+    program = capture(model, shape)
+    a, b = torch.randn(2, 6, 36, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     expected = run_segments(program, a, b, switches=True).switches
     assert expected is not None
     assert int(expected.sum()) > 100
-    for sizes in ({"segment_numbers": 1 << 14}, {"function_values": 1 << 10}):
+    for sizes in ({"segment_numbers": 1 << 8}, {"function_values": 1 << 10}):
         with using(**sizes):
             for compiled in (True, False):
                 made = run_segments(program, a, b, switches=True, compiled=compiled)
@@ -213,6 +213,7 @@ def test_the_constant_of_crofton() -> None:
     assert area_by_crossings(40) == pytest.approx(1 / float(cosine), rel=0.02)
 
 
+@pytest.mark.slow
 def test_the_density_of_chords_covers_the_length_of_borders() -> None:
     model, missed = mlp(2, 12, 12, 1), 0
     disc = sc.partition(model, sc.Domain.disc([0.0, 0.0], 1.0, sides=256), progress=False)
@@ -220,21 +221,21 @@ def test_the_density_of_chords_covers_the_length_of_borders() -> None:
     inner = (disc.mesh.edge_layer >= 0).cpu()
     length = float(((b - a).norm(dim=1)[inner]).sum()) * disc._frame.scale
     exact = length / disc.domain.area
-    for seed in range(20):
+    for seed in range(4):
         found = sc.local_complexity(
-            model, [[0.0, 0.0]], 1.0, directions=200, chords=True, seed=seed, **QUIET
+            model, [[0.0, 0.0]], 1.0, directions=150, chords=True, seed=seed, **QUIET
         )
         value, low, high = found.density()
-        missed += not low <= exact * 1.0 <= high
+        missed += not low <= exact <= high
         assert high - low < exact
         assert value == pytest.approx(exact, rel=0.3)
-    assert missed <= 1
+    assert missed == 0
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3])
 def test_intervals_cover_the_mean(share: float) -> None:
     generator = torch.Generator().manual_seed(0)
-    T, missed, trials = 1200, 0, 300
+    T, missed, trials = 1200, 0, 100
     cheap = torch.poisson(torch.full((T,), 9.0), generator=generator).double()
     pairs = torch.poisson(torch.full((T,), share * 9 / 2), generator=generator).double()
     exact = (cheap + 2 * pairs).long()[:, None]

@@ -187,9 +187,9 @@ def watch(
     statistics: names of numbers of ``part.stats()`` that become scalars; a dot leads into a
     summary, as in ``"area.median"``. With ``smooth=``, the default also has ``"bound"``, the
     largest distance of outputs from the maps, and ``"undecided_area"``, the area without a certain
-    class. ``"local_complexity"`` records how often units switch in the balls with the given radius
-    around the points, as ``sc.local_complexity`` finds it to 5 %: ``local_<group>`` and, for each
-    layer, ``local_<group>.<layer>``, each with the ends ``..._low`` and ``..._high`` of its interval.
+    class. ``"local_complexity"`` records how often units switch in balls of the given radius around
+    the points, as ``sc.local_complexity`` finds it to 5 %: ``local_<group>`` and, for each layer,
+    ``local_<group>.<layer>``, with the ends ``..._low`` and ``..._high`` of their intervals.
 
     options: for ``sc.partition``, such as device, memory, max_regions, or smooth for networks with
     functions such as GELU.
