@@ -177,7 +177,7 @@ def coverage(options: argparse.Namespace) -> None:
 def density(options: argparse.Namespace) -> None:
     """How often the interval of chords covers the density of borders of a partition."""
     model = trained(2, 32, 2)
-    part = sc.partition(model, sc.Domain.disc([0.0, 0.0], 1.0, sides=256), progress=False)
+    part = sc.partition(model, sc.Domain.disc([0.0, 0.0], 1.0, corners=256), progress=False)
     corners = part.domain.corners
     sides = float((corners - corners.roll(1, 0)).norm(dim=1).sum())
     true = (part.stats()["total_edge_length"] - sides) / part.domain.area

@@ -48,7 +48,9 @@ def mlp(*sizes: int, act: type[nn.Module] = nn.ReLU) -> nn.Sequential:
     layers: list[nn.Module] = []
     for a, b in pairwise(sizes[:-1]):
         layers += [nn.Linear(a, b), act()]
-    return seeded(nn.Sequential(*layers, nn.Linear(sizes[-2], sizes[-1])))
+    model = nn.Sequential(*layers, nn.Linear(sizes[-2], sizes[-1]))
+    seeded(model)
+    return model
 
 
 def random_network(seed: int) -> tuple[nn.Module, tuple[int, ...]]:
@@ -57,8 +59,8 @@ def random_network(seed: int) -> tuple[nn.Module, tuple[int, ...]]:
     width, kind = int(torch.randint(2, 12, ())), seed % 8
     if kind == 5:
         pool = nn.MaxPool2d(3, 2, 1) if seed % 16 == 5 else nn.MaxPool2d(2)
-        layers = nn.Conv2d(1, 3, 3, padding=1), nn.ReLU(), pool, nn.Flatten(), nn.LazyLinear(2)
-        model = nn.Sequential(*layers)
+        body = nn.Conv2d(1, 3, 3, padding=1), nn.ReLU(), pool, nn.Flatten(), nn.LazyLinear(2)
+        model = nn.Sequential(*body)
         model(torch.zeros(1, 1, 6, 6))
         return model.eval(), (1, 6, 6)
     if kind in (6, 7):
@@ -149,6 +151,7 @@ def test_counts_do_not_depend_on_blocks_or_on_the_kernel() -> None:
         with using(**sizes):
             for compiled in (True, False):
                 made = run_segments(program, a, b, switches=True, compiled=compiled)
+                assert made.switches is not None
                 assert expected.equal(made.switches)
 
 
@@ -216,7 +219,7 @@ def test_the_constant_of_crofton() -> None:
 @pytest.mark.slow
 def test_the_density_of_chords_covers_the_length_of_borders() -> None:
     model, missed = mlp(2, 12, 12, 1), 0
-    disc = sc.partition(model, sc.Domain.disc([0.0, 0.0], 1.0, sides=256), progress=False)
+    disc = sc.partition(model, sc.Domain.disc([0.0, 0.0], 1.0, corners=256), progress=False)
     a, b = disc.mesh.uv[disc.edges].unbind(1)
     inner = (disc.mesh.edge_layer >= 0).cpu()
     length = float(((b - a).norm(dim=1)[inner]).sum()) * disc._frame.scale

@@ -278,9 +278,9 @@ class _SegmentWork:
             after = _with_points(known, found)
         self._count(layer.name, after.count - known.count)
         if self.switches is not None and known.count:
-            place = known.segment, error, known.owner, after.before, after.s
+            rest = known.segment, error, known.owner, after.before, after.s
             z = known.rows[layer.source].reshape(known.count, -1)
-            segment, count = count_switches(LayerAlong(layer, z, *place))
+            segment, count = count_switches(LayerAlong(layer, z, *rest))
             self.switches[:, i].index_add_(0, segment, count)
         return after
 

@@ -111,8 +111,8 @@ def _compare(layer: Nonlinearity, z: Tensor, shape: tuple[int, int], slack: floa
         near = (z[:, 1:].abs() <= slack) & (above | below)[:, 1:]
         doubt = near[:, :d] | near[:, d:]
         mixed = above.any(1) & ~above.all(1)
-        counts = [part.count_nonzero(-1) for part in (differ & ~doubt, differ, doubt, mixed)]
-        return _Counts(*counts)
+        found = differ & ~doubt, differ, doubt, mixed
+        return _Counts(*(part.count_nonzero(-1) for part in found))
     z = z.reshape(balls, points, *layer.shape)
     tiny = torch.finfo(z.dtype).tiny  # what is zero is on both sides
     first, last, centre = (

@@ -85,19 +85,20 @@ def _sides(along: LayerAlong, functions: Functions) -> Iterator[tuple[Tensor, _P
     z = along.z
     wanted = functions.wanted.nonzero()[:, 0]
     step = max(1, backend_of(z.device).function_values // max(1, z.shape[0]))
-    for some in wanted.split(step):
+    for some in torch.split(wanted, step):
         unit, level = functions.unit[some], functions.level[some]
         other = None if functions.other is None else functions.other[some]
         f = z[:, unit] - (level if other is None else z[:, other])
 
         def possible(point: Tensor, column: Tensor, given: Any = (unit, level, other)) -> Tensor:
-            mine, border, theirs = (None if x is None else x[column] for x in given)
-            value, slack = along.middle(point, mine), along.slack(point, mine)
-            if theirs is None:
+            unit, level, other = given
+            value, slack = (f(point, unit[column]) for f in (along.middle, along.slack))
+            if other is None:
+                border = level[column]
                 value, slack = value - border, slack + SAFETY * EPS * border.abs()
             else:
-                value = value - along.middle(point, theirs)
-                slack = slack + along.slack(point, theirs)
+                value = value - along.middle(point, other[column])
+                slack = slack + along.slack(point, other[column])
             return torch.stack([value >= -slack, value <= slack], 1)
 
         yield f.sign(), possible

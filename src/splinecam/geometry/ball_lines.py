@@ -48,7 +48,7 @@ class BallLines:
             return center - radius * self.ways, center + radius * self.ways
         D = center.shape[2]
         drawn = [self._draw(int(seed), D) for seed in self.seeds[index].tolist()]
-        way = torch.cat([_orthonormal(x) for x in torch.stack(drawn).split(D, dim=1)], 1)
+        way = torch.cat([_orthonormal(x) for x in torch.split(torch.stack(drawn), D, dim=1)], 1)
         if not self.chords or D == 1:
             return center - radius * way, center + radius * way
         # A random line meets the disc through the centre across it in a uniformly random point.
@@ -75,7 +75,8 @@ class BallLines:
 def _orthonormal(rows: Tensor) -> Tensor:
     """Orthonormal rows (k, d, D) that span the same as given ones, d <= D."""
     factor = torch.linalg.cholesky(rows @ rows.mT)
-    return torch.linalg.solve_triangular(factor, rows, upper=False)
+    made: Tensor = torch.linalg.solve_triangular(factor, rows, upper=False)
+    return made
 
 
 def area_by_crossings(dim: int) -> float:

@@ -86,7 +86,8 @@ def _student(level: float, degrees: int) -> float:
         (5 * z**5 + 16 * z**3 + 3 * z) / 96,
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
     )
-    return z + sum(part / max(1, degrees) ** (k + 1) for k, part in enumerate(parts))
+    degrees = max(1, degrees)
+    return float(z + sum(part / degrees ** (k + 1) for k, part in enumerate(parts)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -205,8 +206,9 @@ class LocalComplexity:
         """
         rows = {name: self._row(k) for k, name in enumerate(self.layers)}
         density = self.density()._asdict()
-        about = {"samples": len(self), "segments": self.lower.shape[1], "chords": self.lines.chords}
-        about |= {"radius": float(self.radius.double().mean()), "exact_share": self.exact_share}
+        about: dict[str, Any] = {"samples": len(self), "segments": self.lower.shape[1]}
+        about |= {"chords": self.lines.chords, "exact_share": self.exact_share}
+        about["radius"] = float(self.radius.double().mean())
         about |= {"layers": rows, "total": self._row(None), "density": density}
         if self.regions is not None:
             about["regions"] = float(self.regions.double().mean())
