@@ -108,7 +108,7 @@ class LocalComplexity:
     >>> net = torch.nn.Sequential(torch.nn.Linear(9, 20), torch.nn.ReLU(), torch.nn.Linear(20, 2))
     >>> found = sc.local_complexity(net, torch.randn(50, 9), 0.5, progress=False)
     >>> found.lower.shape
-    torch.Size([50, 9, 1])
+    torch.Size([50, 12, 1])
     >>> low, value, high = found.mean().low, found.mean().value, found.mean().high
     >>> low <= value <= high
     True
