@@ -21,6 +21,7 @@ from splinecam.network.nonlinearities import Nonlinearity, PiecewiseScalar, Smoo
 from splinecam.network.program import Program
 
 _MEASURED = 8  # ends at which rounding errors are measured
+_ONE = torch.ones((), dtype=torch.int64)
 _TABLES = 8  # tables of live values that exist at a time, at most
 
 
@@ -105,14 +106,7 @@ def _compare(layer: Nonlinearity, z: Tensor, shape: tuple[int, int], slack: floa
         return _Counts(none, none, none, none[:, 0])
     if isinstance(layer, PiecewiseScalar) and layer.at_zero:
         z = z.reshape(balls, points, -1)
-        above, below = z > 0, z < 0
-        differ = above[:, 1 : d + 1] & below[:, d + 1 :]
-        differ |= below[:, 1 : d + 1] & above[:, d + 1 :]
-        near = (z[:, 1:].abs() <= slack) & (above | below)[:, 1:]
-        doubt = near[:, :d] | near[:, d:]
-        mixed = above.any(1) & ~above.all(1)
-        found = differ & ~doubt, differ, doubt, mixed
-        return _Counts(*(part.count_nonzero(-1) for part in found))
+        return _compare_signs(z, d, slack)
     z = z.reshape(balls, points, *layer.shape)
     tiny = torch.finfo(z.dtype).tiny  # what is zero is on both sides
     first, last, centre = (
@@ -129,3 +123,23 @@ def _compare(layer: Nonlinearity, z: Tensor, shape: tuple[int, int], slack: floa
     counts = apart(first, last, slack), apart(first, last, tiny), doubt.view(balls, d, -1)
     mixed = apart(centre, others, tiny).any(1)
     return _Counts(*(part.count_nonzero(-1) for part in (*counts, mixed)))
+
+
+def _compare_signs(z: Tensor, d: int, slack: float) -> _Counts:
+    """The same for units with their one border at zero: z (k, 2 d + 1, n).
+
+    Few units switch, and few are near zero. So only signs are compared everywhere.
+    """
+    above = z > 0
+    mixed = (above[:, 1:] != above[:, :1]).any(1).count_nonzero(1)
+    ball, way, unit = (above[:, 1 : d + 1] != above[:, d + 1 :]).nonzero(as_tuple=True)
+    values = torch.stack([z[ball, way + 1, unit], z[ball, way + 1 + d, unit]])
+    counts = []
+    for known in (values.abs().amin(0) > slack, values.amin(0) < 0):
+        count = torch.zeros((z.shape[0], d), dtype=torch.int64, device=z.device)
+        counts.append(count.index_put_((ball[known], way[known]), _ONE.to(z.device), True))
+    near = ((z[:, 1:].abs() <= slack) & (z[:, 1:] != 0)).nonzero()
+    near[:, 1] %= d  # a unit may be near zero at both ends
+    ball, way, _ = torch.unique(near, dim=0).unbind(1)
+    doubt = torch.zeros_like(counts[0]).index_put_((ball, way), _ONE.to(z.device), True)
+    return _Counts(*counts, doubt, mixed)
