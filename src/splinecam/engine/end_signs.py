@@ -131,14 +131,20 @@ def _compare_signs(z: Tensor, d: int, slack: float) -> _Counts:
     Few units switch, and few are near zero. So only signs are compared everywhere.
     """
     above = z > 0
-    mixed = (above[:, 1:] != above[:, :1]).any(1).count_nonzero(1)
-    ball, way, unit = (above[:, 1 : d + 1] != above[:, d + 1 :]).nonzero(as_tuple=True)
+    ball, point, unit = (above[:, 1:] != above[:, :1]).nonzero(as_tuple=True)
+    mixed = torch.zeros_like(z[:, 0, 0], dtype=torch.int64)
+    mixed.index_put_((torch.unique(ball * z.shape[2] + unit) // z.shape[2],), _ONE.to(mixed), True)
+    # On different sides are units of which one end is on the side of the centre.
+    pair = torch.stack([ball, point % d, unit], 1)
+    pair, times = torch.unique(pair, dim=0, return_counts=True)
+    ball, way, unit = pair[times == 1].unbind(1)
     values = torch.stack([z[ball, way + 1, unit], z[ball, way + 1 + d, unit]])
     counts = []
     for known in (values.abs().amin(0) > slack, values.amin(0) < 0):
         count = torch.zeros((z.shape[0], d), dtype=torch.int64, device=z.device)
         counts.append(count.index_put_((ball[known], way[known]), _ONE.to(z.device), True))
-    near = ((z[:, 1:].abs() <= slack) & (z[:, 1:] != 0)).nonzero()
+    near = (z[:, 1:].abs() <= slack).nonzero()
+    near = near[z[near[:, 0], near[:, 1] + 1, near[:, 2]] != 0]
     near[:, 1] %= d  # a unit may be near zero at both ends
     ball, way, _ = torch.unique(near, dim=0).unbind(1)
     doubt = torch.zeros_like(counts[0]).index_put_((ball, way), _ONE.to(z.device), True)
