@@ -148,4 +148,4 @@ def _compare_signs(z: Tensor, d: int, slack: float) -> _Counts:
     near[:, 1] %= d  # a unit may be near zero at both ends
     ball, way, _ = torch.unique(near, dim=0).unbind(1)
     doubt = torch.zeros_like(counts[0]).index_put_((ball, way), _ONE.to(z.device), True)
-    return _Counts(*counts, doubt, mixed)
+    return _Counts(counts[0], counts[1], doubt, mixed)
