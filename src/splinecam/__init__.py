@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from splinecam.jobs.answering import boundary, check, level_set
     from splinecam.jobs.difference import difference
     from splinecam.jobs.estimating import estimate
+    from splinecam.jobs.local import local_complexity
     from splinecam.jobs.partitioning import along, partition
     from splinecam.jobs.sweep import sweep
     from splinecam.network.ops.register import register_op
@@ -75,6 +76,7 @@ __all__ = [
     "level_set",
     "load",
     "load_model",
+    "local_complexity",
     "movie",
     "nn",
     "op_table",
@@ -99,6 +101,7 @@ _MODULES = {
     "jobs.answering": ("boundary", "check", "level_set"),
     "jobs.difference": ("difference",),
     "jobs.estimating": ("estimate",),
+    "jobs.local": ("local_complexity",),
     "jobs.partitioning": ("along", "partition"),
     "tiles.compute": ("atlas",),
     "partitions.request": ("Smooth",),

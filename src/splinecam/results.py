@@ -10,6 +10,7 @@ from splinecam.questions.certainty import Band
 from splinecam.questions.class_regions import ClassRegions
 from splinecam.questions.comparison import Comparison, Counts
 from splinecam.questions.difference import Difference, Disagreement
+from splinecam.questions.local_complexity import Interval, LocalComplexity
 from splinecam.questions.neurons import NeuronCurves
 from splinecam.questions.partition_data import Region, Smoothing, SmoothLayer, Unresolved
 from splinecam.questions.paths import PathPartition, SegmentPartitions
@@ -35,7 +36,9 @@ __all__ = [
     "Frozen",
     "Gap",
     "Grid",
+    "Interval",
     "LevelSet",
+    "LocalComplexity",
     "Movie",
     "NeuronCurves",
     "Path",

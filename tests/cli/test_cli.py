@@ -1064,3 +1064,25 @@ def test_names_that_do_not_fit(
     assert main(["partition", "three.py:build", "--box", "-1", "3", "--out", "o", *words]) == 1
     assert message in capsys.readouterr().err
     assert not Path("o").exists()
+
+
+def test_local_complexity_of_samples(run: Run, here: Path) -> None:
+    np.save(here / "x.npy", np.random.default_rng(0).normal(size=(6, 2)))
+    words = [
+        "local",
+        "little.py:build",
+        "--points",
+        "x.npy",
+        "--radius",
+        "0.5",
+        "--directions",
+        "2",
+    ]
+    code, out, _ = run(*words)
+    assert code == 0
+    assert "switches along diameters, radius 0.5" in out
+    assert "Switches by layer" in out
+    numbers = json.loads(run(*words, "--exact", "--json", "--pick", "0", "3")[1])
+    assert numbers["samples"] == 2
+    assert numbers["exact_share"] == 1
+    assert numbers["total"]["low"] == numbers["total"]["high"]

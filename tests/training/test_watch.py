@@ -582,3 +582,40 @@ def test_scalars_go_to_weights_and_biases():
 def test_writers_must_take_scalars():
     with pytest.raises(TypeError, match=r"add_scalar.*log_metrics.*not list"):
         sc.watch(small(), BOX, writer=[])
+
+
+# -- local complexity ----------------------------------------------------------------------------
+
+
+def test_local_complexity_is_recorded_for_each_group_and_layer():
+    class Writer:
+        def __init__(self) -> None:
+            self.seen: dict[str, float] = {}
+
+        def add_scalar(self, name: str, value: float, step: int) -> None:
+            self.seen[name] = value
+
+    model, writer = small(), Writer()
+    points = {"train": torch.rand(5, 2), "test": torch.rand(3, 2)}
+    how: Any = {"points": points, "radius": 0.4, "every": 1, "writer": writer}
+    watch = sc.watch(model, BOX, statistics=("num_regions", "local_complexity"), **how)
+    before = copy.deepcopy(model.state_dict())
+    for step in range(3):
+        watch.step(loss=1.0 / (1 + step))
+    assert all(before[key].equal(value) for key, value in model.state_dict().items())
+    numbers = watch.run[-1].scalars
+    for name in ("local_train", "local_test", "local_train.1", "local_test.1"):
+        assert numbers[f"{name}_low"] <= numbers[name] <= numbers[f"{name}_high"]
+        assert writer.seen[f"splinecam/{name}"] == numbers[name]
+    expected = sc.local_complexity(model, points["train"], 0.4, precision=0.05, progress=False)
+    assert numbers["local_train"] == pytest.approx(expected.mean().value, abs=0.2)
+    figure = watch.plot()
+    assert [ax.get_ylabel() for ax in figure.axes] == [
+        "switches along a diameter",
+        "switches in layer 1",
+        "loss",
+    ]
+    with pytest.raises(ValueError, match="give points="):
+        sc.watch(model, BOX, statistics="local_complexity")
+    with pytest.raises(ValueError, match='"regions", "area" or "local"'):
+        watch.plot(measure="none")  # type: ignore[arg-type]

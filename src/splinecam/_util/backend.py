@@ -32,6 +32,7 @@ class Backend:
     envelope_members: int = 1 << 14  # units along auxiliary lines in a block
     batch_bytes: int = 1 << 26  # a larger batch of domains is halved, as it would be no faster
     segment_numbers: int = 1 << 21  # numbers in a table of values at points along segments
+    end_numbers: int = 1 << 21  # the same at the ends of segments, in any precision
     asynchronous: bool = False  # operations are queued: fewer waits are worth more work
     numpy_memory: bool = True  # tensors can share their memory with numpy arrays
     slow_windows: bool = True  # torch is slow for some float64 convolutions and small maxima
@@ -55,6 +56,7 @@ CUDA = Backend(
     envelope_members=1 << 22,
     batch_bytes=1 << 33,
     segment_numbers=1 << 28,
+    end_numbers=1 << 29,
     asynchronous=True,
     numpy_memory=False,
     slow_windows=False,

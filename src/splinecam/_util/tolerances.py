@@ -25,6 +25,11 @@ CONVOLUTION_PRECISION = 1e-10
 # The true errors stay below the estimates, so that the factor covers them twice over.
 SAFETY = 8.0
 
+# The largest rounding error of a layer in a model's own precision is measured at a few inputs. It
+# is taken as this many times as large, and as no less than a few roundings of the largest value.
+MEASURED = 2.0
+FEW_ROUNDINGS = 4.0
+
 # The rounding error of a coordinate in the engine's frame, where the domain spans about [-1, 1].
 UV_ERROR = 2 * EPS
 

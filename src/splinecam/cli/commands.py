@@ -42,6 +42,7 @@ from splinecam.errors import CaptureError, DataError, SplineCamError, Unsupporte
 from splinecam.geometry.domain import Domain
 from splinecam.jobs.difference import difference
 from splinecam.jobs.estimating import estimate
+from splinecam.jobs.local import local_complexity
 from splinecam.jobs.partitioning import partition
 from splinecam.network.capture import capture
 from splinecam.network.ops.registry import TITLES, OpRow, op_table, op_table_markdown
@@ -330,6 +331,18 @@ def _difference_json(diff: Difference, options: Namespace) -> str:
     return json_text(content)
 
 
+def _local(options: Namespace) -> int:
+    console = Console(options.quiet)
+    model, known = models.model_of(options)
+    samples = models.read_samples(options.points, options.key, options.input_shape or known)
+    samples = models.picked(samples, options.pick, options.points)
+    how = {name: getattr(options, name) for name in ("directions", "seed", "precision", "exact")}
+    place = {"device": options.device, "memory": options.memory, "output": options.result}
+    found = local_complexity(model, samples, options.radius, progress=False, **how, **place)
+    console.out(json_text(found.to_dict()) if options.json else str(found))
+    return 0
+
+
 def _check(options: Namespace) -> int:
     console = Console()
     domain, _ = models.domain_of(options)
@@ -491,6 +504,7 @@ COMMANDS: dict[str, Callable[[Namespace], int]] = {
     "stats": _stats,
     "export": _export,
     "difference": _difference,
+    "local": _local,
     "view": view_command,
     "check": _check,
     "check-property": check_property_command,

@@ -131,6 +131,14 @@ examples:
   splinecam check-property net.onnx prop.vnnlib --slice 0 1 --at 0.6,0,0,0.5,-0.5
   splinecam check-property net.onnx prop.vnnlib --slice 0 1 --out unsafe.png --witness unsafe.npy
 """,
+    "local": f"""\
+MODEL --points FILE --radius X [options]
+count how often units switch in small balls around samples
+{_MODEL}
+examples:
+  splinecam local net.pt2 --points x.npy --radius 0.005
+  splinecam local net.onnx --points digits.npz --key x --pick 3 8 14 --radius 0.1 --exact --json
+""",
     "ops": """\
 [--search WORD | --markdown]
 list supported and unsupported operations

@@ -357,6 +357,23 @@ def _difference(parser: ArgumentParser) -> None:
     _add(_add_computation(parser), "--quiet")
 
 
+def _local(parser: ArgumentParser) -> None:
+    _add(parser, "model", *_FACTORY, "--result")
+    balls = parser.add_argument_group("balls")
+    text = "the samples: .npy, .npz or .pt of a batch"
+    _option(balls, "--points", Path, "FILE", text, required=True)
+    _add_pick(balls, "all")
+    text = "the shape of one input, if the samples in FILE have another one"
+    _option(balls, "--input-shape", shape, "1,28,28", text)
+    _option(balls, "--radius", positive, "X", "radius of the ball around each", required=True)
+    _option(balls, "--directions", count, "N", "diameters of each ball (12)", default=12)
+    _option(balls, "--seed", int, "N", "which random directions (0)", default=0)
+    text = "how far the mean may be off, relative to it (0.01)"
+    _option(balls, "--precision", positive, "X", text, default=0.01)
+    _flag(balls, "--exact", "divide all diameters exactly")
+    _add(parser, "--json", "--device", "--memory", "--quiet")
+
+
 def _view(parser: ArgumentParser) -> None:
     text = "what to look at, one or several: see below"
     _option(parser, "subjects", str, "SUBJECT", text, nargs="+")
@@ -433,6 +450,7 @@ _COMMANDS: dict[str, Callable[[ArgumentParser], None]] = {
     "stats": _stats,
     "export": _export,
     "difference": _difference,
+    "local": _local,
     "view": _view,
     "check": _check,
     "check-property": _check_property,

@@ -28,6 +28,7 @@ from splinecam.arrangement.crossings import Signs, SignWriter
 from splinecam.engine.activations import LayerInput, empty_table, require_no_overflow
 from splinecam.engine.plan import dense_product, finds_signs, free_memory
 from splinecam.engine.segment_crossings import CLOSE, UNCLEAR, Crossings, UnitValues, find_crossings
+from splinecam.engine.switch_counts import LayerAlong, count_switches
 from splinecam.errors import LimitError
 from splinecam.kernels.kernel import Kernel, PointsAlong, kernel_for
 from splinecam.network.nonlinearities import Nonlinearity
@@ -57,6 +58,8 @@ class Breaks:
     layer_errors: (n,) the same for the units of each layer, by its name. Those of each segment
     alone are found by ``errors_along``. shared: whether there are several segments. settled: (P,)
     whether the piece after a point is not divided, as a question is settled on it; None for none.
+    switches: (S, L) how often units of each layer switch, if that was asked for; several units may
+    switch at one point.
     """
 
     offsets: Tensor
@@ -67,6 +70,7 @@ class Breaks:
     doubts: list[OpenPlaces]
     shared: bool = False
     settled: Tensor | None = None
+    switches: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -135,9 +139,14 @@ class _State:
         values.index_copy_(0, new, take(rows, p).lerp_(take(rows, p + 1), s))
         return values.clamp_(min=0) if rectified else values
 
-    def halves(self) -> tuple[_State, _State]:
-        """Two parts that share a point if that lies inside a segment."""
+    def halves(self, *, whole: bool) -> tuple[_State, ...]:
+        """Two parts that share a point if that lies inside a segment; whole: only between two."""
         middle = self.count // 2
+        if whole:
+            starts = (self.segment[1:] != self.segment[:-1]).nonzero()[:, 0] + 1
+            if not starts.shape[0]:
+                return (self,)
+            middle = int(starts[(starts - middle).abs().argmin()])
         shared = bool(self.segment[middle - 1] == self.segment[middle])
         return self._part(0, middle + shared, self.joined), self._part(middle, self.count, shared)
 
@@ -203,6 +212,7 @@ class _SegmentWork:
     doubts: list[OpenPlaces] = field(default_factory=list)
     left: list[Tensor] = field(default_factory=list)
     points: int = 0
+    switches: Tensor | None = None  # (S, L)
 
     def finish(self, state: _State) -> list[tuple[_State, Tensor, Tensor]]:
         """Carry points to the end: the parts with their outputs, and the errors of the outputs.
@@ -214,11 +224,11 @@ class _SegmentWork:
         while waiting:
             part = waiting.pop()
             while part.index < len(self.program.stages) and part.count:
+                parts: tuple[_State, ...] = (part,)
                 if part.count > 2 and self._too_large(part):
-                    part, other = part.halves()
-                    waiting.append(other)
-                else:
-                    part = self._advance(part)
+                    parts = part.halves(whole=self.switches is not None)
+                waiting += parts[1:]
+                part = self._advance(part) if len(parts) == 1 else parts[0]
             if part.count:
                 name = self.program.output_name
                 output = part.rows[name].reshape(part.count, -1)
@@ -267,6 +277,11 @@ class _SegmentWork:
                 known, found = self._leave(known, found)
             after = _with_points(known, found)
         self._count(layer.name, after.count - known.count)
+        if self.switches is not None and known.count:
+            rest = known.segment, error, known.owner, after.before, after.s
+            z = known.rows[layer.source].reshape(known.count, -1)
+            segment, count = count_switches(LayerAlong(layer, z, *rest))
+            self.switches[:, i].index_add_(0, segment, count)
         return after
 
     def _leave(self, state: _State, found: Crossings) -> tuple[_State, Crossings]:
@@ -397,18 +412,23 @@ def run_segments(
     max_points: int | None = None,
     report: Report = lambda count: None,
     compiled: bool = True,
+    switches: bool = False,
 ) -> Breaks:
     """The breakpoints of a network along the segments from ``first`` to ``last``: (S, ...) inputs.
 
     memory: bytes to stay within, apart from the result. max_points: a ``LimitError`` beyond so many
     breakpoints. report: is called with the number of segments that are done. compiled: use the
-    compiled kernel if it is installed.
+    compiled kernel if it is installed. switches: count the switches of units by layer, too; then
+    no segment is cut into parts.
     """
     device = program.device
     memory = free_memory(device) if memory is None else memory
     numbers = backend_of(device).segment_numbers
     kernel = kernel_for(device) if compiled else None
     run = _SegmentWork(program, numbers, memory, max_points, kernel)
+    if switches:
+        run.switches = torch.zeros((first.shape[0], len(program.layers)), dtype=torch.int64)
+        run.switches = run.switches.to(device)
     step = max(1, numbers // (2 * max(1, *program.widths[:1], prod(program.input_shape))))
     parts, again = [], []
     with torch.inference_mode():
@@ -419,6 +439,8 @@ def run_segments(
             if run.left:
                 left = torch.unique(torch.cat(run.left))
                 run.left.clear()
+                if run.switches is not None:
+                    run.switches[left] = 0
                 a, b = take(a, left - start), take(b, left - start)
                 again += run.finish(_first_state(program, a, b, left, own=True))
             report(segment.shape[0])
@@ -473,7 +495,8 @@ def _joined(parts: list[_Part], again: list[_Part], segments: int, run: _Segment
     doubts = [
         replace(doubt, segment=doubt.segment.clone(), t=doubt.t.clone()) for doubt in run.doubts
     ]
-    return Breaks(offsets, t, values, error, errors, doubts, shared=segments > 1)
+    made = Breaks(offsets, t, values, error, errors, doubts, shared=segments > 1)
+    return made if run.switches is None else replace(made, switches=run.switches.clone())
 
 
 def errors_along(

@@ -72,12 +72,12 @@ class Nonlinearity(ABC):
         piece there.
         """
 
-    def apart(self, first: Tensor, second: Tensor, error: Tensor) -> Tensor:
+    def apart(self, first: Tensor, second: Tensor, error: Tensor | float) -> Tensor:
         """Whether each unit is surely on different pieces at two points of (B, *shape) each."""
         low, high = ([self.pieces(z, e) for z in (first, second)] for e in (error, -error))
         return (low[0] > high[1]) | (low[1] > high[0])
 
-    def decided(self, z: Tensor, near: Tensor, far: Tensor) -> Tensor:
+    def decided(self, z: Tensor, near: Tensor | float, far: Tensor | float) -> Tensor:
         """Whether each unit is within ``near`` of a border or beyond ``far``, not between, (n,)."""
         above = self.pieces(z, near) == self.pieces(z, far)
         return above & (self.pieces(z, -near) == self.pieces(z, -far))
@@ -249,10 +249,10 @@ class MaxNonlinearity(Nonlinearity):
         place = self.winners(z, error).to(torch.int8).argmax(2)
         return self.members.expand(z.shape[0], -1, -1).gather(2, place[..., None])[..., 0].int()
 
-    def apart(self, first: Tensor, second: Tensor, error: Tensor) -> Tensor:
+    def apart(self, first: Tensor, second: Tensor, error: Tensor | float) -> Tensor:
         return ~(self.winners(first, error) & self.winners(second, error)).any(2)
 
-    def decided(self, z: Tensor, near: Tensor, far: Tensor) -> Tensor:
+    def decided(self, z: Tensor, near: Tensor | float, far: Tensor | float) -> Tensor:
         return (self.winners(z, near) == self.winners(z, far)).all(2)
 
     def bound(self, bound: Bound, low: Tensor, high: Tensor) -> Bound:

@@ -41,8 +41,10 @@ class Step:
     frees: tuple[str, ...] = ()  # values that no later step needs
 
     def _arguments(self, env: Env, batch: int, device: torch.device) -> tuple[Any, Any]:
-        args = [resolve(item, env, batch, device) for item in self.args]
-        return args, resolve(self.kwargs, env, batch, device) if self.kwargs else {}
+        tensors = (x for x in env.values() if isinstance(x, Tensor) and x.is_floating_point())
+        dtype = next((x.dtype for x in tensors), torch.float64)
+        args = [resolve(item, env, batch, device, dtype) for item in self.args]
+        return args, resolve(self.kwargs, env, batch, device, dtype) if self.kwargs else {}
 
     def call(self, env: Env, batch: int, device: torch.device) -> Any:
         """The result for values ``env`` of so many points."""
@@ -188,7 +190,7 @@ def _product(stage: Stage) -> tuple[str, Step] | None:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Program:
-    """A network in float64 that is run stage by stage on any number of points.
+    """A network that is run stage by stage on any number of points, in float64 for exact answers.
 
     stripped: the final function that is not part of the program, in words; the model's output is
     ``final(program(x))``.
@@ -208,19 +210,21 @@ class Program:
     stripped: str | None
     final: Callable[[Tensor], Tensor] | None
     device: torch.device
+    dtype: torch.dtype = torch.float64
 
     def __repr__(self) -> str:
         units = sum(prod(layer.shape) for layer in self.layers)
         shapes = f"{self.input_shape} -> {self.output_shape}"
         return f"Program({shapes}, {len(self.layers)} layers, {units} units)"
 
-    def to(self, device: torch.device | str) -> Program:
-        """The same program with its constants on another device."""
+    def to(self, device: torch.device | str, dtype: torch.dtype = torch.float64) -> Program:
+        """The same program with its constants on another device, or of another type."""
         device = torch.device(device)
         moved: dict[int, Tensor] = {}
 
         def move(constant: Tensor) -> Tensor:
-            return moved.setdefault(id(constant), constant.to(device))
+            kind = dtype if constant.dtype == self.dtype else constant.dtype
+            return moved.setdefault(id(constant), constant.to(device, kind))
 
         def moved_stage(stage: Stage) -> Stage:
             calls = [tree_map_only(Tensor, move, (step.args, step.kwargs)) for step in stage.steps]
@@ -228,7 +232,8 @@ class Program:
             steps = tuple(replace(step, args=args, kwargs=kwargs) for step, (args, kwargs) in pairs)
             return replace(stage, layer=stage.layer and stage.layer.to(device, move), steps=steps)
 
-        return replace(self, stages=tuple(map(moved_stage, self.stages)), device=device)
+        stages = tuple(map(moved_stage, self.stages))
+        return replace(self, stages=stages, device=device, dtype=dtype)
 
     def advance(
         self, i: int, live: Values, out: Values | None = None, visit: Visit | None = None
@@ -490,7 +495,7 @@ class Program:
             live = self._apply_layer(k, live)
 
     def _entry(self, x: Tensor) -> dict[str, Tensor]:
-        return {self.input_name: x.to(device=self.device, dtype=torch.float64)}
+        return {self.input_name: x.to(device=self.device, dtype=self.dtype)}
 
     def _apply_layer(self, i: int, live: dict[str, Tensor]) -> dict[str, Tensor]:
         layer = self.stages[i].layer

@@ -112,7 +112,7 @@ class Operation:
 
     def __call__(self, z: Tensor) -> Tensor:
         env = {self.VARIABLE.name: z if self.rows.plain else self.rows.back(z)}
-        args, kwargs = resolve((self.args, self.kwargs), env, z.shape[0], z.device)
+        args, kwargs = resolve((self.args, self.kwargs), env, z.shape[0], z.device, z.dtype)
         made = self.run(*args, **kwargs)
         result: Tensor = made if self.part is None else made[self.part]
         return result if self.result_rows.plain else self.result_rows.out(result)

@@ -17,6 +17,7 @@ from splinecam.plot.arrays import Floats, to_numpy, weighted_quantiles
 from splinecam.plot.figures import new_figure, require_matplotlib, written
 from splinecam.plot.palette import CLASSES, GREY, INK, background, ink_on, rgb, text_color
 from splinecam.questions.comparison import by_name
+from splinecam.questions.local_complexity import LocalComplexity
 from splinecam.questions.measures import table_columns
 from splinecam.questions.partition_data import PartitionData
 
@@ -253,6 +254,37 @@ def plot_bands(
         canvas.set_yscale("log")
     _finish(canvas, groups, xlabel, ylabel)
     style_chart(canvas, at)
+    return canvas
+
+
+def plot_local_complexity(found: LocalComplexity, *, ax: Axes | None = None) -> Axes:
+    """Draw by layer how often units switch along a segment, with 99 % intervals.
+
+    Dots are the estimates, and ticks what the ends alone prove.
+
+    found: from ``sc.local_complexity``; ``found.plot()`` calls this. ax: where to draw.
+
+    >>> import torch, splinecam as sc
+    >>> net = torch.nn.Sequential(torch.nn.Linear(5, 9), torch.nn.ReLU(), torch.nn.Linear(9, 1))
+    >>> found = sc.local_complexity(net, torch.randn(20, 5), 0.3, progress=False)
+    >>> found.plot().get_ylabel()
+    'switches along a diameter'
+    """
+    canvas = figures.new_axes() if ax is None else figures.flat_axes(ax)
+    means = np.array([found.mean(k) for k in range(len(found.layers))]).reshape(-1, 3)
+    least = to_numpy(found.lower.double().mean((0, 1)))
+    value, low, high = means.T
+    high = np.where(np.isfinite(high), high, value)
+    at = np.arange(len(value))
+    reach = np.stack([value - low, high - value])
+    style: dict[str, Any] = {"capsize": 3, "color": CLASSES[0], "label": "estimate, 99 %"}
+    canvas.errorbar(at, value, yerr=reach, fmt="o", markersize=4, **style)
+    canvas.plot(at, least, "_", color=CLASSES[1], markersize=12, label="proved by the ends")
+    canvas.set_xticks(at, [written(name) for name in found.layers], rotation=45, ha="right")
+    canvas.set_ylim(bottom=0)
+    canvas.set_ylabel(f"switches along a {'chord' if found.lines.chords else 'diameter'}")
+    canvas.legend(frameon=False, fontsize=8)
+    figures.plain_spines(canvas, GREY)
     return canvas
 
 

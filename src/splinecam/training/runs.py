@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST = 100  # points of a group
+LOCAL = "local_"  # begins the names of scalars of local complexity, before the group
 _SHARE = 1 / 20  # the default radius by the domain's diameter
 
 
@@ -101,7 +102,7 @@ def plot_run(
     run: Run,
     *,
     x: str = "step",
-    measure: Literal["regions", "area"] = "regions",
+    measure: Literal["regions", "area", "local"] | None = None,
     band: Literal["mean", "points"] = "mean",
     scalars: Sequence[str] = ("loss",),
     axes: Sequence[Axes] | None = None,
@@ -116,7 +117,9 @@ def plot_run(
     x: the abscissa, ``"step"`` or the name of a scalar such as ``"epoch"``.
 
     measure: ``"regions"`` in the square around each point, or their average ``"area"``: the area of
-    the square divided by their number.
+    the square divided by their number; or ``"local"`` for the local complexity, all layers together
+    and each on its own, with 99 % intervals as bands. By default ``"local"`` if it was recorded,
+    else ``"regions"``.
 
     band: ``"mean"`` for a 95 % confidence interval of the mean (1.96 standard errors), or
     ``"points"`` for the middle 80 % of the points.
@@ -137,16 +140,25 @@ def plot_run(
     require_matplotlib()
     if not len(run):
         raise ValueError("there is nothing to draw: no step has been recorded")
-    if measure not in ("regions", "area"):
-        raise ValueError(f'measure is {measure!r}; choose "regions" or "area"')
+    local = _local_names(run)
+    measure = measure or ("local" if local else "regions")
+    if measure not in ("regions", "area", "local"):
+        raise ValueError(f'measure is {measure!r}; choose "regions", "area" or "local"')
+    if measure == "local" and not local:
+        raise ValueError('the run has no local complexity: watch statistics="local_complexity"')
     if band not in get_args(Band):
         raise ValueError(f'band is {band!r}; choose "mean" or "points"')
     names = [scalars] if isinstance(scalars, str) else list(scalars)
     names = [name for name in names if any(name in each.scalars for each in run)]
     at = _column(run, x)
-    panels = _panels(axes, 1 + len(names))
-    _draw_regions(panels[0], run, at, measure, band)
-    for ax, name in zip(panels[1:], names, strict=True):
+    shown = local if measure == "local" else {"": []}
+    panels = _panels(axes, len(shown) + len(names))
+    if measure == "local":
+        for ax, (layer, keys) in zip(panels, shown.items(), strict=False):
+            _draw_local(ax, run, at, layer, keys)
+    else:
+        _draw_regions(panels[0], run, at, measure, band)
+    for ax, name in zip(panels[len(shown) :], names, strict=True):
         values = _column(run, name)
         ax.plot(at, values, color=text_color(ax.figure), linewidth=1.2)
         ax.set_ylabel(written(name.replace("_", " ")), fontsize=9)
@@ -251,6 +263,33 @@ class Run(Sequence[Snapshot]):
 def around_means(snapshot: Snapshot) -> dict[str, float]:
     """Return the mean number of regions around the points of each group, as ``around_<group>``."""
     return {f"around_{group}": sum(n) / len(n) for group, n in snapshot.around.items()}
+
+
+def _local_names(run: Run) -> dict[str, list[str]]:
+    """Return the scalars of local complexity by layer, of which the first one means all."""
+    names = dict.fromkeys(key for each in run for key in each.scalars)
+    groups = dict.fromkeys(group for each in run for group in each.around)
+    found: dict[str, list[str]] = {}
+    for group in groups:
+        begin = LOCAL + group
+        for name in names:
+            if name == begin or (name.startswith(f"{begin}.") and f"{name}_low" in names):
+                found.setdefault(name[len(begin) + 1 :], []).append(name)
+    return found
+
+
+def _draw_local(ax: Axes, run: Run, at: Floats, layer: str, names: list[str]) -> None:
+    """Draw the local complexity of each group in a layer, with its interval."""
+    for k, name in enumerate(names):
+        value, low, high = (_column(run, name + end) for end in ("", "_low", "_high"))
+        color, group = CLASSES[k % len(CLASSES)], name.removeprefix(LOCAL)
+        label = written(group.removesuffix(f".{layer}") if layer else group)
+        ax.fill_between(at, low, high, color=color, alpha=0.18, linewidth=0)
+        ax.plot(at, value, color=color, linewidth=1.6, label=label)
+    words = f"switches in layer {layer}" if layer else "switches along a diameter"
+    ax.set_ylabel(written(words), fontsize=9)
+    if not layer:
+        ax.legend(frameon=False, fontsize=8)
 
 
 def _draw_regions(ax: Axes, run: Run, at: Floats, measure: str, band: Band) -> None:

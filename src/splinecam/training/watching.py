@@ -18,13 +18,14 @@ from splinecam._util.files import folder_of
 from splinecam._util.options import kind_of
 from splinecam.errors import SplineCamError
 from splinecam.geometry.domain import Domain
+from splinecam.jobs.local import local_complexity
 from splinecam.jobs.partitioning import partition
 from splinecam.jobs.sweep import sweep
 from splinecam.network.capture.models import unwrap
 from splinecam.partitions.partition import Partition
 from splinecam.partitions.request import Request
 from splinecam.questions.stats import BOUNDS, batch_stats
-from splinecam.training.runs import Run, Snapshot, around_means, squares_around
+from splinecam.training.runs import LOCAL, Run, Snapshot, around_means, squares_around
 from splinecam.training.store import FolderStore, MemoryStore
 
 if TYPE_CHECKING:
@@ -135,6 +136,8 @@ def _writing_to(writer: Any) -> Callable[[int, Mapping[str, float]], None]:
     return write
 
 
+_LOCAL = "local_complexity"
+_PRECISION = 0.05  # of local complexity at a step, in the curves of a training
 _STATISTICS: tuple[str, ...] = ("num_regions", "mean_area", "mean_vertices", "mean_eccentricity")
 _STATISTICS += ("lipschitz_plane", "boundary_length")
 
@@ -184,7 +187,9 @@ def watch(
     statistics: names of numbers of ``part.stats()`` that become scalars; a dot leads into a
     summary, as in ``"area.median"``. With ``smooth=``, the default also has ``"bound"``, the
     largest distance of outputs from the maps, and ``"undecided_area"``, the area without a certain
-    class.
+    class. ``"local_complexity"`` records how often units switch in balls of the given radius around
+    the points, as ``sc.local_complexity`` finds it to 5 %: ``local_<group>`` and, for each layer,
+    ``local_<group>.<layer>``, with the ends ``..._low`` and ``..._high`` of their intervals.
 
     options: for ``sc.partition``, such as device, memory, max_regions, or smooth for networks with
     functions such as GELU.
@@ -211,6 +216,8 @@ def watch(
     if statistics is None:
         statistics = _STATISTICS if request.smooth is None else (*_STATISTICS, *BOUNDS)
     names = (statistics,) if isinstance(statistics, str) else tuple(statistics)
+    if _LOCAL in names and not groups:
+        raise ValueError(f"{_LOCAL} is measured around points: give points= as well")
     if weights and store is None:
         raise ValueError("weights=True is for a store: give store= as well")
     kept: MemoryStore | FolderStore = MemoryStore()
@@ -225,7 +232,9 @@ def watch(
         with temporary_eval_mode(model):
             part = partition(model, domain, **everywhere)
             scalars = {name: _number(name, value) for name, value in given.items()}
-            scalars |= _numbers(part, names)
+            scalars |= _numbers(part, tuple(name for name in names if name != _LOCAL))
+            if _LOCAL in names:
+                scalars |= _local_numbers(model, groups, options)
             squares = [square for group in groups.values() for square in group]
             counts = iter(sweep(model, squares, reduce=len, **everywhere) if squares else ())
             around = {name: tuple(next(counts) for _ in group) for name, group in groups.items()}
@@ -367,6 +376,23 @@ def _numbers(part: Partition, names: tuple[str, ...]) -> dict[str, float]:
         key, _, inner = name.partition(".")
         found[name] = _number(name, stats[key][inner] if inner else stats[key])
     return found
+
+
+def _local_numbers(
+    model: nn.Module, groups: Mapping[str, list[Domain]], options: Mapping[str, Any]
+) -> dict[str, float]:
+    """Return the local complexity around the points of each group, in balls within the squares."""
+    known = {key: options[key] for key in ("output", "device", "memory") if key in options}
+    numbers: dict[str, float] = {}
+    for group, squares in groups.items():
+        x = torch.cat([square.embed(square.center[None]) for square in squares])
+        radius = squares[0].area ** 0.5 / 2
+        found = local_complexity(model, x, radius, precision=_PRECISION, progress=False, **known)
+        for layer in (None, *found.layers):
+            name = LOCAL + group + ("" if layer is None else f".{layer}")
+            value, low, high = found.mean(layer)
+            numbers |= {name: value, f"{name}_low": low, f"{name}_high": high}
+    return numbers
 
 
 def _number(name: str, value: Any) -> float:
