@@ -21,6 +21,7 @@ from splinecam.files.polygons import WRITERS, Polygons, write
 from splinecam.geometry.domain import Domain
 from splinecam.network.capture.models import dtype_of
 from splinecam.partitions.captured import Captured
+from splinecam.plot.solids import Facets, SolidLook, plot_facets, solid_card
 from splinecam.questions.sampling import choose, sample_count, uniform
 from splinecam.solid import measures
 from splinecam.solid.caps import caps_of, fill
@@ -394,9 +395,33 @@ class Surface:
 
     # -- other programs -------------------------------------------------------------------------
 
+    @property
+    def face_layers(self) -> Tensor:
+        """The last layer that bounds each face, -1 where only sides of the box do, (F,)."""
+        none = torch.full((len(self),), -1)
+        return none.scatter_reduce_(0, self.structure.face, self.edge_layer.long(), "amax")
+
+    def _facets(self) -> Facets:
+        faces, first = self.structure, self.structure.first
+        place = torch.arange(int(faces.counts.max()) if len(self) else 1)
+        rows = torch.minimum(place, faces.counts[:, None] - 1) + self.face_offsets[:-1, None]
+        back = torch.where(faces.twin[first] < 0, first, faces.twin[first])
+        program = getattr(self.network, "program", None)
+        names = [str(k) for k in range(1 + max(self.edge_layer.tolist(), default=0))]
+        low, high = self._corners.amin(0), self._corners.amax(0)
+        return Facets(
+            points=self.points.numpy(),
+            corners=self.face_vertices[rows].numpy(),
+            normals=self.normals.numpy(),
+            layer=self.face_layers.numpy(),
+            ends=self.edges.numpy(),
+            beside=faces.face[torch.stack([first, back], 1)].numpy(),
+            edge_layer=self.edge_layers.numpy(),
+            limits=torch.stack([low, high], 1).numpy(),
+            layers=names if program is None else [layer.name for layer in program.layers],
+        )
+
     def _polygons(self) -> Polygons:
-        layer = np.full(len(self), -1)
-        np.maximum.at(layer, self.structure.face.numpy(), self.edge_layer.numpy())
         normals = self.normals.numpy()
         return Polygons(
             points=self.points.numpy(),
@@ -405,7 +430,7 @@ class Surface:
             point_data={},
             cell_data={
                 "region": self.face_region.numpy(),
-                "layer": layer,
+                "layer": self.face_layers.numpy(),
                 **{f"normal_{axis}": normals[:, k].copy() for k, axis in enumerate("xyz")},
             },
             triangles=self.triangles().numpy(),
@@ -453,14 +478,14 @@ class Surface:
         ax: axes to draw on, made with ``projection="3d"``. alpha: the opacity of faces. colorbar:
         explain the colours of layers and numbers.
         """
-        from splinecam.plot.solids import plot_solid
-
-        return plot_solid(self, **options)
+        return plot_facets(self._facets(), SolidLook(**options))
 
     def _repr_html_(self) -> str:
-        from splinecam.plot.solids import solid_card
-
-        return solid_card(self)
+        shown = ("faces", "vertices", "open edges", "components", "genus", "area", "unresolved")
+        report = self.report()
+        rows = {"output": str(self.output), "level": self.level}
+        rows |= {name: report[name] for name in shown if report[name] or name != "unresolved"}
+        return solid_card("Surface", self._facets(), rows)
 
 
 def _on_host(*arrays: Any) -> tuple[Tensor, ...]:
