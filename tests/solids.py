@@ -14,6 +14,9 @@ import splinecam as sc
 from splinecam.solid.data import SurfaceData
 from splinecam.solid.surface import Surface
 
+EYE = torch.eye(3, dtype=torch.float64)
+ZERO = torch.zeros(3, dtype=torch.float64)
+
 
 @dataclass(frozen=True, eq=False)
 class Cuboid:
@@ -21,8 +24,8 @@ class Cuboid:
 
     lo: float = -1.0
     hi: float = 1.0
-    basis: Tensor = torch.eye(3, dtype=torch.float64)
-    origin: Tensor = torch.zeros(3, dtype=torch.float64)
+    basis: Tensor = EYE
+    origin: Tensor = ZERO
 
     @property
     def corners(self) -> Tensor:
@@ -30,9 +33,8 @@ class Cuboid:
 
     @property
     def planes(self) -> tuple[Tensor, Tensor]:
-        eye = torch.eye(3, dtype=torch.float64)
         offsets = torch.tensor([self.hi] * 3 + [-self.lo] * 3, dtype=torch.float64)
-        return torch.cat([eye, -eye]), offsets
+        return torch.cat([EYE, -EYE]), offsets
 
     def to_input(self, uvw: Tensor) -> Tensor:
         return self.origin + uvw @ self.basis
@@ -48,8 +50,10 @@ def surface_of(
     w, b = first.weight.detach().numpy(), first.bias.detach().numpy()
     b, w = b + w @ origin, w @ basis.T
     v, c = last.weight.detach().numpy(), last.bias.detach().numpy()
-    v, c = (v[output], c[output]) if isinstance(output, int) else (
-        v[output[0]] - v[output[1]], c[output[0]] - c[output[1]]
+    v, c = (
+        (v[output], c[output])
+        if isinstance(output, int)
+        else (v[output[0]] - v[output[1]], c[output[0]] - c[output[1]])
     )
     normals, offsets = (each.numpy() for each in box.planes)
     size = np.abs(box.corners.numpy()).max()
@@ -63,7 +67,9 @@ def surface_of(
         s = np.cross(g, e)
         s, t = s / np.linalg.norm(s), np.cross(g, s) / np.linalg.norm(np.cross(g, s))
         p = (level - h) * g / (g @ g)
-        ring = np.array([p + 9 * size * (x * s + y * t) for x, y in ((1, 1), (-1, 1), (-1, -1), (1, -1))])
+        ring = np.array(
+            [p + 9 * size * (x * s + y * t) for x, y in ((1, 1), (-1, 1), (-1, -1), (1, -1))]
+        )
         kinds = np.full(4, -3)
         for n, d, kind in [
             *((-n, d, -1) for n, d in zip(normals, offsets, strict=True)),
@@ -163,7 +169,10 @@ def torus(n: int = 16, m: int = 10) -> Surface:
     points = np.stack([ring * np.cos(a), ring * np.sin(a), 0.25 * np.sin(b)], -1).reshape(-1, 3)
     right, up = (i + 1) % n, (j + 1) % m
     quads = np.stack([i * m + j, right * m + j, right * m + up, i * m + up], -1).reshape(-1, 4)
-    one, other = points[quads[:, 2]] - points[quads[:, 0]], points[quads[:, 3]] - points[quads[:, 1]]
+    one, other = (
+        points[quads[:, 2]] - points[quads[:, 0]],
+        points[quads[:, 3]] - points[quads[:, 1]],
+    )
     normals = np.cross(one, other)
     normals /= np.linalg.norm(normals, axis=1, keepdims=True)
     bias = -(normals * points[quads].mean(1)).sum(1)

@@ -488,6 +488,7 @@ def _swatch(color: Any, name: str) -> str:
 
 
 def picture(pixels: Pixels, what: str) -> str:
+    """A picture (h, w, 4) as an image element."""
     high, wide = pixels.shape[:2]
     scale = _WIDE / max(wide, high)
     size = f"width:{scale * wide:.0f}px;height:{scale * high:.0f}px"

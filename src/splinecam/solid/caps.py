@@ -42,8 +42,8 @@ def caps_of(
     kept = torch.ones(lines.shape[0], dtype=torch.bool)
     first = found[0].shape[0]
     kept[first:] = below((every[lines[first:, 1]] + every[lines[first:, 2]]) / 2)
-    columns = lines[kept].unbind(1)
-    return Caps(*columns, normals, cap_areas(every, columns, normals))
+    side, start, end = lines[kept].unbind(1)
+    return Caps(side, start, end, normals, cap_areas(every, (side, start, end), normals))
 
 
 def _box_edges(
@@ -132,7 +132,7 @@ def triangulate(uv: Floats, loops: list[list[int]]) -> Ints:
 
     >>> square = np.array([[0.0, 0], [1, 0], [1, 1], [0, 1]])
     >>> triangulate(square, [[0, 1, 2, 3]]).tolist()
-    [[3, 0, 1], [1, 2, 3]]
+    [[3, 0, 1], [3, 1, 2]]
     """
     area = [_area(uv[loop]) for loop in loops]
     outer = sorted((k for k, a in enumerate(area) if a > 0), key=area.__getitem__)
@@ -213,4 +213,4 @@ def _ears(uv: Floats, ring: Ints) -> Ints:
         k, n, tries = j, n - 1, 0
     k = int(np.flatnonzero(left)[0])
     found.append((before[k], k, after[k]))
-    return ring[np.array(found)]
+    return np.asarray(ring[np.array(found)])

@@ -35,6 +35,7 @@ class Section:
         """The length of all segments."""
         return float(lengths(self.ends[:, 1] - self.ends[:, 0]).sum())
 
+    @property
     def polylines(self) -> list[Tensor]:
         """The segments joined to lines of points (k, 2); a closed one ends as it began."""
         found = chains(self.nodes, torch.zeros_like(self.faces))

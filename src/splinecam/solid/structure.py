@@ -60,7 +60,8 @@ class Structure:
         places = counts.shape[0] + 1, int(rank.max()) + 1 if rank.numel() else 1
         slot = key.new_full(places, -1)
         slot[key, rank] = torch.arange(key.shape[0])
-        return slot[key ^ 1, rank]
+        twin: Tensor = slot[key ^ 1, rank]
+        return twin
 
     @cached_property
     def first(self) -> Tensor:
@@ -115,7 +116,8 @@ class Structure:
         if not self.border.numel():
             return self.border
         curve = components(int(self._sheet.max()) + 1, *ends)
-        return torch.unique(take(curve, ends[0]), return_inverse=True)[1]
+        loops: Tensor = torch.unique(take(curve, ends[0]), return_inverse=True)[1]
+        return loops
 
     @property
     def euler(self) -> int:

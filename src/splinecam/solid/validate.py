@@ -8,7 +8,7 @@ segment is on the same side of an edge for both of its triangles: it slips throu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,10 +28,8 @@ from splinecam.network.capture.models import dtype_of
 from splinecam.partitions.captured import Captured, capture
 from splinecam.questions.validate import Forward, Report, accepted, compared
 from splinecam.solid import measures
+from splinecam.solid.geometry import SurfaceGeometry
 from splinecam.solid.outputs import chosen_output
-
-if TYPE_CHECKING:
-    from splinecam.solid.surface import Surface
 
 _DIRECTIONS = 8  # of segments
 _BLOCK = 1 << 12  # points at which the model runs at a time
@@ -60,7 +58,7 @@ class _Faces:
 
 
 def validate(
-    surface: Surface, model: Any, *, samples: int, segments: int, seed: int
+    surface: SurfaceGeometry, model: Any, *, samples: int, segments: int, seed: int
 ) -> SurfaceReport:
     """The report of ``Surface.validate``."""
     if samples < 1 or segments < 0:
@@ -82,20 +80,14 @@ def validate(
     return accepted(report, surface)
 
 
-def _extent(surface: Surface) -> float:
-    """The diameter of the box, or more."""
-    corners = surface._corners
-    return float((corners - corners[0]).norm(dim=1).max())
-
-
 def _compared_faces(
-    surface: Surface, samples: int, generator: torch.Generator
+    surface: SurfaceGeometry, samples: int, generator: torch.Generator
 ) -> tuple[_Faces, int]:
     """Random faces that are no caps, and how many are left out as too narrow."""
-    structure, points = surface.structure, surface.points
+    structure, points = surface.structure, surface.vertices
     sides = (points[structure.end] - points[structure.vertex]).norm(dim=1)
     around = measures.sums(sides, structure.face, len(surface))
-    wide = 2 * surface.areas > UNRESOLVED_REACH * _extent(surface) * around
+    wide = 2 * surface.areas > UNRESOLVED_REACH * surface._extent * around
     own = surface.face_region >= 0
     left = (wide & own).nonzero()[:, 0]
     chosen = left[torch.randperm(left.shape[0], generator=generator)[:samples]].sort().values
@@ -105,14 +97,14 @@ def _compared_faces(
     return _Faces(chosen, centres), int((own & ~wide).sum())
 
 
-def _structure_checks(surface: Surface, faces: _Faces) -> list[Check]:
+def _structure_checks(surface: SurfaceGeometry, faces: _Faces) -> list[Check]:
     """Checks that the surface is closed inside the box, and oriented by its gradients."""
     border = surface.structure.border
-    off = (surface.points @ surface._sides[0].T - surface._sides[1]).abs()
+    off = (surface.vertices @ surface._sides[0].T - surface._sides[1]).abs()
     ends = surface.open_edges
     reach = torch.maximum(off[ends[:, 0]], off[ends[:, 1]]).amin(1) if len(border) else off[:0, 0]
-    lost = int((reach > OVERLAY_SLACK * _extent(surface)).sum())
-    crosses = measures.crosses(surface.points, surface.structure)[faces.index]
+    lost = int((reach > OVERLAY_SLACK * surface._extent).sum())
+    crosses = measures.crosses(surface.vertices, surface.structure)[faces.index]
     cosine = (crosses * surface.normals[faces.index]).sum(1) / crosses.norm(dim=1)
     return [
         Check("open edges inside of the box", lost, 0),
@@ -121,14 +113,18 @@ def _structure_checks(surface: Surface, faces: _Faces) -> list[Check]:
 
 
 def _model_checks(
-    surface: Surface, network: Captured, faces: _Faces, samples: int, generator: torch.Generator
+    surface: SurfaceGeometry,
+    network: Captured,
+    faces: _Faces,
+    samples: int,
+    generator: torch.Generator,
 ) -> list[Check]:
     """Checks of outputs at vertices and centres, and of gradients, against the real model."""
     corners = surface.box.corners.cpu()
     scale = float((surface.values(corners) - surface.level).abs().max())
     slope = surface.gradients[faces.index]
     steepest = float(slope.abs().max()) if slope.numel() else 0.0
-    scale = max(scale, steepest * _extent(surface), abs(surface.level) * EPS / VALUE_PRECISION)
+    scale = max(scale, steepest * surface._extent, abs(surface.level) * EPS / VALUE_PRECISION)
     order = torch.randperm(surface.vertices.shape[0], generator=generator)[:samples]
     sites = {"vertices": surface.vertices[order], "centres of faces": faces.centres}
 
@@ -152,10 +148,10 @@ def _model_checks(
         return [Check("gradients against autograd", worst, JACOBIAN_PRECISION * steepest)]
 
     options = network.model, network.output, dtype_of(network.model)
-    return compared(surface, options, surface.points.device, values, slopes)[0]
+    return compared(surface, options, surface.vertices.device, values, slopes)[0]
 
 
-def _worst(surface: Surface, forward: Forward, uvw: Tensor) -> float:
+def _worst(surface: SurfaceGeometry, forward: Forward, uvw: Tensor) -> float:
     """The largest distance of the output from the level at points (N, 3)."""
     worst = 0.0
     for some in torch.split(uvw, _BLOCK) if len(uvw) else ():
@@ -165,7 +161,7 @@ def _worst(surface: Surface, forward: Forward, uvw: Tensor) -> float:
     return worst
 
 
-def _pattern_check(surface: Surface, network: Captured, faces: _Faces) -> Check:
+def _pattern_check(surface: SurfaceGeometry, network: Captured, faces: _Faces) -> Check:
     """A check that no two faces have the same pieces of all units at their centres."""
     rows = []
     with torch.no_grad():
@@ -182,7 +178,7 @@ def _pattern_check(surface: Surface, network: Captured, faces: _Faces) -> Check:
 
 
 def _crossing_checks(
-    surface: Surface, network: Captured, count: int, generator: torch.Generator
+    surface: SurfaceGeometry, network: Captured, count: int, generator: torch.Generator
 ) -> list[Check]:
     """Checks that the surface is met where the output crosses the level along segments."""
     missing, extra, off, met = 0, 0, 0.0, 0
@@ -204,7 +200,7 @@ def _crossing_checks(
         apart = real[1][alike[real[0]]] - ours[1][alike[ours[0]]]
         met += apart.numel()
         off = max(off, float(apart.abs().max()) if apart.numel() else 0.0)
-    limit = VALUE_PRECISION * _extent(surface)
+    limit = VALUE_PRECISION * surface._extent
     return [
         Check("crossings of the level that the surface lacks", missing, 0),
         Check("crossings of the surface without a crossing of the level", extra, 0),
@@ -212,7 +208,7 @@ def _crossing_checks(
     ]
 
 
-def _inside(surface: Surface, count: int, generator: torch.Generator) -> Tensor:
+def _inside(surface: SurfaceGeometry, count: int, generator: torch.Generator) -> Tensor:
     """Random points of the box, (count, 3): means of its corners with random weights."""
     corners = surface._corners
     share = torch.rand((count, corners.shape[0]), generator=generator, dtype=torch.float64)
@@ -220,7 +216,7 @@ def _inside(surface: Surface, count: int, generator: torch.Generator) -> Tensor:
     return (share / share.sum(1, keepdim=True)) @ corners
 
 
-def _ends(surface: Surface, points: Tensor, along: Tensor) -> Tensor:
+def _ends(surface: SurfaceGeometry, points: Tensor, along: Tensor) -> Tensor:
     """Where the lines through points (N, 3) in one direction enter and leave the box, (N, 2, 3)."""
     normals, offsets = surface._sides
     pace, room = normals @ along, offsets - points @ normals.T
@@ -230,10 +226,10 @@ def _ends(surface: Surface, points: Tensor, along: Tensor) -> Tensor:
     return points[:, None] + torch.stack([first, last], 1)[..., None] * along
 
 
-def _changes(surface: Surface, network: Captured, ends: Tensor) -> tuple[Tensor, Tensor]:
+def _changes(surface: SurfaceGeometry, network: Captured, ends: Tensor) -> tuple[Tensor, Tensor]:
     """The segment and the distance from its start of each change of sign of the output."""
     program = network.program
-    inputs = [surface.box.to_input(surface._to_box(side)) for side in ends.unbind(1)]
+    inputs = [surface.box.to_input(side) for side in ends.unbind(1)]
     breaks = run_segments(program, *(x.to(program.device, torch.float64) for x in inputs))
     y = chosen_output(as_rows(breaks.values).cpu(), surface.output) - surface.level
     t, segment = breaks.t.cpu(), owners_of(breaks.offsets.cpu().diff())
@@ -243,10 +239,10 @@ def _changes(surface: Surface, network: Captured, ends: Tensor) -> tuple[Tensor,
     return segment[a], place * (ends[:, 1] - ends[:, 0]).norm(dim=1)[segment[a]]
 
 
-def _hits(surface: Surface, ends: Tensor, axes: Tensor) -> tuple[Tensor, Tensor]:
+def _hits(surface: SurfaceGeometry, ends: Tensor, axes: Tensor) -> tuple[Tensor, Tensor]:
     """The segment and the distance from its start of each crossing with a triangle, in order."""
     triangles = surface.triangles()[surface.face_region[surface._triangles[1]] >= 0]
-    at, start = surface.points @ axes, ends[:, 0] @ axes
+    at, start = surface.vertices @ axes, ends[:, 0] @ axes
     corners = at[triangles]
     tree = BoxTree(corners[..., :2].amin(1), corners[..., :2].amax(1))
     segment, place = [start.new_zeros(0, dtype=torch.long)], [start.new_zeros(0)]
