@@ -209,7 +209,9 @@ def _legacy(found: Polygons) -> Iterator[Piece]:
     yield f"\nPOLYGONS {faces} {len(cells)}\n".encode()
     yield cells
     for title, columns in (("POINT_DATA", found.point_data), ("CELL_DATA", found.cell_data)):
-        rows = len(next(iter(columns.values()), ()))
+        if not columns:
+            continue
+        rows = len(next(iter(columns.values())))
         yield f"\n{title} {rows}\nFIELD FieldData {len(columns)}\n".encode()
         for name, column in columns.items():
             kind, title_of = (">f8", "double") if column.dtype.kind == "f" else (">i4", "int")

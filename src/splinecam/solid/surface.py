@@ -167,22 +167,25 @@ class Surface(SurfaceGeometry):
             layers=names if program is None else [layer.name for layer in program.layers],
         )
 
-    def _polygons(self) -> Polygons:
-        normals = self.normals.numpy()
+    def _polygons(self, triangles: bool = False) -> Polygons:
+        """The faces for a file, or the triangles in their place."""
+        corners, face = self._triangles
+        offsets = 3 * torch.arange(len(face) + 1) if triangles else self.face_offsets
+        rows = face if triangles else torch.arange(len(self))
+        columns = {"region": self.face_region, "layer": self.face_layers}
+        columns |= {f"normal_{axis}": self.normals[:, k] for k, axis in enumerate("xyz")}
         return Polygons(
             points=self.vertices.numpy(),
-            offsets=self.face_offsets.numpy(),
-            corners=self.face_vertices.numpy(),
+            offsets=offsets.numpy(),
+            corners=(corners.reshape(-1) if triangles else self.face_vertices).numpy(),
             point_data={},
-            cell_data={
-                "region": self.face_region.numpy(),
-                "layer": self.face_layers.numpy(),
-                **{f"normal_{axis}": normals[:, k].copy() for k, axis in enumerate("xyz")},
-            },
-            triangles=self.triangles().numpy(),
+            cell_data={name: column[rows].numpy() for name, column in columns.items()},
+            triangles=corners.numpy(),
         )
 
-    def export(self, path: str | os.PathLike[str], *, progress: bool = True) -> None:
+    def export(
+        self, path: str | os.PathLike[str], *, triangles: bool = False, progress: bool = True
+    ) -> None:
         """Write the surface to a file for other programs, in the format that its suffix names.
 
         ``.ply`` has polygons with float64 coordinates, their regions, layers and normals; ``.vtp``
@@ -190,14 +193,15 @@ class Surface(SurfaceGeometry):
         and ``.glb`` have triangles with float32 coordinates. Export ``surface.capped()`` for a
         closed solid.
 
-        path: the file, which appears when it is complete. progress: show a progress bar in
-        interactive use.
+        path: the file, which appears when it is complete. triangles: write triangles in place of
+        polygons, for programs such as trimesh that read no PLY files with polygons of different
+        sizes. progress: show a progress bar in interactive use.
         """
         suffix = PurePath(path).suffix.lower()
         if suffix not in WRITERS:
             name = PurePath(path).name
             raise ValueError(f"{name!r} has none of the suffixes {', '.join(WRITERS)}")
-        write(self._polygons(), path, suffix, progress)
+        write(self._polygons(triangles), path, suffix, progress)
 
     def to_trimesh(self) -> Any:
         """The triangles as a ``trimesh.Trimesh``, with the same vertices."""
