@@ -16,6 +16,8 @@ from splinecam.questions.paths import PathPartition, SegmentPartitions
 from splinecam.questions.preimage import Preimage, PropertyCheck
 from splinecam.questions.stats import Stats
 from splinecam.questions.topology import Topology
+from splinecam.solid.sections import Section
+from splinecam.solid.surface import Surface, SurfacePoints
 from splinecam.tiles.atlas import Atlas
 from splinecam.training import Movie, Run, Snapshot, Watch
 from splinecam.training.grid import Grid
@@ -45,6 +47,7 @@ __all__ = [
     "PropertyCheck",
     "Region",
     "Run",
+    "Section",
     "SegmentBatch",
     "SegmentPartitions",
     "Selection",
@@ -52,6 +55,8 @@ __all__ = [
     "Smoothing",
     "Snapshot",
     "Stats",
+    "Surface",
+    "SurfacePoints",
     "Topology",
     "Unresolved",
     "Viewer",
