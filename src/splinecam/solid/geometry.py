@@ -153,7 +153,8 @@ class SurfaceGeometry:
     @cached_property
     def areas(self) -> Tensor:
         """The areas of the faces, (F,)."""
-        return measures.crosses(self.vertices, self.structure).norm(dim=1)
+        areas: Tensor = measures.crosses(self.vertices, self.structure).norm(dim=1)
+        return areas
 
     @property
     def area(self) -> float:
@@ -170,7 +171,8 @@ class SurfaceGeometry:
     def _triangle_areas(self) -> Tensor:
         corners = self.vertices[self.triangles()]
         sides = corners[:, 1:] - corners[:, :1]
-        return torch.linalg.cross(sides[:, 0], sides[:, 1]).norm(dim=1) / 2
+        areas: Tensor = torch.linalg.cross(sides[:, 0], sides[:, 1]).norm(dim=1) / 2
+        return areas
 
     @cached_property
     def curvature(self) -> Tensor:
