@@ -20,7 +20,7 @@ SEEDS = range(8)
 
 
 def damaged(surface: Surface, **changes: Tensor) -> Surface:
-    data = replace(surface._data, **changes)
+    data = replace(surface.data, **changes)
     return Surface(data, surface.box, surface.network, level=surface.level)
 
 
@@ -279,7 +279,7 @@ def test_validate_finds_what_is_wrong() -> None:
     report = good.validate()
     assert len(report.checks) == 9
     assert "19 of 19 faces" in repr(report)
-    data, kept = good._data, slice(0, int(good.face_offsets[-2]))
+    data, kept = good.data, slice(0, int(good.face_offsets[-2]))
     missing = damaged(
         good,
         face_offsets=data.face_offsets[:-1],

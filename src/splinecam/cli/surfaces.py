@@ -6,7 +6,6 @@ from argparse import Namespace
 from importlib import import_module
 from typing import Any
 
-from splinecam._util.options import device_of
 from splinecam._util.text import number_text
 from splinecam.cli import models
 from splinecam.cli.console import Console, claim, inside, json_text, make_folder
@@ -22,14 +21,13 @@ def surface_command(options: Namespace) -> int:
     """Compute a surface, check it, and write it to files."""
     console = Console(options.quiet)
     claim(options.out, force=options.force)
-    device_of(options.device)
     drawn = [path for path in options.out if path.suffix.lower() in PICTURES]
     if drawn:
         prepare_pictures()
     with console.timed("model"):
         model, known = models.model_of(options)
     shape = options.input_shape or known or (3,)
-    network = capture(model, shape, output=options.result, device=options.device)
+    network = capture(model, shape, output=options.result, device="cpu")
     console.note("Model", f"{options.model}, {console.took('model')}")
     package: Any = import_module("splinecam")
     box = package.Domain.box3(*options.box, input_shape=shape)

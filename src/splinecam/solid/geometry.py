@@ -39,7 +39,7 @@ class SurfaceGeometry:
         )
         self.gradients, self.bias = on_host(data.gradients, data.bias)
         self.edge_layer, self.face_region = on_host(data.edge_layer, data.face_region)
-        self.unresolved, self._data = tuple(data.unresolved), data
+        self.unresolved, self.data = tuple(data.unresolved), data
         self.structure = Structure(self.face_offsets, self.face_vertices)
 
     def __len__(self) -> int:
@@ -72,9 +72,9 @@ class SurfaceGeometry:
         return float((self._corners - self._corners[0]).norm(dim=1).max())
 
     def inputs(self, points: Any = None) -> Tensor:
-        """Points (N, 3) of the box as inputs (N, ...) of the model, by default the vertices.
+        """Points of the box as inputs (N, ...) of the model, in its floating-point type.
 
-        They have the floating-point type of the model.
+        points: (N, 3), by default the vertices.
         """
         uvw = self.vertices if points is None else as_float64(points, "points")
         x: Tensor = self.box.to_input(uvw)
@@ -82,7 +82,10 @@ class SurfaceGeometry:
         return x if model is None else x.to(dtype_of(model))
 
     def values(self, points: Any) -> Tensor:
-        """The output at points (N, 3) of the box, computed by the network in float64, (N,)."""
+        """The output at points of the box, computed by the network in float64, (N,).
+
+        points: (N, 3), in the box's coordinates.
+        """
         x = self.box.to_input(as_float64(points, "points"))
         with torch.inference_mode(False), torch.no_grad():
             y = as_rows(self.network(x)).cpu()
@@ -237,9 +240,11 @@ class SurfaceGeometry:
             )
 
     def distance(self, points: Any) -> Tensor:
-        """The distance of points (N, 3) of the box from the surface, in the input space, (N,).
+        """The distances of points from the surface, (N,).
 
         Points of another surface show how far two surfaces are apart: ``other.sample(n).points``.
+
+        points: (N, 3), in the box's coordinates.
         """
         at = as_float64(points, "points")
         if not len(self):

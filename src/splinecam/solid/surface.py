@@ -64,7 +64,7 @@ class Surface(SurfaceGeometry):
         place[used] = self.vertices.shape[0] + torch.arange(used.shape[0])
         normal, anchor = self._sides[0][side], every[triangles[:, 0]]
         count, steps = triangles.shape[0], torch.arange(1, triangles.shape[0] + 1)
-        old = self._data
+        old = self.data
         data = SurfaceData(
             vertices=torch.cat([self.vertices, every[used]]),
             face_offsets=torch.cat([self.face_offsets, self.face_offsets[-1] + 3 * steps]),
@@ -126,7 +126,7 @@ class Surface(SurfaceGeometry):
             "volume": math.nan if self._lost else self.volume,
             "unresolved": len(self.unresolved),
         }
-        return {**own, **self._data.report}
+        return {**own, **self.data.report}
 
     def validate(
         self, model: Any = None, *, samples: int = 2000, segments: int = 1000, seed: int = 0
@@ -220,13 +220,15 @@ class Surface(SurfaceGeometry):
     def plot(self, **options: Any) -> Any:
         """Draw the surface in space, as each pixel sees it, and return the axes.
 
-        color: ``"normal"``, ``"layer"`` (the last layer that bounds a face), ``"region"``, one
-        colour for all faces, or a number for each face (F,), such as distances to another surface.
-        cmap, limits: the colour map of layers and numbers. edges: draw edges, thinner for later
-        layers, by default of up to 30,000 faces. view: the eye's elevation and azimuth in degrees.
-        up: the axis that points up, ``"x"``, ``"y"`` or ``"z"``. axes: draw the axes of the box.
-        ax: axes to draw on, made with ``projection="3d"``. alpha: the opacity of faces. colorbar:
-        explain the colours of layers and numbers.
+        ``color`` is ``"normal"``, ``"layer"`` (the last layer that bounds a face), ``"region"``,
+        one colour for all faces, or a number for each face (F,), such as distances to another
+        surface; ``cmap`` and ``limits`` are those of layers and numbers, and ``colorbar=True``
+        explains them. ``edges`` are thinner for later layers, and drawn by default of up to 30,000
+        faces. ``view`` is the eye's elevation and azimuth in degrees, and ``up`` the axis that
+        points up, ``"x"``, ``"y"`` or ``"z"``. ``axes=False`` hides the axes of the box. ``ax``
+        are axes to draw on, made with ``projection="3d"``; ``alpha`` is the opacity of faces.
+
+        options: the names above.
         """
         return plot_facets(self._facets(), SolidLook(**options))
 

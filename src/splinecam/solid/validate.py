@@ -26,6 +26,7 @@ from splinecam.engine.along_segments import run_segments
 from splinecam.geometry.checks import Check
 from splinecam.network.capture.models import dtype_of
 from splinecam.partitions.captured import Captured, capture
+from splinecam.questions.partition_data import counted
 from splinecam.questions.validate import Forward, Report, accepted, compared
 from splinecam.solid import measures
 from splinecam.solid.geometry import SurfaceGeometry
@@ -45,7 +46,7 @@ class SurfaceReport(Report):
         return self.regions
 
     def _extent(self) -> str:
-        excused = f", {self.excused:,} narrow faces excused" if self.excused else ""
+        excused = f", {counted(self.excused, 'narrow face')} excused" if self.excused else ""
         return f"{self.sampled:,} of {self.faces:,} faces compared with the model{excused}"
 
 
