@@ -17,6 +17,8 @@ from splinecam.questions.paths import PathPartition, SegmentPartitions
 from splinecam.questions.preimage import Preimage, PropertyCheck
 from splinecam.questions.stats import Stats
 from splinecam.questions.topology import Topology
+from splinecam.solid.sections import Section
+from splinecam.solid.surface import Surface, SurfacePoints
 from splinecam.tiles.atlas import Atlas
 from splinecam.training import Movie, Run, Snapshot, Watch
 from splinecam.training.grid import Grid
@@ -48,6 +50,7 @@ __all__ = [
     "PropertyCheck",
     "Region",
     "Run",
+    "Section",
     "SegmentBatch",
     "SegmentPartitions",
     "Selection",
@@ -55,6 +58,8 @@ __all__ = [
     "Smoothing",
     "Snapshot",
     "Stats",
+    "Surface",
+    "SurfacePoints",
     "Topology",
     "Unresolved",
     "Viewer",

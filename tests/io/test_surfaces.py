@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 import splinecam as sc
 from export_cases import CASES, partition_of
-from splinecam.partitions import exports as ply
-from splinecam.partitions import exports as vtk
+from splinecam.files import polygons as ply
+from splinecam.files import polygons as vtk
 from splinecam.partitions.exports import surface_of, to_ply, to_vtk
 
 FORMATS = ("vtp", "vtk")
@@ -88,7 +88,7 @@ def test_blocks_of_ply_fit_together(monkeypatch: pytest.MonkeyPatch) -> None:
     part = partition_of("classifier")
     whole, blocks = io.BytesIO(), io.BytesIO()
     to_ply(part, whole, columns="all")
-    monkeypatch.setattr(ply, "_BLOCK", 7)
+    monkeypatch.setattr(ply, "_RECORDS", 7)
     to_ply(part, blocks, columns="all")
     assert blocks.getvalue() == whole.getvalue()
 

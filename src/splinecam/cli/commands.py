@@ -37,6 +37,7 @@ from splinecam.cli.pictures import (
     write_figure,
 )
 from splinecam.cli.properties import check_property_command
+from splinecam.cli.surfaces import surface_command
 from splinecam.cli.viewing import view_command
 from splinecam.errors import CaptureError, DataError, SplineCamError, UnsupportedOpError, option
 from splinecam.geometry.domain import Domain
@@ -505,6 +506,7 @@ COMMANDS: dict[str, Callable[[Namespace], int]] = {
     "export": _export,
     "difference": _difference,
     "local": _local,
+    "surface": surface_command,
     "view": view_command,
     "check": _check,
     "check-property": check_property_command,

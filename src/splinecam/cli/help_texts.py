@@ -87,6 +87,19 @@ examples:
   splinecam difference net.pt2 pruned.pt2 --box -1 1 --out difference.png
   splinecam difference net.py:build net.py:build --weights a.pt --weights-b b.pt --box -1 1 --json
 """,
+    "surface": f"""\
+MODEL --box LO HI --out FILE ... [options]
+find the exact surface of a network of three inputs
+{_MODEL}
+The surface is where the output equals --level, such as the shape of a signed distance. The name of
+a file says its format: .ply, .obj and .vtp have exact polygons, .stl and .glb triangles in single
+precision, and .png, .pdf and .svg are pictures.
+
+examples:
+  splinecam surface net.pt2 --box -1 1 --out bunny.ply
+  splinecam surface net.onnx --box -1 -1 0 1 1 2 --out part.stl part.png --capped
+  splinecam surface net.py:build --box 0 1 --output 0 2 --out boundary.ply --json
+""",
     "view": f"""\
 SUBJECT ... [--box|--vnnlib|--through|--around|--fit|--polygon ...] [options]
 look at regions in the browser: point, zoom, compare

@@ -160,6 +160,7 @@ def index_or_name(word: str) -> int | str:
 COLORS = ("class", "slope", "area", "output", "layer", "vertices", "random", "merged")
 FORMATS = ("png", "pdf", "svg")
 SURFACES = (".ply", ".vtp", ".vtk")
+SOLIDS = (*SURFACES, ".obj", ".stl", ".glb")
 EXPORTS = (".geojson", ".json", ".parquet", *SURFACES)
 KINDS = ("regions", "surface", "layers", "histograms")
 AXES = ("scale", "ticks", "off")
@@ -374,6 +375,28 @@ def _local(parser: ArgumentParser) -> None:
     _add(parser, "--json", "--device", "--memory", "--quiet")
 
 
+def _surface(parser: ArgumentParser) -> None:
+    _add(parser, "model", *_FACTORY, "--result")
+    text = "the box: LO HI for all three axes, or XMIN YMIN ZMIN XMAX YMAX ZMAX"
+    _option(parser, "--box", number, "X", text, nargs="+", required=True)
+    text = "the shape of one input of three numbers (3)"
+    _option(parser, "--input-shape", shape, "3", text)
+    _option(parser, "--level", number, "X", "the value of the output (0)", default=0.0)
+    text = "which output (0); two of them: where both are equal"
+    _option(parser, "--output", int, "K", text, nargs="+", default=[0])
+    results = parser.add_argument_group("results")
+    text = f"files to write, which end in {', '.join(SOLIDS)}, or pictures: .png, .pdf, .svg"
+    _option(results, "--out", Path, "FILE", text, nargs="+", required=True)
+    _flag(results, "--capped", "close the surface at the sides of the box")
+    text = "the axis that points up in pictures: x, y or z (z)"
+    _choice(results, "--up", ("x", "y", "z"), text, default="z", metavar="AXIS")
+    _add(results, "--json", "--force")
+    how = parser.add_argument_group("computation")
+    check = "check the surface against the model (yes)"
+    how.add_argument("--validate", action=BooleanOptionalAction, default=True, help=check)
+    _add(how, "--memory", "--quiet")
+
+
 def _view(parser: ArgumentParser) -> None:
     text = "what to look at, one or several: see below"
     _option(parser, "subjects", str, "SUBJECT", text, nargs="+")
@@ -451,6 +474,7 @@ _COMMANDS: dict[str, Callable[[ArgumentParser], None]] = {
     "export": _export,
     "difference": _difference,
     "local": _local,
+    "surface": _surface,
     "view": _view,
     "check": _check,
     "check-property": _check_property,

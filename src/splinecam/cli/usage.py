@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from splinecam._util.text import did_you_mean
-from splinecam.cli.parser import DPI, EXPORTS, FORMATS, SURFACES, make_parser, without_exponents
+from splinecam.cli.parser import (
+    DPI,
+    EXPORTS,
+    FORMATS,
+    SOLIDS,
+    SURFACES,
+    make_parser,
+    without_exponents,
+)
 
 # Each of these options needs one of the others.
 _NEEDS = {
@@ -65,7 +73,7 @@ def _problems(options: Namespace) -> Iterator[str]:
         known = [_option(other) for other in needed if hasattr(options, other)]
         if known and name in given and not any(other in given for other in needed):
             yield f"{_option(name)} goes with {_either(known)}"
-    if "box" in given:
+    if "box" in given and options.command != "surface":
         yield from _box(options)
     if "slice" in given:
         names = getattr(options, "features", None) or []
@@ -188,7 +196,28 @@ def _export(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
             yield f"{_option(name)} is for a file that ends in {_either(SURFACES)}"
 
 
+def _surface(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
+    count = len(options.box)
+    if count not in (2, 6):
+        yield f"--box takes 2 numbers (LO HI) or 6 (XMIN YMIN ZMIN XMAX YMAX ZMAX), not {count}"
+    options.box = (
+        [options.box[:1] * 3, options.box[1:] * 3]
+        if count == 2
+        else [options.box[:3], options.box[3:]]
+    )
+    for low, high in zip(*options.box, strict=False):
+        if low >= high:
+            yield f"--box: {low:g} must be below {high:g}"
+    if len(options.output) > 2:
+        yield f"--output takes one output or two, not {len(options.output)}"
+    if prod(options.input_shape or (3,)) != 3:
+        yield "--input-shape is of inputs of three numbers"
+    for path in options.out:
+        yield from _ending("--out", path, (*SOLIDS, *_PICTURES))
+
+
 _COMMANDS = {
+    "surface": _surface,
     "partition": _partition,
     "view": _view,
     "difference": _difference,

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
-from itertools import chain
 from operator import itemgetter
 from pathlib import Path, PurePath
-from typing import IO, Any, BinaryIO, Literal
-from xml.sax.saxutils import quoteattr
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import torch
@@ -23,6 +20,7 @@ from splinecam._util.files import opened
 from splinecam._util.progress import progress_bar
 from splinecam._util.text import optional
 from splinecam.errors import FileError, SplineCamError
+from splinecam.files.polygons import Polygons, write
 from splinecam.questions.boundary import output_of
 from splinecam.questions.measures import (
     MOST_OUTPUTS,
@@ -110,25 +108,9 @@ Heights = int | Sequence[int] | None
 Space = Literal["plane", "input"]
 
 
-@dataclass(frozen=True)
-class Surface:
-    """V points in space and F polygons between them.
-
-    points: (V, 3) float64; offsets: (F + 1,) where each polygon begins in ``corners``; corners:
-    (H,) indices of points, counter-clockwise seen from above; point_data: columns with V rows, the
-    layer of each vertex and the outputs there; cell_data: columns with F rows.
-    """
-
-    points: NDArray[np.float64]
-    offsets: NDArray[np.int64]
-    corners: NDArray[np.int64]
-    point_data: dict[str, NDArray[Any]]
-    cell_data: dict[str, NDArray[Any]]
-
-
 def surface_of(
     part: PartitionData, output: Heights, space: Space, columns: Columns | None
-) -> Surface:
+) -> Polygons:
     """The surface of a partition.
 
     output: the output that is the height, None for a flat surface, or three outputs as
@@ -138,7 +120,7 @@ def surface_of(
     outputs = {f"output_{k}": values[:, k] for k in range(values.shape[1])}
     if len(outputs) > MOST_OUTPUTS:
         outputs = {"outputs": values}
-    return Surface(
+    return Polygons(
         points=_points(part, output, space),
         offsets=to_numpy(part.mesh.offsets),
         corners=to_numpy(part._face_vertices),
@@ -281,13 +263,6 @@ def _features(
     return "".join(row.tolist())
 
 
-_RECORDS = 1 << 17  # regions or vertices that are written at a time
-_MOST = 255  # corners of a polygon whose number fits into a byte
-
-# The names of types in a PLY file, by their names in numpy.
-_TYPES = {"f8": "double", "i4": "int", "u1": "uchar"}
-
-
 def to_ply(
     part: PartitionData,
     path: str | os.PathLike[str] | BinaryIO,
@@ -315,94 +290,7 @@ def to_ply(
     >>> file.getvalue().splitlines()[2]
     b'element vertex 9'
     """
-    found = surface_of(part, output, space, columns)
-    # A property of a vertex is one number: an array of more than 16 outputs is left out.
-    point_data = {name: x for name, x in found.point_data.items() if x.ndim == 1}
-    vertices = _fields(dict(zip("xyz", found.points.T, strict=True)) | point_data)
-    faces = _fields(found.cell_data)
-    count_type = "u1" if int(np.diff(found.offsets).max()) <= _MOST else "i4"
-    header = [
-        "ply",
-        "format binary_little_endian 1.0",
-        f"element vertex {len(found.points)}",
-        *(f"property {_TYPES[kind]} {name}" for name, (kind, _) in vertices.items()),
-        f"element face {len(part)}",
-        f"property list {_TYPES[count_type]} int vertex_indices",
-        *(f"property {_TYPES[kind]} {name}" for name, (kind, _) in faces.items()),
-        "end_header",
-    ]
-    total = len(found.points) + len(part)
-    with opened(path) as file, progress_bar(total, " rows", progress) as bar:
-        file.write("\n".join([*header, ""]).encode())
-        blocks = chain(_vertex_blocks(vertices), _face_blocks(found, faces, count_type))
-        for rows, content in blocks:
-            file.write(content)
-            bar.update(rows)
-
-
-Fields = dict[str, tuple[str, NDArray[Any]]]
-
-
-def _fields(columns: dict[str, NDArray[Any]]) -> Fields:
-    """The type of each column in the file, and its numbers; a PLY file has no int64."""
-    fields: Fields = {}
-    for name, x in columns.items():
-        wide = x.dtype.kind == "f" or x.min(initial=0) < -(2**31) or x.max(initial=0) >= 2**31
-        fields[name] = "f8" if wide else "i4", x
-    return fields
-
-
-def _vertex_blocks(fields: Fields) -> Iterator[tuple[int, bytes]]:
-    """The number of vertices and the bytes of each block."""
-    kind = np.dtype([(name, f"<{kind}") for name, (kind, _) in fields.items()])
-    total = len(next(iter(fields.values()))[1])
-    for first in range(0, total, _RECORDS):
-        records = np.empty(min(_RECORDS, total - first), kind)
-        for name, (_, column) in fields.items():
-            records[name] = column[first : first + _RECORDS]
-        yield len(records), records.tobytes()
-
-
-def _face_blocks(found: Surface, fields: Fields, count_type: str) -> Iterator[tuple[int, bytes]]:
-    """The number of polygons and the bytes of each block."""
-    for first in range(0, len(found.offsets) - 1, _RECORDS):
-        offsets = found.offsets[first : first + _RECORDS + 1]
-        block = {name: (kind, x[first : first + _RECORDS]) for name, (kind, x) in fields.items()}
-        yield len(offsets) - 1, _records(offsets, found.corners, block, count_type)
-
-
-def _records(
-    offsets: NDArray[Any], corners: NDArray[Any], fields: Fields, count_type: str
-) -> bytes:
-    """The records of polygons, which have different lengths.
-
-    All polygons with the same number of corners are an array of records of one length. Its bytes
-    are then put in the places of these polygons.
-    """
-    counts = np.diff(offsets)
-    after = [(name, f"<{kind}") for name, (kind, _) in fields.items()]
-    kinds = {
-        k: np.dtype([("", f"<{count_type}"), ("corners", "<i4", (k,)), *after])
-        for k in np.unique(counts).tolist()
-    }
-    sizes = np.zeros(max(kinds) + 1, np.int64)
-    sizes[[*kinds]] = [kind.itemsize for kind in kinds.values()]
-    ends = np.cumsum(sizes[counts])
-    content = np.empty(ends[-1], np.uint8)
-    for k, kind in kinds.items():
-        chosen = np.flatnonzero(counts == k)
-        records = np.empty(len(chosen), kind)
-        records[kind.names[0]] = k  # type: ignore[index]
-        records["corners"] = corners[offsets[chosen, None] + np.arange(k)]
-        for name, (_, column) in fields.items():
-            records[name] = column[chosen]
-        begin = ends[chosen] - kind.itemsize
-        rows = records.view(np.uint8).reshape(len(chosen), -1)
-        content[begin[:, None] + np.arange(kind.itemsize)] = rows
-    return content.tobytes()
-
-
-_MOST_BYTES = 1 << 24  # that are written at a time
+    write(surface_of(part, output, space, columns), path, ".ply", progress)
 
 
 def to_vtk(
@@ -430,93 +318,10 @@ def to_vtk(
     >>> b'NumberOfPolys="4"' in file.getvalue()
     True
     """
-    suffix = PurePath(path).suffix if isinstance(path, str | os.PathLike) else ".vtp"
-    if suffix.lower() not in _FORMATS:
+    named = PurePath(path).suffix if isinstance(path, str | os.PathLike) else ".vtp"
+    if named.lower() not in (".vtp", ".vtk"):
         raise FileError(f"{path} ends in neither .vtp nor .vtk, which VTK reads as polygons.")
-    found = surface_of(part, output, space, columns)
-    pieces = list(_FORMATS[suffix.lower()](found))
-    total = sum(len(each) if isinstance(each, bytes) else each.nbytes for each in pieces)
-    with opened(path) as file, progress_bar(total, "B", progress) as bar:
-        for each in pieces:
-            for size in _written(file, each):
-                bar.update(size)
-
-
-def _written(file: IO[bytes], piece: bytes | NDArray[Any]) -> Iterator[int]:
-    """Write text or an array, and yield the number of bytes of each step."""
-    flat = piece if isinstance(piece, bytes) else piece.reshape(-1).view(np.uint8).data
-    for first in range(0, len(flat), _MOST_BYTES):
-        block = flat[first : first + _MOST_BYTES]
-        file.write(block)
-        yield len(block)
-
-
-def _xml(found: Surface) -> Iterator[bytes | NDArray[Any]]:
-    """A .vtp file: a description in XML, and then the arrays, each after its number of bytes."""
-    arrays: list[NDArray[Any]] = []
-    place = 0
-
-    def described(columns: Mapping[str, NDArray[Any]]) -> str:
-        nonlocal place
-        lines = []
-        for name, column in columns.items():
-            kind, title = ("Float64", "<f8") if column.dtype.kind == "f" else ("Int64", "<i8")
-            width = f' NumberOfComponents="{column.shape[1]}"' if column.ndim > 1 else ""
-            lines.append(
-                f'<DataArray type="{kind}" Name={quoteattr(name)}{width} format="appended" '
-                f'offset="{place}"/>'
-            )
-            arrays.append(np.ascontiguousarray(column, title))
-            place += 8 + arrays[-1].nbytes
-        return "\n".join(lines)
-
-    sections = [
-        ("PointData", found.point_data),
-        ("CellData", found.cell_data),
-        ("Points", {"Points": found.points}),
-        ("Polys", {"connectivity": found.corners, "offsets": found.offsets[1:]}),
-    ]
-    body = "\n".join(f"<{name}>\n{described(columns)}\n</{name}>" for name, columns in sections)
-    yield (
-        '<?xml version="1.0"?>\n<VTKFile type="PolyData" version="1.0" byte_order="LittleEndian" '
-        f'header_type="UInt64">\n<PolyData>\n<Piece NumberOfPoints="{len(found.points)}" '
-        f'NumberOfVerts="0" NumberOfLines="0" NumberOfStrips="0" '
-        f'NumberOfPolys="{len(found.offsets) - 1}">\n{body}\n</Piece>\n</PolyData>\n'
-        '<AppendedData encoding="raw">\n_'
-    ).encode()
-    for array in arrays:
-        yield np.array([array.nbytes], "<u8")
-        yield array
-    yield b"\n</AppendedData>\n</VTKFile>\n"
-
-
-def _legacy(found: Surface) -> Iterator[bytes | NDArray[Any]]:
-    """A .vtk file: lines of text, each followed by an array in the order of bytes of a network."""
-    faces = len(found.offsets) - 1
-    yield b"# vtk DataFile Version 3.0\nregions by SplineCam\nBINARY\nDATASET POLYDATA\n"
-    yield f"POINTS {len(found.points)} double\n".encode()
-    yield found.points.astype(">f8")
-    # Each polygon is the number of its corners, and then the corners.
-    cells = np.empty(faces + len(found.corners), ">i4")
-    begin = found.offsets[:-1] + np.arange(faces)
-    counts = np.diff(found.offsets)
-    cells[begin] = counts
-    after = np.arange(len(found.corners)) + np.repeat(np.arange(1, faces + 1), counts)
-    cells[after] = found.corners
-    yield f"\nPOLYGONS {faces} {len(cells)}\n".encode()
-    yield cells
-    for title, columns in (("POINT_DATA", found.point_data), ("CELL_DATA", found.cell_data)):
-        rows = len(next(iter(columns.values())))
-        yield f"\n{title} {rows}\nFIELD FieldData {len(columns)}\n".encode()
-        for name, column in columns.items():
-            kind, title_of = (">f8", "double") if column.dtype.kind == "f" else (">i4", "int")
-            width = column.shape[1] if column.ndim > 1 else 1
-            yield f"{name} {width} {rows} {title_of}\n".encode()
-            yield column.astype(kind)
-            yield b"\n"
-
-
-_FORMATS = {".vtp": _xml, ".vtk": _legacy}
+    write(surface_of(part, output, space, columns), path, named.lower(), progress)
 
 
 def to_parquet(

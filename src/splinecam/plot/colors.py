@@ -351,7 +351,7 @@ def _by_vertices(part: PartitionData, options: ColorOptions) -> Coloring:
 
 def _by_chance(part: PartitionData, options: ColorOptions) -> Coloring:
     """Soft random colours; regions that share an edge never have the same colour."""
-    colors = _random_colors(len(part), to_numpy(part._edge_faces), options)
+    colors = random_colors(len(part), to_numpy(part._edge_faces), options)
     return Coloring(part.mesh, CellColors(colors=colors))
 
 
@@ -359,11 +359,11 @@ def _by_piece(part: PartitionData, options: ColorOptions) -> Coloring:
     """Soft random colours of pieces with one affine map each, and the edges between these."""
     pieces = part.merged()
     label, faces = to_numpy(pieces.labels), to_numpy(part._edge_faces)
-    colors = _random_colors(len(pieces), np.where(faces >= 0, label[faces], -1), options)
+    colors = random_colors(len(pieces), np.where(faces >= 0, label[faces], -1), options)
     return Coloring(part.mesh, CellColors(colors=colors[label]), edges=pieces.edges)
 
 
-def _random_colors(count: int, pairs: Ints, options: ColorOptions) -> Floats:
+def random_colors(count: int, pairs: Ints, options: ColorOptions) -> Floats:
     """Soft colours (count, 4) such that the two cells of each pair (N, 2) differ."""
     number = color_graph(count, pairs, options.seed)
     if options.cmap is not None:

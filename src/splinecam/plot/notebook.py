@@ -334,7 +334,7 @@ def partition_card(part: PartitionData) -> str:
         rows.append(("model", "not attached"))
     if not is_cpu(mesh.uv.device):
         rows.append(("device", str(mesh.uv.device)))
-    return _card("Partition", _image(pixels, "regions"), _table(rows), _legend(part, classes))
+    return card("Partition", picture(pixels, "regions"), table(rows), _legend(part, classes))
 
 
 def region_card(region: Region) -> str:
@@ -358,7 +358,7 @@ def region_card(region: Region) -> str:
         name = part.names[winner] if part.names else str(winner)
         rows.append(("class inside", _short(name)))
     title = f"Region {region.index:,} of {len(part):,}"
-    return _card(title, _region_svg(region, neighbours), _table(rows))
+    return card(title, _region_svg(region, neighbours), table(rows))
 
 
 def curves_card(curves: Curves) -> str:
@@ -374,7 +374,7 @@ def curves_card(curves: Curves) -> str:
         rows = [("units", f"{len(curves.units):,}"), ("layers", _list(layers)), *rows]
     if getattr(curves, "unresolved", ()):
         rows.append(("unresolved places", f"{len(curves.unresolved):,}"))  # type: ignore[attr-defined]
-    return _card(type(curves).__name__, _image(curves_picture(curves), "curves"), _table(rows))
+    return card(type(curves).__name__, picture(curves_picture(curves), "curves"), table(rows))
 
 
 def class_regions_card(found: ClassRegions) -> str:
@@ -389,13 +389,13 @@ def class_regions_card(found: ClassRegions) -> str:
     rows = [(_swatch(colors[k], _name(part, k)), f"{100 * share[k]:.3g} %") for k in some]
     if part.smoothing is not None:
         rows.append(("undecided", f"{100 * found.undecided_regions().share:.3g} %"))
-    body = _table(rows, escaped=True)
+    body = table(rows, escaped=True)
     if len(order) > _FEW:
         body += f"<div>and {len(order) - _FEW:,} more</div>"
     image = ""
     if found.kind == "argmax":
-        image = _image(partition_picture(part, edges=False, level=found.level)[0], "classes")
-    return _card("Class regions", image, body)
+        image = picture(partition_picture(part, edges=False, level=found.level)[0], "classes")
+    return card("Class regions", image, body)
 
 
 def domain_card(domain: Domain) -> str:
@@ -413,7 +413,7 @@ def domain_card(domain: Domain) -> str:
     ]
     style = f"fill:{CLASSES[0]};fill-opacity:.15;stroke:currentColor"
     outline = to_numpy(domain.corners), style
-    return _card("Domain", _svg([outline], low, high), _table(rows))
+    return card("Domain", _svg([outline], low, high), table(rows))
 
 
 def _list(words: Sequence[str], count: int | None = None) -> str:
@@ -446,7 +446,7 @@ def _pairs(boundary: Boundary) -> Rows:
     return [*rows, (f"and {len(pairs) - _FEW:,} more", "")] if len(pairs) > _FEW else rows
 
 
-def _card(title: str, image: str, *bodies: str) -> str:
+def card(title: str, image: str, *bodies: str) -> str:
     """A picture at the left, and a title and the rest at the right, or below on narrow pages."""
     return (
         '<div style="display:flex;flex-wrap:wrap;gap:16px;align-items:flex-start;margin:4px 0">'
@@ -456,7 +456,7 @@ def _card(title: str, image: str, *bodies: str) -> str:
     )
 
 
-def _table(rows: Rows, *, escaped: bool = False) -> str:
+def table(rows: Rows, *, escaped: bool = False) -> str:
     """A table of labels and values, with inline styles, as notebooks have styles of their own."""
     cell = "border:none;background:none;padding:1px 14px 1px 0;text-align:left;vertical-align:top"
     body = "".join(
@@ -487,7 +487,8 @@ def _swatch(color: Any, name: str) -> str:
     return f'<span style="{style}"></span> {html.escape(name)}'
 
 
-def _image(pixels: Pixels, what: str) -> str:
+def picture(pixels: Pixels, what: str) -> str:
+    """A picture (h, w, 4) as an image element."""
     high, wide = pixels.shape[:2]
     scale = _WIDE / max(wide, high)
     size = f"width:{scale * wide:.0f}px;height:{scale * high:.0f}px"

@@ -250,7 +250,7 @@ class Scene(PolyCollection):
             ends = (place(self.strokes.ends) - shift) * stretch
             groups.append(_ribbons(self.strokes, ends, corners, groups[0].planes, fine * point))
         wide, tall = (fine * (high - low)).astype(int)
-        return low, _averaged(render(groups, wide, tall), fine)
+        return low, averaged(render(groups, wide, tall), fine)
 
 
 def _ribbons(
@@ -297,7 +297,7 @@ def _along(ends: Floats) -> Floats:
     return np.concatenate([slope, (a[:, 2] - (slope * a[:, :2]).sum(1))[:, None]], 1)
 
 
-def _averaged(samples: Singles, fine: int) -> Pixels:
+def averaged(samples: Singles, fine: int) -> Pixels:
     """The means of fine x fine samples, as colours with their opacity."""
     every = (samples[i::fine, j::fine] for i in range(fine) for j in range(fine))
     mean = np.asarray(sum(every) / fine**2)

@@ -321,21 +321,11 @@ class Sheet:
     def edges(self, alpha: float) -> Strokes:
         """The cells' edges except on the boundary, thinner and paler for later layers."""
         shown = np.flatnonzero(self.layer >= -1)
-        ends, layer = to_numpy(self.mesh.edges)[shown], np.maximum(self.layer[shown], 0)
-        late = layer / max(len(self.part.layers) - 1, 1)
-        color = np.tile(to_rgba(INK), (len(shown), 1))
-        color[:, 3] = _EDGE_ALPHA[0] + (_EDGE_ALPHA[1] - _EDGE_ALPHA[0]) * late
-        color[:, 3] *= alpha
-        # Lines are thinner where they are closer together.
-        size = np.linalg.norm(np.diff(self.page[ends], axis=1)[:, 0], axis=1)
-        total = np.cumsum(np.bincount(layer, size, minlength=len(self.part.layers)))
-        area = np.linalg.norm(self.normals, axis=1).sum()
-        room = total[layer] * np.ptp(self.page, axis=0).max()
-        spacing = _POINTS * area / np.where(room > 0, room, 1)
-        width = np.minimum(_EDGE[0] + (_EDGE[1] - _EDGE[0]) * late, _EDGE_SHARE * spacing)
-        width[self.layer[shown] < 0] = _EDGE[0]
+        ends, layer = to_numpy(self.mesh.edges)[shown], self.layer[shown]
         beside = _twice(to_numpy(self.mesh.halfedge_face().view(-1, 2))[shown])
-        return Strokes.of(self.points[ends], beside, color, width, 1)
+        area = float(np.linalg.norm(self.normals, axis=1).sum())
+        width, color = edge_style(self.page, ends, layer, len(self.part.layers), area)
+        return Strokes.of(self.points[ends], beside, color * [1, 1, 1, alpha], width, 1)
 
     def boundary(self, color: Any, colors: Floats) -> Strokes:
         """The decision boundary, by default in a colour that is seen on ``colors`` (F, 4)."""
@@ -356,15 +346,47 @@ class Sheet:
 
     def lit_colors(self, view: tuple[float, float], look: Look) -> Floats:
         """The colours of the cells, (F, 4), in the light for an eye at elevation and azimuth."""
-        colors = self.coloring.cell_colors()
-        size = np.linalg.norm(self.normals, axis=1)
-        normal = self.normals / np.where(size > 0, size, 1)[:, None]
-        # A facet is seen from the side that faces the eye, and the light is on the eye's side.
-        side = np.where(normal @ _toward(*view) < 0, -1, 1)
-        light = _toward(np.copysign(_LIGHT[1], view[0]), view[1] - _LIGHT[0])
-        facing = side * (normal @ light)
-        strength = look.darkest + (1 - look.darkest) * (1 + facing) / 2
-        return np.concatenate([colors[:, :3] * strength[:, None], colors[:, 3:] * look.alpha], 1)
+        colors = lit(self.coloring.cell_colors(), self.normals, view, look.darkest)
+        return colors * [1, 1, 1, look.alpha]
+
+
+def edge_style(
+    page: Floats, ends: Ints, layer: Ints, layers: int, area: float
+) -> tuple[Floats, Floats]:
+    """The widths (N,) and colours (N, 4) of edges: thinner and paler for later layers.
+
+    page: (V, 3) points; ends: (N, 2) of edges; layer: (N,), -1 on the border; layers: how many
+    there are; area: of all facets.
+    """
+    number = np.maximum(layer, 0)
+    late = number / max(layers - 1, 1)
+    color = np.tile(to_rgba(INK), (len(ends), 1))
+    color[:, 3] = _EDGE_ALPHA[0] + (_EDGE_ALPHA[1] - _EDGE_ALPHA[0]) * late
+    # Lines are thinner where they are closer together.
+    size = np.linalg.norm(np.diff(page[ends], axis=1)[:, 0], axis=1)
+    total = np.cumsum(np.bincount(number, size, minlength=layers))
+    room = total[number] * np.ptp(page, axis=0).max()
+    spacing = _POINTS * area / np.where(room > 0, room, 1)
+    width = np.minimum(_EDGE[0] + (_EDGE[1] - _EDGE[0]) * late, _EDGE_SHARE * spacing)
+    width[layer < 0] = _EDGE[0]
+    return np.asarray(width), color
+
+
+def lit(
+    colors: Floats, normals: Floats, view: tuple[float, float], darkest: float, turn: int = 0
+) -> Floats:
+    """The colours (F, 4) of facets in the light, for an eye at elevation and azimuth.
+
+    normals: (F, 3) of any length; darkest: the share of its colour on a facet that faces away from
+    the light; turn: see ``toward``.
+    """
+    size = np.linalg.norm(normals, axis=1)
+    normal = normals / np.where(size > 0, size, 1)[:, None]
+    # A facet is seen from the side that faces the eye, and the light is on the eye's side.
+    side = np.where(normal @ toward(*view, turn) < 0, -1, 1)
+    light = toward(np.copysign(_LIGHT[1], view[0]), view[1] - _LIGHT[0], turn)
+    strength = darkest + (1 - darkest) * (1 + side * (normal @ light)) / 2
+    return np.concatenate([colors[:, :3] * strength[:, None], colors[:, 3:]], 1)
 
 
 def _twice(pair: Ints) -> Ints:
@@ -380,17 +402,18 @@ def padded_corners(mesh: Mesh) -> Ints:
     return np.asarray(vertex[offsets[:-1, None] + place])
 
 
-def _toward(elevation: float, azimuth: float) -> Floats:
-    """The direction towards an eye, (3,)."""
-    up, turn = np.radians(elevation), np.radians(azimuth)
-    return np.array([np.cos(up) * np.cos(turn), np.cos(up) * np.sin(turn), np.sin(up)])
+def toward(elevation: float, azimuth: float, turn: int = 0) -> Floats:
+    """The direction towards an eye, (3,); turn: 0 if the third axis points up, 1 for the first."""
+    up, around = np.radians(elevation), np.radians(azimuth)
+    way = [np.cos(up) * np.cos(around), np.cos(up) * np.sin(around), np.sin(up)]
+    return np.roll(way, turn)
 
 
 def best_view(sheets: Sequence[Sheet]) -> tuple[float, float]:
     """The elevation and azimuth from which most is seen of the least visible sheet."""
     if sheets[0].height is not None:  # a graph is seen where it faces the eye
         normals = sheets[0].normals
-        return max(_GRAPH_VIEWS, key=lambda view: np.maximum(normals @ _toward(*view), 0).sum())
+        return max(_GRAPH_VIEWS, key=lambda view: np.maximum(normals @ toward(*view), 0).sum())
     corners = np.concatenate([each.page[each.corners].reshape(-1, 3) for each in sheets])
     middle = np.asarray(corners.min(0) + corners.max(0)) / 2
     reach = float(np.ptp(corners, axis=0).max()) or 1.0
@@ -402,7 +425,7 @@ def _seen(
     sheets: Sequence[Sheet], view: tuple[float, float], middle: Floats, reach: float
 ) -> float:
     """The visible share of the least visible sheet's plane, less where it is seen at an angle."""
-    eye, right = _toward(*view), _toward(0.0, view[1] + 90)
+    eye, right = toward(*view), toward(0.0, view[1] + 90)
     axes = np.array([right, np.cross(eye, right), -eye]).T * _SEEN / (2 * reach)
     shift = np.array([_SEEN / 2, _SEEN / 2, 0.0])
     page = [((each.page - middle) @ axes + shift)[each.corners] for each in sheets]

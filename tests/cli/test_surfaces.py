@@ -1,0 +1,85 @@
+"""``splinecam surface``: files, pictures and numbers of a surface, and wrong options."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import splinecam as sc
+from solids import Cuboid, octahedron, surface_of
+from splinecam.cli import main
+
+CODE = """
+import torch
+from solids import octahedron
+
+def build(radius=0.8):
+    return octahedron(radius)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a model in code; the surface is found by trying all regions."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text(CODE)
+
+    def box3(lo: Any, hi: Any, input_shape: Any = (3,)) -> Cuboid:
+        assert len(set(lo)) == len(set(hi)) == 1
+        return Cuboid(lo[0], hi[0])
+
+    def surface(network: Any, box: Cuboid, **options: Any) -> Any:
+        options = {name: options[name] for name in ("level", "output")}
+        return surface_of(network.model, box, **options)
+
+    monkeypatch.setattr(sc.Domain, "box3", staticmethod(box3), raising=False)
+    monkeypatch.setattr(sc, "surface", surface, raising=False)
+    return tmp_path
+
+
+def test_files_and_numbers(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["net.py:build", "--box", "-1", "1", "--out", "new/a.ply", "a.STL", "--no-validate"]
+    assert main(["surface", *words]) == 0
+    out, err = capsys.readouterr()
+    assert "faces        8" in out
+    assert "Written to new/a.ply, a.STL" in out
+    assert "Surface" in err
+    surface_of(octahedron(0.8)).export(folder / "b.ply")
+    assert (folder / "new/a.ply").read_bytes() == (folder / "b.ply").read_bytes()
+    assert main(["surface", *words]) == 1
+    assert "--force" in capsys.readouterr().err
+
+
+def test_level_caps_picture_and_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    words = ["net.py:build", "--box", "-1", "-1", "-1", "1", "1", "1", "--level", "0.7", "--capped"]
+    assert main(["surface", *words, "--out", "a.png", "a.obj", "--json", "--up", "y"]) == 0
+    out, err = capsys.readouterr()
+    numbers = json.loads(out)
+    assert numbers["open edges"] == 0
+    assert numbers["volume"] == pytest.approx(float(surface_of(octahedron(1.5)).volume))
+    assert "9 checks passed, 8 of 8 faces" in err
+    assert (folder / "a.png").stat().st_size > 5_000
+    assert torch.tensor(numbers["faces"]) == 20
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--box", "-1", "--out", "a.ply"], "--box takes 2 numbers"),
+        (["--box", "1", "-1", "--out", "a.ply"], "1 must be below -1"),
+        (["--box", "-1", "1", "--out", "a.off"], r"a.off must end in .ply"),
+        (["--box", "-1", "1", "--out", "a.ply", "--output", "0", "1", "2"], "one output or two"),
+        (["--box", "-1", "1", "--out", "a.ply", "--input-shape", "4"], "inputs of three numbers"),
+    ],
+)
+def test_wrong_options(
+    words: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["surface", "net.py:build", *words])
+    assert message in capsys.readouterr().err
