@@ -1,0 +1,1 @@
+"""Networks in three dimensions: the exact surface on which an output has a value."""
