@@ -92,6 +92,8 @@ def _extracted(front: Front, counts: Counter[str]) -> SurfaceData:
     inner = (beside >= 0).all(1)
     sides = take(below, beside.clamp(min=0).view(-1)).view(-1, 2)
     face = (inner & (sides[:, 0] != sides[:, 1])).nonzero()[:, 0]
+    if not face.shape[0]:
+        return _nothing(counts)
     # The piece below has the network's map, as the one above may be flat.
     cell = made.parent[torch.where(sides[face, 0], beside[face, 0], beside[face, 1])]
     sheet = Sheet.of(whole, face, ~sides[face, 0]).joined()

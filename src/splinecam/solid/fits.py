@@ -23,8 +23,8 @@ def affine_fits(
     mean, middle = mean / counts[:, None], middle / counts[:, None]
     d, z = take(uvw, corners) - mean[owner], take(values, corners) - middle[owner]
     gram = _sums((d[:, :, None] * d[:, None]).view(-1, 9), owner, counts).view(-1, 3, 3)
-    moment = _sums((z[:, :, None] * d[:, None]).view(len(d), -1), owner, counts)
-    moment = moment.view(len(counts), -1, 3)
+    moment = _sums((z[:, :, None] * d[:, None]).flatten(1), owner, counts)
+    moment = moment.view(len(counts), z.shape[1], 3)
     size, axes = torch.linalg.eigh(gram)
     inverse = torch.where(size > 0, 1 / size, 0.0)
     gradient = ((moment @ axes) * inverse[:, None]) @ axes.transpose(1, 2)
