@@ -26,6 +26,7 @@ from splinecam.solid.fits import affine_fits
 from splinecam.solid.front import Front, Target, places_of
 from splinecam.solid.outputs import Output
 
+_WARP = 0.05 * (5**0.5 - 2)
 _SURFACE = 1 << 40  # the layer of the faces of the surface
 
 
@@ -60,6 +61,8 @@ def _halved(front: Front, solid: Solid, halvings: int) -> Front:
     """The front with all cells of a grid halved along each axis."""
     low, high = solid.corners.amin(0), solid.corners.amax(0)
     steps = (2 * torch.arange(2**halvings, dtype=torch.float64) + 1) / 2 ** (halvings + 1)
+    # Borders of linear regions often lie at simple fractions. The grid does not.
+    steps += _WARP * steps * (1 - steps)
     places = low + (high - low) * steps[:, None]  # (K, 3)
     z = (front.complex.uvw[:, None] - places).flatten(1)
     tolerance = (SAFETY**2 * 2.0**-52) * torch.maximum(low.abs(), high.abs()).repeat(len(steps))

@@ -220,7 +220,11 @@ def _named(whole: Complex, z: Tensor, tolerance: Tensor, layer: int) -> Complex:
     border = largest > tolerance[unit_of]
     layers, units = arrays.face_layer.clone(), arrays.face_unit.clone()
     layers[face[border]], units[face[border]] = layer, unit_of[border]
-    return replace(whole, arrays=arrays._replace(face_layer=layers, face_unit=units))
+    rows, _ = take_rows(arrays.face_offsets, face[border])
+    edges, edge_layer = arrays.corners[rows] >> 1, arrays.edge_layer.clone()
+    edge_layer[edges[edge_layer[edges] == AUXILIARY]] = layer
+    made = arrays._replace(face_layer=layers, face_unit=units, edge_layer=edge_layer)
+    return replace(whole, arrays=made)
 
 
 def _vanishing(
