@@ -141,7 +141,9 @@ def _stage(cell: ExactSolid, module: nn.Module) -> Iterator[ExactSolid]:
                 pieces = [part for p in pieces for part in parts(p, (*row[:3], row[3] - knot))]
         for faces in pieces:
             center = ExactSolid(faces, []).center
-            yield ExactSolid(faces, [_piece(row, at(row, center), knots, slopes) for row in cell.rows])
+            yield ExactSolid(
+                faces, [_piece(row, at(row, center), knots, slopes) for row in cell.rows]
+            )
 
 
 def _pieces(module: nn.Module) -> tuple[list[Fraction], list[Fraction]]:
@@ -188,7 +190,9 @@ def _linear(rows: list[Row], module: nn.Linear) -> list[Row]:
     bias = torch.zeros(module.out_features) if module.bias is None else module.bias
     for weights, offset in zip(module.weight.tolist(), bias.tolist(), strict=True):
         terms = [Fraction(w) for w in weights]
-        sums = [sum((w * r[k] for w, r in zip(terms, rows, strict=True)), Fraction(0)) for k in range(4)]
+        sums = [
+            sum((w * r[k] for w, r in zip(terms, rows, strict=True)), Fraction(0)) for k in range(4)
+        ]
         found.append((*sums[:3], sums[3] + Fraction(offset)))
     return found
 

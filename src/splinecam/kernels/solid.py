@@ -13,7 +13,6 @@ from splinecam.kernels.kernel import Block
 from splinecam.kernels.library import STATUS, library, structs
 
 
-
 class SolidArrays(NamedTuple):
     """A complex of three dimensions; half-edges and sides are as in ``sc_solid``."""
 

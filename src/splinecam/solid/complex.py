@@ -30,7 +30,9 @@ class Complex:
     @classmethod
     def of(cls, solid: Solid) -> Complex:
         """A convex body as the only cell."""
-        halves = [(a, b) for side in solid.sides for a, b in zip(side, side[1:] + side[:1])]
+        halves = [
+            (a, b) for side in solid.sides for a, b in zip(side, side[1:] + side[:1], strict=False)
+        ]
         number = {pair: k for k, pair in enumerate(p for p in halves if p[0] < p[1])}
         corners = [2 * number[min(p), max(p)] + (p[0] > p[1]) for p in halves]
         sizes = torch.tensor([len(side) for side in solid.sides])
@@ -68,7 +70,7 @@ class Complex:
         return take(self.arrays.edges.reshape(-1), self.arrays.corners)
 
     def beside(self) -> Tensor:
-        """The cells of which each face is seen from outside and from inside, (F, 2), -1 for none."""
+        """The cells on the inner and on the outer side of each face, (F, 2), -1 for none."""
         found = torch.full((2 * self.num_faces,), -1)
         counts = self.arrays.cell_offsets.diff()
         found[self.arrays.sides] = owners_of(counts, self.arrays.sides.shape[0])
@@ -119,7 +121,8 @@ class Complex:
         parts = (first * torch.linalg.cross(points, points[after])).sum(1)
         signs = 1.0 - 2.0 * (self.arrays.sides & 1)
         total = parts.new_zeros(self.num_cells)
-        return total.index_add_(0, owner[which], parts * signs[which]) / 6
+        total.index_add_(0, owner[which], parts * signs[which])
+        return total / 6
 
 
 class Cut(NamedTuple):

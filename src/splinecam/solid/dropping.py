@@ -17,7 +17,8 @@ from torch import Tensor
 from splinecam._util.arrays import as_rows, take
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import SAFETY
-from splinecam.engine.box_bounds import BoxBounds, CornerRange
+from splinecam.engine.box_bounds import AffineRange, BoxBounds, CornerRange
+from splinecam.network.ops.bounds import Bound
 from splinecam.solid.front import Front
 
 _PADDED = 4  # corners more than the fewest of a block
@@ -28,7 +29,8 @@ def without_empty(front: Front, counts: Counter[str]) -> Front:
 
     counts: is told how many cells were bounded and dropped.
     """
-    assert front.target is not None and front.f is not None
+    assert front.target is not None
+    assert front.f is not None
     margin = SAFETY * front.target.error(front.output_bound)
     offsets, corners = front.complex.cell_corners()
     low, high = extremes(take(front.f, corners), offsets)
@@ -80,13 +82,14 @@ def _reached_on(front: Front, vertex: Tensor) -> tuple[Tensor, Tensor]:
     """The target about at the corners (k, B) of cells, (k, B), and how far off it may be, (B,)."""
     target, (k, count) = front.target, vertex.shape
     assert target is not None
-    live = {}
+    live: dict[str, AffineRange] = {}
     for name, x in front.live.items():
         rows = take(x, vertex.view(-1)).view(k, count, *x.shape[1:])
         rows = torch.cat([rows.mean(0, keepdim=True), rows])
         live[name] = CornerRange(rows, torch.zeros_like(rows[0]))
-    bounds = BoxBounds(front.program, target.weight[None])
-    made = bounds.through(front.index, live, front.bounds)
+    sizes = {name: [x.expand(count, *x.shape[1:]) for x in front.bounds[name]] for name in live}
+    bounds = {name: Bound(*parts) for name, parts in sizes.items()}
+    made = BoxBounds(front.program, target.weight[None]).through(front.index, live, bounds)
     return target.of(made.rows.flatten(0, 1)).view(k + 1, -1)[1:], made.radius[:, 0]
 
 
@@ -106,7 +109,8 @@ class _Chain:
     def of(cls, front: Front) -> _Chain | None:
         """The rest of a network as a chain, if it is one."""
         program, layer, target = front.program, front.layer, front.target
-        assert layer is not None and target is not None
+        assert layer is not None
+        assert target is not None
         weights, offsets = [], []
         for i in range(front.index, len(program.layers)):
             before, product = program.layers[i], program.dense(i + 1)
@@ -139,7 +143,7 @@ class _Chain:
                 radius = radius.mul_(slope).add_(noise) @ weight.abs().T
             slopes.append(slope)
             noises.append(noise)
-        way, total = self.weights[-1], 0.0
+        way, total = self.weights[-1], torch.zeros_like(z[0, :, 0])
         for k in range(len(slopes) - 1, -1, -1):
             total = total + (way.abs() * noises[k]).sum(1)
             if k:

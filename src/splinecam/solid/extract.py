@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from splinecam._util.arrays import counts_of, following, offsets_of, owners_of, take, take_rows
 from splinecam._util.graphs import components, cycles
-from splinecam._util.tolerances import PLANAR, SAFETY, SLOPE_PRECISION
+from splinecam._util.progress import progress_bar, tell
+from splinecam._util.tolerances import EPS, PLANAR, SAFETY, SLOPE_PRECISION
+from splinecam.errors import LimitError
 from splinecam.geometry.solids import Solid
 from splinecam.network.program import Program
 from splinecam.solid.complex import AUXILIARY, Complex
@@ -26,35 +27,53 @@ from splinecam.solid.fits import affine_fits
 from splinecam.solid.front import Front, Target, places_of
 from splinecam.solid.outputs import Output
 
+_HALVINGS = 4  # of the body along each axis
 _WARP = 0.05 * (5**0.5 - 2)
 _SURFACE = 1 << 40  # the layer of the faces of the surface
 
 
 def surface_data(
-    program: Program, solid: Solid, *, level: float = 0.0, output: Output = 0, grid: int | None = None
+    program: Program,
+    solid: Solid,
+    *,
+    level: float = 0.0,
+    output: Output = 0,
+    grid: int = _HALVINGS,
+    memory: int | None = None,
+    progress: bool = False,
 ) -> SurfaceData:
     """The surface on which an output, or the difference of two, has a value.
 
-    grid: how often the body is halved along each axis, before the network divides it.
+    grid: how often the body is halved along each axis, before the network divides it; memory: bytes
+    that the cells and their values may take.
     """
     weight = torch.zeros(program.output_shape, dtype=torch.float64).reshape(-1)
     first, *second = [output] if isinstance(output, int) else output
     weight[first] += 1
     weight[second] -= 1
-    front = Front.of(program, solid, Target(weight, float(level)))
     counts: Counter[str] = Counter()
-    front = without_empty(front, counts)
-    for halvings in range(_grid(program) if grid is None else grid):
-        front = without_empty(_halved(front, solid, halvings), counts)
-    while front.layer is not None and front.complex.num_cells:
-        front = without_empty(front.carried(), counts)
-    if not front.complex.num_cells:
-        return _nothing(counts)
-    return _extracted(front, counts)
+    front = without_empty(Front.of(program, solid, Target(weight, float(level))), counts)
+    steps = len(program.layers) + grid
+    with progress_bar(steps, "layer", progress) as bar:
+        for k in range(steps):
+            if not front.complex.num_cells:
+                break
+            front = _halved(front, solid, k) if k < grid else front.carried()
+            _require_room(front, memory)
+            front = without_empty(front, counts)
+            tell(bar, f"step {k + 1} of {steps}, {front.complex.num_cells:,} cells", 0, 1)
+    return _extracted(front, solid, counts) if front.complex.num_cells else _nothing(counts)
 
 
-def _grid(program: Program) -> int:
-    return 4
+def _require_room(front: Front, memory: int | None) -> None:
+    """Raise a ``LimitError`` if a front with a copy takes more than so many bytes."""
+    arrays = [*front.complex.arrays, front.complex.uvw, *front.live.values()]
+    used = 2 * sum(x.nbytes for x in arrays)
+    if memory is not None and used > memory:
+        raise LimitError(
+            f"The surface needs more than {used / 1e6:,.0f} MB, and memory= allows "
+            f"{memory / 1e6:,.0f} MB. Allow more, or divide the box."
+        )
 
 
 def _halved(front: Front, solid: Solid, halvings: int) -> Front:
@@ -65,7 +84,7 @@ def _halved(front: Front, solid: Solid, halvings: int) -> Front:
     steps += _WARP * steps * (1 - steps)
     places = low + (high - low) * steps[:, None]  # (K, 3)
     z = (front.complex.uvw[:, None] - places).flatten(1)
-    tolerance = (SAFETY**2 * 2.0**-52) * torch.maximum(low.abs(), high.abs()).repeat(len(steps))
+    tolerance = (SAFETY * EPS) * torch.maximum(low.abs(), high.abs()).repeat(len(steps))
     label, known = torch.zeros(len(tolerance), dtype=torch.int64), front.complex.num_vertices
     return front.divided(z, tolerance, label, AUXILIARY).with_outputs(known)
 
@@ -73,14 +92,14 @@ def _halved(front: Front, solid: Solid, halvings: int) -> Front:
 def _nothing(counts: Counter[str]) -> SurfaceData:
     none, index = torch.zeros((0, 3), dtype=torch.float64), torch.zeros(0, dtype=torch.int64)
     offsets = torch.zeros(1, dtype=torch.int64)
-    return SurfaceData(
-        none, offsets, index, index.int(), none, none[:, 0], index, dict(counts), []
-    )
+    return SurfaceData(none, offsets, index, index.int(), none, none[:, 0], index, dict(counts), [])
 
 
-def _extracted(front: Front, counts: Counter[str]) -> SurfaceData:
+def _extracted(front: Front, solid: Solid, counts: Counter[str]) -> SurfaceData:
+    """The surface between negative cells and others."""
     target, before, known = front.target, front.complex, front.complex.num_vertices
-    assert target is not None and front.f is not None
+    assert target is not None
+    assert front.f is not None
     error = target.error(front.bounds[front.program.output_name])
     tolerance = torch.tensor([SAFETY * error], dtype=torch.float64)
     f = torch.where(front.f.abs() <= tolerance, 0.0, front.f)
@@ -95,14 +114,15 @@ def _extracted(front: Front, counts: Counter[str]) -> SurfaceData:
     inner = (beside >= 0).all(1)
     sides = take(below, beside.clamp(min=0).view(-1)).view(-1, 2)
     face = (inner & (sides[:, 0] != sides[:, 1])).nonzero()[:, 0]
+    counts["flat cells"], counts["uncut cells"] = int(flat.sum()), made.uncut.shape[0]
     if not face.shape[0]:
         return _nothing(counts)
     # The piece below has the network's map, as the one above may be flat.
     cell = made.parent[torch.where(sides[face, 0], beside[face, 0], beside[face, 1])]
     sheet = Sheet.of(whole, face, ~sides[face, 0]).joined()
-    gradients, bias = _maps(front, cell, sheet.group)
+    gradients, bias = _maps(front, solid, cell, sheet.group)
     vertices, face_vertices = torch.unique(sheet.start, return_inverse=True)
-    report = {**counts, "flat cells": int(flat.sum()), "rounding": error}
+    report = {**counts, "rounding": error}
     places = [*front.uncut, *([places_of(made)] if made.uncut.shape[0] else [])]
     return SurfaceData(
         whole.uvw[vertices],
@@ -222,21 +242,44 @@ class Sheet:
         sizes = torch.where(few, offsets.diff(), sizes)
         corner = kept[left]
         return Sheet(
-            self.whole, self.start[corner], self.edge[corner], self.layer[corner],
-            offsets_of(sizes), group,
+            self.whole,
+            self.start[corner],
+            self.edge[corner],
+            self.layer[corner],
+            offsets_of(sizes),
+            group,
         )
 
 
-def _maps(front: Front, cell: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradients (F, 3) and offsets (F,) of the target on groups of cells (P,)."""
-    assert front.target is not None and front.f is not None
-    offsets, corners = front.complex.cell_corners()
+def _maps(front: Front, solid: Solid, cell: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients (F, 3) and offsets (F,) of the target on groups of cells (P,).
+
+    They follow from the values at the corners of the widest cell, or where that is too narrow from
+    the network's derivatives at its centre.
+    """
+    target, whole, program = front.target, front.complex, front.program
+    assert target is not None
+    assert front.f is not None
+    offsets, corners = whole.cell_corners()
     rows, sizes = take_rows(offsets, cell)
-    corners, uvw = corners[rows], front.complex.uvw
-    values = front.f[:, None] + front.target.level
-    gradient, bias, width = affine_fits(uvw, values, offsets_of(sizes), corners)
+    corners, starts = corners[rows], offsets_of(sizes)
+    fits, bias, width = affine_fits(whole.uvw, front.f[:, None] + target.level, starts, corners)
     count = int(group.max()) + 1
     widest = width.new_zeros(count).scatter_reduce_(0, group, width, "amax")
     best = torch.zeros(count, dtype=torch.int64)
-    best[group[width == widest[group]]] = (width == widest[group]).nonzero()[:, 0]
-    return gradient[best, 0], bias[best, 0]
+    chosen = (width == widest[group]).nonzero()[:, 0]
+    best[group[chosen]] = chosen
+    gradient, bias = fits[best, 0], bias[best, 0]
+    error = target.error(front.bounds[program.output_name])
+    narrow = (error > SLOPE_PRECISION * gradient.norm(dim=1) * width[best]).nonzero()[:, 0]
+    if narrow.shape[0]:
+        rows, sizes = take_rows(starts, best[narrow])
+        owner = owners_of(sizes, rows.shape[0])
+        centre = whole.uvw.new_zeros((len(narrow), 3))
+        centre = centre.index_add_(0, owner, whole.uvw[corners[rows]]) / sizes[:, None]
+        x = solid.to_input(centre)
+        ways = solid.basis.view(3, 1, *solid.input_shape).expand(3, *x.shape)
+        slopes = program.derivatives(x, ways) @ target.weight
+        gradient[narrow] = slopes.T
+        bias[narrow] = target.of(program(x)) + target.level - (slopes.T * centre).sum(1)
+    return gradient, bias

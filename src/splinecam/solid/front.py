@@ -151,7 +151,8 @@ class Front:
             front = replace(front, complex=_labelled(front, layer, functions))
         bounds, live = dict(front.bounds), dict(front.live)
         bounds[layer.result] = layer.bound(bounds[layer.argument], low, high)
-        following, i = {}, self.index + 1
+        following: dict[str, list[Tensor]] = {}
+        i = self.index + 1
         for some in replace(front, live=live)._blocks(0):
             made = program.advance(i, _applied(program, self.index, some))
             for name, x in made.items():
@@ -269,4 +270,5 @@ def places_of(made: Cut) -> Tensor:
     rows, sizes = take_rows(offsets, made.uncut)
     owner = owners_of(sizes, rows.shape[0])
     total = made.complex.uvw.new_zeros((len(sizes), 3))
-    return total.index_add_(0, owner, made.complex.uvw[corners[rows]]) / sizes[:, None]
+    total.index_add_(0, owner, made.complex.uvw[corners[rows]])
+    return total / sizes[:, None]

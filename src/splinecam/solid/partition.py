@@ -55,5 +55,3 @@ def solid_partition(program: Program, solid: Solid) -> SolidPartition:
     offsets, corners = whole.cell_corners()
     fits = affine_fits(whole.uvw, outputs, offsets, corners)
     return SolidPartition(whole, region, whole.volumes(), *fits[:2], front.uncut)
-
-
