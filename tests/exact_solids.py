@@ -91,9 +91,8 @@ def clip(faces: list[Polygon], row: Row) -> tuple[list[Polygon], Polygon]:
                 made.append(p)
             if s * t < 0:
                 made.append(tuple((x * t - y * s) / (t - s) for x, y in zip(p, q, strict=True)))
-        for p, q in zip(made, [*made[1:], made[0]], strict=True):
-            if at(row, p) == 0 and at(row, q) == 0:
-                ends[q] = p
+        sides = zip(made, [*made[1:], made[0]], strict=True)
+        ends |= {q: p for p, q in sides if at(row, p) == 0 and at(row, q) == 0}
         kept.append(made)
     first = next(iter(ends))
     cap = [first]

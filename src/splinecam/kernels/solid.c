@@ -142,9 +142,14 @@ static int find_signs(cut_t *c) {
     if (!c->positive || !c->negative) return 0;
     for (int64_t v = 0; v < c->solid->vertices; v++) {
         const double *z = c->zero->z + v * n, *tolerance = c->zero->tolerance;
-        for (int64_t k = 0; k < n; k++) {
-            c->positive[v * words + (k >> 6)] |= (uint64_t)(z[k] > tolerance[k]) << (k & 63);
-            c->negative[v * words + (k >> 6)] |= (uint64_t)(z[k] < -tolerance[k]) << (k & 63);
+        for (int64_t w = 0; w < words; w++) {
+            uint64_t above = 0, below = 0;
+            for (int64_t k = 64 * w; k < MIN(n, 64 * w + 64); k++) {
+                above |= (uint64_t)(z[k] > tolerance[k]) << (k & 63);
+                below |= (uint64_t)(z[k] < -tolerance[k]) << (k & 63);
+            }
+            c->positive[v * words + w] = above;
+            c->negative[v * words + w] = below;
         }
     }
     return 1;

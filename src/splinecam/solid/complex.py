@@ -120,9 +120,9 @@ class Complex:
         after[starts[1:] - 1] = starts[:-1]
         parts = (first * torch.linalg.cross(points, points[after])).sum(1)
         signs = 1.0 - 2.0 * (self.arrays.sides & 1)
-        total = parts.new_zeros(self.num_cells)
+        total: Tensor = torch.zeros(self.num_cells, dtype=parts.dtype)
         total.index_add_(0, owner[which], parts * signs[which])
-        return total / 6
+        return total.div_(6)
 
 
 class Cut(NamedTuple):

@@ -239,7 +239,8 @@ def _vanishing(
     rows, counts = take_rows(offsets, at)
     owner = owners_of(sizes, at.shape[0])[owners_of(counts, rows.shape[0])]
     keys, times = torch.unique(owner * shape[1] + unit[rows], return_counts=True)
-    return keys[times == sizes[keys // shape[1]]]
+    found: Tensor = keys[times == sizes[keys // shape[1]]]
+    return found
 
 
 def _labelled(front: Front, layer: Nonlinearity, functions: Functions) -> Complex:
