@@ -42,6 +42,7 @@ typedef struct {
     const sc_zero_sets *zero;
     int64_t words, layer;
     uint64_t *positive, *negative; /* (vertices, words) */
+    uint64_t *above, *below;       /* (faces, words) signs at any corner */
     jmp_buf failed;
     /* The result, and where the pieces of each edge and face begin. */
     list_t edge, edge_layer, face_offset, corner, face_layer, face_unit, cell_offset, side, parent;
@@ -139,7 +140,10 @@ static int find_signs(cut_t *c) {
     size_t size = (size_t)(c->solid->vertices * words);
     c->positive = calloc(MAX(size, 1), sizeof *c->positive);
     c->negative = calloc(MAX(size, 1), sizeof *c->negative);
-    if (!c->positive || !c->negative) return 0;
+    size = (size_t)MAX(c->solid->faces * words, 1);
+    c->above = calloc(size, sizeof *c->above);
+    c->below = calloc(size, sizeof *c->below);
+    if (!c->positive || !c->negative || !c->above || !c->below) return 0;
     for (int64_t v = 0; v < c->solid->vertices; v++) {
         const double *z = c->zero->z + v * n, *tolerance = c->zero->tolerance;
         for (int64_t w = 0; w < words; w++) {
@@ -155,18 +159,28 @@ static int find_signs(cut_t *c) {
     return 1;
 }
 
-/* The functions that have both signs at the corners of some faces, in c->unit. */
-static void find_units(cut_t *c, const int64_t *faces, int64_t count) {
+/* The signs that functions have at the corners of a face. */
+static void find_face_signs(cut_t *c, int64_t f) {
     const sc_solid *s = c->solid;
+    uint64_t *above = c->above + f * c->words, *below = c->below + f * c->words;
+    for (int64_t k = s->face_offset[f]; k < s->face_offset[f + 1]; k++) {
+        int64_t v = s->edge[s->corner[k]];
+        for (int64_t w = 0; w < c->words; w++) {
+            above[w] |= c->positive[v * c->words + w];
+            below[w] |= c->negative[v * c->words + w];
+        }
+    }
+}
+
+/* The functions that have both signs at the corners of some sides, in c->unit. */
+static void find_units(cut_t *c, const int64_t *sides, int64_t count) {
     c->unit.count = 0;
     for (int64_t w = 0; w < c->words; w++) {
         uint64_t above = 0, below = 0;
-        for (int64_t i = 0; i < count; i++)
-            for (int64_t k = s->face_offset[faces[i]]; k < s->face_offset[faces[i] + 1]; k++) {
-                int64_t v = s->edge[s->corner[k]];
-                above |= c->positive[v * c->words + w];
-                below |= c->negative[v * c->words + w];
-            }
+        for (int64_t i = 0; i < count; i++) {
+            above |= c->above[(sides[i] >> 1) * c->words + w];
+            below |= c->below[(sides[i] >> 1) * c->words + w];
+        }
         for (uint64_t bits = above & below; bits; bits &= bits - 1)
             push(c, &c->unit, 64 * w + __builtin_ctzll(bits));
     }
@@ -544,9 +558,9 @@ static void write_faces(cut_t *c, int64_t from) {
 static void cut_old_face(cut_t *c, int64_t f) {
     const sc_solid *s = c->solid;
     push(c, &c->first_face, c->face_layer.count);
-    find_units(c, &f, 1);
-    clear_part(c);
-    int64_t at = c->corner.count;
+    find_face_signs(c, f);
+    int64_t side = 2 * f, at = c->corner.count;
+    find_units(c, &side, 1);
     for (int64_t k = s->face_offset[f]; k < s->face_offset[f + 1]; k++) {
         int64_t e = s->corner[k] >> 1, back = s->corner[k] & 1;
         int64_t from = c->first_edge.at[e], to = c->first_edge.at[e + 1];
@@ -559,6 +573,7 @@ static void cut_old_face(cut_t *c, int64_t f) {
         push(c, &c->face_unit, s->face_unit[f]);
         return;
     }
+    clear_part(c);
     int64_t size = c->corner.count - at;
     for (int64_t i = 0; i < size; i++) push(c, &c->next, add_vertex(c, c->edge.at[c->corner.at[at + i]]));
     for (int64_t i = 0; i < size; i++)
@@ -597,9 +612,7 @@ static void write_cell(cut_t *c, int64_t parent) {
 static void cut_old_cell(cut_t *c, int64_t number) {
     const sc_solid *s = c->solid;
     int64_t begin = s->cell_offset[number], end = s->cell_offset[number + 1];
-    c->work.count = 0;
-    for (int64_t i = begin; i < end; i++) push(c, &c->work, s->side[i] >> 1);
-    find_units(c, c->work.at, c->work.count);
+    find_units(c, s->side + begin, end - begin);
     if (!c->unit.count) {
         for (int64_t i = begin; i < end; i++) {
             int64_t f = s->side[i] >> 1;
@@ -706,6 +719,8 @@ int sc_cut_solid(const sc_solid *solid, const sc_zero_sets *zero, int64_t layer,
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) free(tables[i]->at);
     free(c->positive);
     free(c->negative);
+    free(c->above);
+    free(c->below);
     free(c->vertex_at);
     free(c->edge_at);
     for (size_t i = 0; i < sizeof results / sizeof *results; i++) {
