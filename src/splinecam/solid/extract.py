@@ -27,7 +27,7 @@ from splinecam.solid.fits import affine_fits
 from splinecam.solid.front import Front, Target, places_of
 from splinecam.solid.outputs import Output
 
-_HALVINGS = 4  # of the body along each axis
+_HALVINGS = 3  # of the body along each axis
 _WARP = 0.05 * (5**0.5 - 2)
 _SURFACE = 1 << 40  # the layer of the faces of the surface
 
