@@ -4,7 +4,9 @@
  * agree. First all edges are divided, then faces along chords, then cells along new faces. What is
  * divided already is never divided again: a cell finds the zero set of a function on its surface,
  * as the edges between faces on its two sides. Whatever signs rounding makes, the result is a
- * complex in which each piece of a face has one cell, or the same two, beside it. */
+ * complex in which each piece of a face has one cell, or the same two, beside it.
+ *
+ * long: all steps of a cut work on the one part of the complex that is being divided. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdlib.h>
