@@ -34,6 +34,7 @@ SOURCES = (
     "tables.c",
     "boxes.c",
     "squares.c",
+    "solid.c",
     "loops.c",
     "pool.c",
 )

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from splinecam.jobs.estimating import estimate
     from splinecam.jobs.local import local_complexity
     from splinecam.jobs.partitioning import along, partition
+    from splinecam.jobs.surfacing import surface
     from splinecam.jobs.sweep import sweep
     from splinecam.network.ops.register import register_op
     from splinecam.network.ops.registry import op_table
@@ -84,6 +85,7 @@ __all__ = [
     "read_vnnlib",
     "register_op",
     "results",
+    "surface",
     "sweep",
     "to_html",
     "view",
@@ -105,6 +107,7 @@ _MODULES = {
     "jobs.partitioning": ("along", "partition"),
     "tiles.compute": ("atlas",),
     "partitions.request": ("Smooth",),
+    "jobs.surfacing": ("surface",),
     "jobs.sweep": ("sweep",),
     "network.ops.registry": ("op_table",),
     "network.ops.register": ("register_op",),

@@ -169,7 +169,7 @@ def samples_of(**samples: Any) -> tuple[Tensor, tuple[int, ...]]:
     """Samples ``(k, D)`` that are given one by one, and their common shape."""
     found = {name: finite(value, name) for name, value in samples.items()}
     shape, *others = (tuple(each.shape) for each in found.values())
-    count = {2: "two", 3: "three"}[len(found)]
+    count = {2: "two", 3: "three", 4: "four"}[len(found)]
     if any(other != shape for other in others):
         shapes = ", ".join(f"{name} {tuple(t.shape)}" for name, t in found.items())
         raise DomainError(

@@ -55,9 +55,22 @@ class AffineRange(NamedTuple):
 
     def reach(self) -> Tensor:
         """How far the value on a box may be from that at its centre, (B, ...)."""
-        middle, right, upper = self.rows
+        return self.sweep(self.rows).add_(self.radius)
+
+    @staticmethod
+    def sweep(rows: Tensor) -> Tensor:
+        """How far affine functions on the boxes are from those at their centres at most."""
+        middle, right, upper = rows
         wide: Tensor = (right - middle).abs_().add_((upper - middle).abs_())
-        return wide.add_(self.radius)
+        return wide
+
+
+class CornerRange(AffineRange):
+    """The same on B convex bodies: rows are at any point of each, and then at its k corners."""
+
+    @staticmethod
+    def sweep(rows: Tensor) -> Tensor:
+        return (rows[1:] - rows[0]).abs_().amax(0)
 
 
 class _Line(NamedTuple):
@@ -131,13 +144,26 @@ class BoxBounds:
         return _Chain.of(self.program, self.functions, self.kernel)
 
     def _bounds(self, x: Tensor) -> BoundedOutputs:
-        program, lines = self.program, []
-        passed = x.new_zeros(x.shape[1])
+        program = self.program
         live = {program.input_name: AffineRange(x, torch.zeros_like(x[0]))}
         size = x[0].abs() + live[program.input_name].reach()
         bounds = {program.input_name: Bound(size, EPS * size)}
-        for i, stage in enumerate(program.stages):
-            live, bounds = self._advance(i, live), program.bounds(i, bounds)
+        return self.through(0, self._advance(0, live), program.bounds(0, bounds))
+
+    def through(
+        self, first: int, live: dict[str, AffineRange], bounds: dict[str, Bound]
+    ) -> BoundedOutputs:
+        """Bounds from the ranges that the affine part of a stage gives.
+
+        On bodies with corners nothing is counted, and ``passed`` is zero.
+        """
+        program, lines = self.program, []
+        start = {name: value.rows[0] for name, value in live.items()}
+        one = next(iter(live.values()))
+        kind, passed = type(one), one.radius.new_zeros(one.radius.shape[0])
+        for i, stage in enumerate(program.stages[first:], first):
+            if i > first:
+                live, bounds = self._advance(i, live), program.bounds(i, bounds)
             layer = stage.layer
             if layer is not None:
                 rounding = SAFETY * bounds[layer.source].error
@@ -146,13 +172,9 @@ class BoxBounds:
                 low, high = (as_rows(source.rows[0] + k * source.reach()) for k in (-1, 1))
                 bounds[layer.result] = layer.bound(bounds[layer.argument], low, high)
                 rows = line.apply(live[layer.argument].rows).add_(line.shift)
-                live[layer.result] = AffineRange(rows, line.radius)
-                # The radius is left out: where it is large, it would let all units pass.
-                flat = {
-                    name: AffineRange(live[name].rows, torch.zeros_like(live[name].radius))
-                    for name in dict.fromkeys([layer.argument, layer.source])
-                }
-                passed += as_rows(_line(layer, flat, 0 * rounding).noise > 0).sum(1)
+                live[layer.result] = kind(rows, line.radius)
+                if kind is AffineRange:
+                    passed += as_rows(_passing(layer, live, rounding)).sum(1)
                 lines.append(line)
         output = live[program.output_name]
         rows, radius = as_rows(output.rows, 2), as_rows(output.radius)
@@ -160,18 +182,19 @@ class BoxBounds:
         best = rows[0].argmax(1) if self.functions is None else None
         radius = _of_functions(radius, self.functions, best)
         if lines:
-            radius = torch.minimum(radius, self._backward(x[0], lines, best))
+            radius = torch.minimum(radius, self._backward(first, start, lines, best))
         return BoundedOutputs(rows, radius + _of_functions(rounding, self.functions, best), passed)
 
     def _advance(self, i: int, live: dict[str, AffineRange]) -> dict[str, AffineRange]:
         """The values after an affine stage."""
         program, names = self.program, self.program.stages[i].live_in
-        count = live[names[0]].radius.shape[0]
+        one = live[names[0]]
+        count, kind = one.radius.shape[0], type(one)
         made = program.advance(i, {name: live[name].rows.flatten(0, 1) for name in names})
         spread = program.moduli(i, {name: live[name].radius for name in names})
         return {
-            name: AffineRange(
-                rows.view(3, count, *rows.shape[1:]),
+            name: kind(
+                rows.view(-1, count, *rows.shape[1:]),
                 (spread[name] - self._offsets[i][name]).clamp_(min=0),
             )
             for name, rows in made.items()
@@ -183,16 +206,19 @@ class BoxBounds:
         stages = range(len(self.program.stages))
         return [self.program.moduli(i, self.program.zeros(i, 1)) for i in stages]
 
-    def _backward(self, x: Tensor, lines: list[_Line], best: Tensor | None) -> Tensor:
-        """How far noise moves each function, (B, m)."""
+    def _backward(
+        self, first: int, start: dict[str, Tensor], lines: list[_Line], best: Tensor | None
+    ) -> Tensor:
+        """How far noise moves each function, (B, m); start: values after the first stage."""
         with torch.inference_mode(False), torch.enable_grad():
             noise = [torch.zeros_like(line.noise).requires_grad_() for line in lines]
-            live = {self.program.input_name: x.clone()}
-            for i, stage in enumerate(self.program.stages):
-                live = self.program.advance(i, live)
+            live = {name: value.clone() for name, value in start.items()}
+            for k, stage in enumerate(self.program.stages[first:]):
+                if k:
+                    live = self.program.advance(first + k, live)
                 if stage.layer is not None:
-                    moved = lines[i].apply(live[stage.layer.argument].clone()[None])[0]
-                    live[stage.layer.result] = moved + noise[i]
+                    moved = lines[k].apply(live[stage.layer.argument].clone()[None])[0]
+                    live[stage.layer.result] = moved + noise[k]
             outputs = as_rows(live[self.program.output_name])
             if best is not None:
                 outputs = outputs - outputs.gather(1, best.clone()[:, None])
@@ -330,6 +356,15 @@ class _Chain:
         return total
 
 
+def _passing(layer: Nonlinearity, live: dict[str, AffineRange], rounding: Tensor) -> Tensor:
+    """Which units pass a knot; the radius is left out, as where it is large it would let all."""
+    flat = {
+        name: AffineRange(live[name].rows, torch.zeros_like(live[name].radius))
+        for name in dict.fromkeys([layer.argument, layer.source])
+    }
+    return _line(layer, flat, 0 * rounding).noise > 0
+
+
 def _line(layer: Nonlinearity, live: dict[str, AffineRange], rounding: Tensor) -> _Line:
     """What replaces a layer; rounding: (1, *shape) of the units of its source."""
     given = live[layer.argument]
@@ -382,9 +417,9 @@ def _maximum_line(layer: MaxNonlinearity, given: AffineRange, rounding: Tensor) 
     radius = (given.radius + rounding).flatten(1)[:, members]  # (B, G, R)
     rows = sign * given.rows.flatten(2)[:, :, members]
     place = rows[0].argmax(2, keepdim=True)
-    lead = rows - rows.gather(3, place.expand(3, -1, -1, 1))
+    lead = rows - rows.gather(3, place.expand(rows.shape[0], -1, -1, 1))
     mine = radius.gather(2, place)
-    ahead = lead[0] + (lead[1] - lead[0]).abs_() + (lead[2] - lead[0]).abs_() + radius + mine
+    ahead = lead[0] + given.sweep(lead) + radius + mine
     unit = members.expand(count, -1, -1)
     winner = unit.gather(2, place)
     noise = ahead.masked_fill_(unit == winner, 0.0).clamp_(min=0).amax(2).div_(2)
@@ -404,7 +439,7 @@ def _sorted_line(layer: SortNonlinearity, given: AffineRange, rounding: Tensor) 
     first, second = layer.pairs
     flat = as_rows(given.rows, 2)
     gap = flat[:, :, first] - flat[:, :, second]
-    wide = (gap[1] - gap[0]).abs() + (gap[2] - gap[0]).abs() + own[:, first] + own[:, second]
+    wide = given.sweep(gap) + own[:, first] + own[:, second]
     passes = torch.zeros_like(own).scatter_add_(
         1, first.expand(len(own), -1), (wide >= gap[0].abs()).to(own.dtype)
     )
@@ -425,11 +460,12 @@ def _sorted_line(layer: SortNonlinearity, given: AffineRange, rounding: Tensor) 
 
 def _choice_line(given: AffineRange, rounding: Tensor) -> _Line:
     """The chosen value where the choice is certain, else the middle of both."""
-    by, true, false = (AffineRange(given.rows[:, :, k], given.radius[:, k]) for k in range(3))
+    kind = type(given)
+    by, true, false = (kind(given.rows[:, :, k], given.radius[:, k]) for k in range(3))
     reach = by.reach().add_(rounding.view(1, *by.radius.shape[1:]))
     above, below = by.rows[0] > reach, by.rows[0] <= -reach
     share = above.to(reach.dtype) + 0.5 * (~above & ~below)
-    gap = AffineRange(true.rows - false.rows, true.radius + false.radius)
+    gap = kind(true.rows - false.rows, true.radius + false.radius)
     noise = torch.where(above | below, 0.0, (gap.rows[0].abs() + gap.reach()) / 2)
     both = torch.maximum(true.radius, false.radius)
     radius = torch.where(above, true.radius, torch.where(below, false.radius, both)) + noise

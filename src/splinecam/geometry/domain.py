@@ -14,7 +14,7 @@ from torch import Tensor
 from splinecam._util import options
 from splinecam._util.tolerances import PLANAR
 from splinecam.errors import DomainError, option
-from splinecam.geometry import paths, planes
+from splinecam.geometry import paths, planes, solids
 from splinecam.geometry.convex import convex_corners, cross, fan, require_resolved, require_size
 
 
@@ -354,6 +354,11 @@ class Domain:
     segment = staticmethod(paths.segment)
     path = staticmethod(paths.path)
     segments = staticmethod(paths.segments)
+
+    # And those of three dimensions.
+    cube = staticmethod(solids.cube)
+    box3 = staticmethod(solids.box3)
+    tetrahedron = staticmethod(solids.tetrahedron)
 
     # -- the plane and the input space -----------------------------------------------------------
 

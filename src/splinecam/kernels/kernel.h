@@ -242,6 +242,38 @@ typedef struct {
     const int32_t *finest;   /* level by level, the smallest square at each row and column */
 } sc_squares;
 
+/* A complex in three dimensions. A face is a cycle of half-edges; side 2f of a cell is face f if its
+ * cycle is counter-clockwise seen from outside of the cell, 2f + 1 if it is clockwise. */
+typedef struct {
+    int64_t vertices, edges, faces, corners, cells, sides;
+    const int64_t *edge;        /* (edges, 2) end vertices */
+    const int64_t *edge_layer;  /* (edges) what made the face in which it was drawn */
+    const int64_t *face_offset; /* (faces + 1) */
+    const int64_t *corner;      /* (corners) half-edges, face by face */
+    const int64_t *face_layer;  /* (faces) layer that made the face */
+    const int64_t *face_unit;   /* (faces) and its unit */
+    const int64_t *cell_offset; /* (cells + 1) */
+    const int64_t *side;        /* (sides) cell by cell */
+} sc_solid;
+
+/* Functions that are affine on every cell. */
+typedef struct {
+    int64_t units;
+    const double *z;         /* (vertices, units) */
+    const double *tolerance; /* (units) moduli up to which values count as zero */
+    const int64_t *label;    /* (units) written as the units of new faces */
+} sc_zero_sets;
+
+/* The complex after a cut. sc_free releases each of its arrays. */
+typedef struct {
+    int64_t edges, faces, corners, cells, sides, points, uncuts;
+    int64_t *edge, *edge_layer, *face_offset, *corner, *face_layer, *face_unit, *cell_offset, *side;
+    int64_t *parent; /* (cells) the cell of which each is a part */
+    int64_t *point;  /* (points, 3) new vertices: the ends of a line, and the function zero there */
+    double *t;       /* (points) the fraction of that line */
+    int64_t *uncut;  /* (uncuts) cells in which rounding leaves open where a function vanishes */
+} sc_cut;
+
 typedef struct sc_pool sc_pool;
 
 SC_EXPORT int64_t sc_version(void);
@@ -278,3 +310,9 @@ SC_EXPORT int sc_open_corners(sc_pool *pool, const sc_mesh *mesh, const uint8_t 
                               int64_t *row, int64_t *count);
 SC_EXPORT int sc_dense_layer(sc_pool *pool, const sc_dense *dense, double *table,
                              sc_sign_range *sign_range);
+SC_EXPORT int sc_cut_solid(const sc_solid *solid, const sc_zero_sets *zero, int64_t layer,
+                           sc_cut *made);
+/* Fill the rows behind the first ones of a table between earlier rows: (1 - t) p + t q. */
+SC_EXPORT int sc_interpolate(double *table, int64_t rows, int64_t width, const int64_t *point,
+                             const double *t, int64_t count);
+SC_EXPORT int sc_cell_corners(const sc_solid *solid, int64_t *offset, int64_t *out);

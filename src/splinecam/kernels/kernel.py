@@ -25,7 +25,7 @@ _FIELDS = [name for name, _ in structs.sc_mesh._fields_]
 _SIZES, _ARRAYS = attrgetter(*_FIELDS[:4]), attrgetter(*_FIELDS[5:])  # between: the width of uv
 
 
-class _Block:
+class Block:
     """A block of the library's memory, released with the last array that refers to it."""
 
     def __init__(self, lib: Any, address: int) -> None:
@@ -51,7 +51,7 @@ class _Block:
 
 def kernel_mesh(lib: Any, made: Any, width: int) -> LazyMesh:
     """The refined mesh; its source is the mesh as the library takes it."""
-    block = _Block(lib, made.block)
+    block = Block(lib, made.block)
     vertices, edges, faces, corners = _SIZES(made)
 
     def load(mesh: Mesh, name: str) -> dict[str, Tensor]:
@@ -83,7 +83,7 @@ class History:
     """
 
     def __init__(self, lib: Any, refined: Any, old: Mesh) -> None:
-        self._block, self._refined = _Block(lib, refined.history), refined
+        self._block, self._refined = Block(lib, refined.history), refined
         self.first, self._old_edges = old.num_vertices, old.num_edges
         self.points, self.crossings = int(refined.points), int(refined.crossings)
         self.edge_terms, self.inside_terms = int(refined.edge_terms), int(refined.inside_terms)
@@ -133,7 +133,7 @@ class Overlaid:
 
     def __init__(self, lib: Any, made: Any, first: Mesh, second: Mesh, corners: int) -> None:
         self.mesh = kernel_mesh(lib, made, 2)
-        self._blocks = _Block(lib, made.history), _Block(lib, made.fit)
+        self._blocks = Block(lib, made.history), Block(lib, made.fit)
         self.struct, self.first, self.second, self.corners = made, first, second, corners
 
 

@@ -82,7 +82,7 @@ def _type_of(declaration: str) -> Any:
     return ctypes.c_void_p if "*" in declaration else _TYPES[words[0]]
 
 
-VERSION = 8  # of the interface, as sc_version() returns it
+VERSION = 9  # of the interface, as sc_version() returns it
 
 # What functions return; the last two are -2 and -1.
 STATUS = ("done", "unchanged", "degenerate", "too many faces", "malformed", "no memory")

@@ -16,7 +16,7 @@ enum {
     CACHED_ROWS = 16,       /* rows that are scanned while they are in the fastest cache */
 };
 
-int64_t sc_version(void) { return 8; }
+int64_t sc_version(void) { return 9; }
 
 /* -- ranges and signs ----------------------------------------------------------------------- */
 

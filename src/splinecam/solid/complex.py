@@ -1,0 +1,146 @@
+"""A complex of vertices, edges, faces and cells in three dimensions, cut function by function.
+
+A cell is a convex body, a face a cycle of half-edges with at most two cells beside it. New vertices
+lie on edges that both of their faces share, so that the complex has no gaps whatever rounding does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from splinecam._util.arrays import offsets_of, owners_of, take, take_rows
+from splinecam.geometry.solids import Solid
+from splinecam.kernels.solid import SolidArrays, cell_corners, cut_solid, interpolated
+
+SIDE = -1  # the layer of faces on the sides of the body
+AUXILIARY = -2  # of faces that are no borders of linear regions
+
+
+@dataclass(frozen=True, eq=False)
+class Complex:
+    """Cells in three dimensions; uvw: (V, 3)."""
+
+    uvw: Tensor
+    arrays: SolidArrays
+
+    @classmethod
+    def of(cls, solid: Solid) -> Complex:
+        """A convex body as the only cell."""
+        halves = [
+            (a, b) for side in solid.sides for a, b in zip(side, side[1:] + side[:1], strict=False)
+        ]
+        number = {pair: k for k, pair in enumerate(p for p in halves if p[0] < p[1])}
+        corners = [2 * number[min(p), max(p)] + (p[0] > p[1]) for p in halves]
+        sizes = torch.tensor([len(side) for side in solid.sides])
+        count = torch.arange(len(solid.sides))
+        arrays = SolidArrays(
+            edges=torch.tensor(list(number)),
+            edge_layer=torch.full((len(number),), SIDE),
+            face_offsets=offsets_of(sizes),
+            corners=torch.tensor(corners),
+            face_layer=torch.full_like(count, SIDE),
+            face_unit=count,
+            cell_offsets=torch.tensor([0, len(count)]),
+            sides=2 * count,
+        )
+        return cls(solid.corners.to(torch.float64), arrays)
+
+    @property
+    def num_vertices(self) -> int:
+        return self.uvw.shape[0]
+
+    @property
+    def num_faces(self) -> int:
+        return self.arrays.face_layer.shape[0]
+
+    @property
+    def num_cells(self) -> int:
+        return self.arrays.cell_offsets.shape[0] - 1
+
+    def cell_corners(self) -> tuple[Tensor, Tensor]:
+        """The vertices of each cell: offsets (C + 1,), and vertices."""
+        return cell_corners(self.arrays, self.num_vertices)
+
+    def corner_vertices(self) -> Tensor:
+        """The vertices of all faces, face by face, (H,)."""
+        return take(self.arrays.edges.reshape(-1), self.arrays.corners)
+
+    def beside(self) -> Tensor:
+        """The cells on the inner and on the outer side of each face, (F, 2), -1 for none."""
+        found = torch.full((2 * self.num_faces,), -1)
+        counts = self.arrays.cell_offsets.diff()
+        found[self.arrays.sides] = owners_of(counts, self.arrays.sides.shape[0])
+        return found.view(-1, 2)
+
+    def cut(self, z: Tensor, tolerance: Tensor, label: Tensor, layer: int) -> Cut:
+        """Cut the cells along the zero sets of functions z (V, m); see ``cut_solid``."""
+        made = cut_solid(self.arrays, z, tolerance, label, layer)
+        refined = Complex(interpolated(self.uvw, made.points, made.t), made.solid)
+        return Cut(refined, made.parent, made.points, made.t, made.uncut)
+
+    def select(self, cells: Tensor) -> tuple[Complex, Tensor]:
+        """Some of the cells (N,), and which vertices are left."""
+        a = self.arrays
+        rows, sizes = take_rows(a.cell_offsets, cells)
+        sides = take(a.sides, rows)
+        face, face_at = _used(sides >> 1, self.num_faces)
+        rows, lengths = take_rows(a.face_offsets, face)
+        corners = take(a.corners, rows)
+        edge, edge_at = _used(corners >> 1, a.edges.shape[0])
+        ends = take(a.edges, edge)
+        vertex, vertex_at = _used(ends.view(-1), self.num_vertices)
+        arrays = SolidArrays(
+            take(vertex_at, ends.view(-1)).view(-1, 2),
+            take(a.edge_layer, edge),
+            offsets_of(lengths),
+            2 * take(edge_at, corners >> 1) + (corners & 1),
+            take(a.face_layer, face),
+            take(a.face_unit, face),
+            offsets_of(sizes),
+            2 * take(face_at, sides >> 1) + (sides & 1),
+        )
+        return Complex(take(self.uvw, vertex), arrays), vertex
+
+    def volumes(self) -> Tensor:
+        """The volume of each cell, (C,)."""
+        offsets, vertices = self.cell_corners()
+        middle = take(self.uvw, take(vertices, offsets[:-1]))  # any point of the cell
+        owner = owners_of(self.arrays.cell_offsets.diff(), self.arrays.sides.shape[0])
+        face = self.arrays.sides >> 1
+        rows, counts = take_rows(self.arrays.face_offsets, face)
+        which = owners_of(counts, rows.shape[0])
+        points = take(self.uvw, take(self.corner_vertices(), rows)) - middle[owner[which]]
+        starts = offsets_of(counts)
+        first = points[starts[:-1]][which]
+        after = torch.arange(1, rows.shape[0] + 1)
+        after[starts[1:] - 1] = starts[:-1]
+        parts = (first * torch.linalg.cross(points, points[after])).sum(1)
+        signs = 1.0 - 2.0 * (self.arrays.sides & 1)
+        total: Tensor = torch.zeros(self.num_cells, dtype=parts.dtype)
+        total.index_add_(0, owner[which], parts * signs[which])
+        return total.div_(6)
+
+
+class Cut(NamedTuple):
+    """A complex after a cut; parent, points, t and uncut are those of ``CutArrays``."""
+
+    complex: Complex
+    parent: Tensor
+    points: Tensor
+    t: Tensor
+    uncut: Tensor
+
+    def carry(self, rows: Tensor) -> Tensor:
+        """Values at the old vertices (V, ...), and behind them those between, at the new ones."""
+        return interpolated(rows, self.points, self.t)
+
+
+def _used(numbers: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The numbers below ``count`` that occur, ascending, and the place of each among them."""
+    mask = torch.zeros(count, dtype=torch.bool)
+    mask[numbers] = True
+    return mask.nonzero()[:, 0], mask.long().cumsum_(0).sub_(1)

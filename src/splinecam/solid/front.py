@@ -1,0 +1,275 @@
+"""A complex on its way through a network, layer after layer.
+
+On every cell all values after the affine part of a stage are affine. The cells are then divided by
+the layer of the stage, and the next affine part follows. Values at new vertices are interpolated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from splinecam._util.arrays import as_rows, counts_of, offsets_of, owners_of, take, take_rows
+from splinecam._util.backend import backend_of
+from splinecam._util.tolerances import EPS, SAFETY
+from splinecam.arrangement.crossings import Functions
+from splinecam.geometry.solids import Solid
+from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity
+from splinecam.network.ops.bounds import Bound
+from splinecam.network.program import Program
+from splinecam.solid.complex import AUXILIARY, Complex, Cut
+
+_GENERATIONS = 4.0  # of interpolations in one layer, each of which rounds once
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """The function of n outputs whose zero set is wanted: ``outputs @ weight - level``."""
+
+    weight: Tensor  # (n,)
+    level: float
+
+    def of(self, outputs: Tensor) -> Tensor:
+        """Its values (N,) for outputs (N, ...)."""
+        return as_rows(outputs) @ self.weight - self.level
+
+    def error(self, bound: Bound) -> float:
+        """The rounding error of its values."""
+        size = as_rows(bound.error) + 2 * EPS * as_rows(bound.magnitude)
+        return float((size @ self.weight.abs()).amax()) + 2 * EPS * abs(self.level)
+
+
+@dataclass(frozen=True, eq=False)
+class Front:
+    """A complex after the affine part of a stage, and values at its V vertices.
+
+    live: (V, ...) by names; bounds: of these; f: (V,) of the target, if there is one; uncut: places
+    (N, 3) where rounding left open where a function vanishes.
+    """
+
+    program: Program
+    complex: Complex
+    index: int
+    live: dict[str, Tensor]
+    bounds: dict[str, Bound]
+    target: Target | None = None
+    f: Tensor | None = None
+    uncut: list[Tensor] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, program: Program, solid: Solid, target: Target | None = None) -> Front:
+        """A body as the only cell, after the first affine part."""
+        whole = Complex.of(solid)
+        x = solid.to_input(whole.uvw)
+        size = x.abs().amax(0, keepdim=True)
+        off = EPS * (solid.origin.abs() + solid.corners.abs().amax(0) @ solid.basis.abs())
+        bound = Bound(size, EPS * size + off.view_as(size))
+        live, name = program.advance(0, {program.input_name: x}), program.input_name
+        front = cls(program, whole, 0, live, program.bounds(0, {name: bound}), target)
+        return replace(front, f=front.outputs(0))
+
+    @property
+    def layer(self) -> Nonlinearity | None:
+        """The layer that divides the cells next."""
+        return self.program.stages[self.index].layer
+
+    def outputs(self, first: int) -> Tensor | None:
+        """The target's values at the vertices from a number on."""
+        if self.target is None:
+            return None
+        parts = []
+        for some in self._blocks(first):
+            for i in range(self.index, len(self.program.stages)):
+                some = _applied(self.program, i, some)
+                if i + 1 < len(self.program.stages):
+                    some = self.program.advance(i + 1, some)
+            parts.append(self.target.of(some[self.program.output_name]))
+        return torch.cat(parts) if parts else self.complex.uvw.new_zeros(0)
+
+    @property
+    def output_bound(self) -> Bound:
+        """The bound of the outputs, and of their rounding, wherever units are in their ranges."""
+        bounds = self.bounds
+        for i in range(self.index, len(self.program.stages)):
+            layer = self.program.stages[i].layer
+            if layer is None:
+                break
+            z = bounds[layer.source]
+            size = as_rows(z.magnitude + SAFETY * z.error)
+            result = layer.bound(bounds[layer.argument], -size, size)
+            bounds = self.program.bounds(i + 1, {**bounds, layer.result: result})
+        return bounds[self.program.output_name]
+
+    def _blocks(self, first: int) -> Iterator[dict[str, Tensor]]:
+        width = max(*self.program.widths, 1)
+        step = max(64, backend_of(self.complex.uvw.device).numbers // (2 * width))
+        for start in range(first, self.complex.num_vertices, step):
+            yield {name: x[start : start + step] for name, x in self.live.items()}
+
+    def select(self, cells: Tensor) -> Front:
+        """The front with some of its cells."""
+        part, kept = self.complex.select(cells)
+        live = {name: take(x, kept) for name, x in self.live.items()}
+        return replace(self, complex=part, live=live, f=None if self.f is None else self.f[kept])
+
+    def divided(self, z: Tensor, tolerance: Tensor, label: Tensor, layer: int) -> Front:
+        """The front with cells cut along the zero sets of functions (V, m)."""
+        made = self.complex.cut(z, tolerance, label, layer)
+        live = {name: made.carry(x) for name, x in self.live.items()}
+        bounds = {
+            name: Bound(size, error + _GENERATIONS * EPS * size)
+            for name, (size, error) in self.bounds.items()
+        }
+        uncut = [*self.uncut, places_of(made)] if made.uncut.shape[0] else self.uncut
+        return replace(self, complex=made.complex, live=live, bounds=bounds, uncut=uncut)
+
+    def with_outputs(self, first: int) -> Front:
+        """The front with the target's values at vertices from a number on."""
+        new = self.outputs(first)
+        if self.f is None or new is None:
+            return self
+        return replace(self, f=torch.cat([self.f[:first], new]))
+
+    def carried(self) -> Front:
+        """Divide the cells by the layer, and go on to the next affine part."""
+        layer, program, known = self.layer, self.program, self.complex.num_vertices
+        assert layer is not None
+        z, bound = as_rows(self.live[layer.source]), self.bounds[layer.source]
+        low, high = z.amin(0), z.amax(0)
+        error = bound.error.reshape(-1)
+        functions = _functions(layer, z, error, low, high)
+        front = self
+        if functions.m:
+            values = _values(functions)
+            tolerance = SAFETY * functions.error
+            numbers = torch.arange(functions.m)
+            front = replace(self, complex=_named(self.complex, values, tolerance, self.index))
+            front = front.divided(values, tolerance, numbers, self.index)
+            front = replace(front, complex=_labelled(front, layer, functions))
+        bounds, live = dict(front.bounds), dict(front.live)
+        bounds[layer.result] = layer.bound(bounds[layer.argument], low, high)
+        following: dict[str, list[Tensor]] = {}
+        i = self.index + 1
+        for some in replace(front, live=live)._blocks(0):
+            made = program.advance(i, _applied(program, self.index, some))
+            for name, x in made.items():
+                following.setdefault(name, []).append(x.clone() if len(x) < known else x)
+        front = replace(
+            front,
+            index=i,
+            live={name: torch.cat(parts) for name, parts in following.items()},
+            bounds=program.bounds(i, {name: bounds[name] for name in program.stages[i].live_in}),
+        )
+        return front.with_outputs(known)
+
+
+def _applied(program: Program, i: int, live: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Values with the layer of a stage applied to them."""
+    layer = program.stages[i].layer
+    return live if layer is None else {**live, layer.result: layer.apply(live[layer.argument])}
+
+
+def _functions(
+    layer: Nonlinearity, z: Tensor, error: Tensor, low: Tensor, high: Tensor
+) -> Functions:
+    """The functions whose zero sets are borders; of a maximum all differences of its units."""
+    if isinstance(layer, MaxNonlinearity):
+        size = layer.members.shape[1]
+        i, j = torch.triu_indices(size, size, 1)
+        first, second = layer.members[:, i].flatten(), layer.members[:, j].flatten()
+        group = torch.arange(len(layer.members)).repeat_interleave(len(i))
+        return Functions.differences(z, first, second, group, error, low, high)
+    found = layer.functions(z, error, low, high)
+    assert found is not None
+    return found
+
+
+def _values(functions: Functions) -> Tensor:
+    """The values of all functions at all vertices, (V, m)."""
+    z, unit = functions.z, functions.unit
+    every = functions.m == z.shape[1] and bool((unit == torch.arange(functions.m)).all())
+    values = z if every else z.index_select(1, unit)
+    if functions.other is not None:
+        return values - z.index_select(1, functions.other)
+    return values if not bool(functions.level.any()) else values - functions.level
+
+
+def _named(whole: Complex, z: Tensor, tolerance: Tensor, layer: int) -> Complex:
+    """The complex with the layer of auxiliary faces on which a function vanishes.
+
+    They are borders, unless the function vanishes on the cells beside them, too.
+    """
+    arrays = whole.arrays
+    faces = (arrays.face_layer == AUXILIARY).nonzero()[:, 0]
+    vertex, unit = (z.abs() <= tolerance).nonzero(as_tuple=True)
+    if not faces.shape[0] or not vertex.shape[0]:
+        return whole
+    rows, sizes = take_rows(arrays.face_offsets, faces)
+    at, m = take(whole.corner_vertices(), rows), z.shape[1]
+    found = _vanishing(at, sizes, vertex, unit, z.shape)
+    face, unit_of = faces[found // m], found % m
+    offsets, corners = whole.cell_corners()
+    beside = whole.beside()[face].amax(1)
+    rows, sizes = take_rows(offsets, beside)
+    values = z[corners[rows], unit_of[owners_of(sizes, rows.shape[0])]].abs()
+    largest = values.new_zeros(len(face)).scatter_reduce_(
+        0, owners_of(sizes, rows.shape[0]), values, "amax"
+    )
+    border = largest > tolerance[unit_of]
+    layers, units = arrays.face_layer.clone(), arrays.face_unit.clone()
+    layers[face[border]], units[face[border]] = layer, unit_of[border]
+    rows, _ = take_rows(arrays.face_offsets, face[border])
+    edges, edge_layer = arrays.corners[rows] >> 1, arrays.edge_layer.clone()
+    edge_layer[edges[edge_layer[edges] == AUXILIARY]] = layer
+    made = arrays._replace(face_layer=layers, face_unit=units, edge_layer=edge_layer)
+    return replace(whole, arrays=made)
+
+
+def _vanishing(
+    at: Tensor, sizes: Tensor, vertex: Tensor, unit: Tensor, shape: torch.Size
+) -> Tensor:
+    """The faces at all of whose corners a unit vanishes: face * m + unit.
+
+    at: the corners of faces of these sizes; vertex, unit: where units vanish; shape: (V, m).
+    """
+    offsets = offsets_of(counts_of(vertex, shape[0]))
+    rows, counts = take_rows(offsets, at)
+    owner = owners_of(sizes, at.shape[0])[owners_of(counts, rows.shape[0])]
+    keys, times = torch.unique(owner * shape[1] + unit[rows], return_counts=True)
+    found: Tensor = keys[times == sizes[keys // shape[1]]]
+    return found
+
+
+def _labelled(front: Front, layer: Nonlinearity, functions: Functions) -> Complex:
+    """The complex with units for new faces, of which some are no borders of a maximum."""
+    arrays = front.complex.arrays
+    new = (arrays.face_layer == front.index).nonzero()[:, 0]
+    column = arrays.face_unit[new]
+    units, layers = arrays.face_unit.clone(), arrays.face_layer.clone()
+    units[new] = functions.label[column]
+    if isinstance(layer, MaxNonlinearity) and layer.members.shape[1] > 2:
+        z = as_rows(front.live[layer.source])
+        rows, sizes = take_rows(arrays.face_offsets, new)
+        owner = owners_of(sizes, rows.shape[0])
+        group = layer.members[functions.label[column]]  # (N, R)
+        at = front.complex.corner_vertices()[rows]
+        own = z[at, functions.unit[column][owner]]
+        values = z[at[:, None], group[owner]]
+        ahead = own - values.amin(1) if layer.smallest else values.amax(1) - own
+        ahead = ahead.new_zeros(len(new)).scatter_reduce_(0, owner, ahead, "amax")
+        beaten = ahead > SAFETY * 2 * functions.error[column]
+        layers[new[beaten]] = AUXILIARY
+    return replace(front.complex, arrays=arrays._replace(face_layer=layers, face_unit=units))
+
+
+def places_of(made: Cut) -> Tensor:
+    """The centres of the corners of cells that are not cut, (N, 3)."""
+    offsets, corners = made.complex.cell_corners()
+    rows, sizes = take_rows(offsets, made.uncut)
+    owner = owners_of(sizes, rows.shape[0])
+    total = made.complex.uvw.new_zeros((len(sizes), 3))
+    total.index_add_(0, owner, made.complex.uvw[corners[rows]])
+    return total / sizes[:, None]
