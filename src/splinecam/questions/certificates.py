@@ -10,33 +10,32 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from hashlib import sha256
 from itertools import pairwise
-from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import splinecam_check as exact
 import torch
-from splinecam_check import Point, Row, at, cross, lowest, minus
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from splinecam._util.backend import backend_of
-from splinecam.errors import SplineCamError, option
+import splinecam_check as checker
+from splinecam.errors import SplineCamError
 from splinecam.files.properties import OutputCondition
 from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity, PiecewiseScalar
 from splinecam.network.program import Program, Stage, Step
 from splinecam.network.values import Ref
-from splinecam.questions.partition_data import PartitionData, counted
+from splinecam.questions.partition_data import PartitionData
+from splinecam_check import Point, Row, at, cross, lowest
 
 _FAR = (2.0**200, 2.0**120)  # beside which offsets round away, so that weights come out exactly
 _ROWS = 1 << 22  # coefficients that are computed at once
 _DIGITS = 1 << 16  # bits of a fraction that is written out; others are written within bounds
 _BITS = 128  # of these bounds
-_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ def write(
         network = _written(part, condition)
         cells = _Cells(network)
         for uv in _ordered(part):
-            cells.find(_point(uv))
+            cells.find(checker.point([_text(x) for x in uv]))
     chain = cells.open_border()
     loops: list[list[Point]] = []
     if chain and exact:
@@ -105,13 +104,16 @@ def write(
         loops = _loops(chain)
     claims, holds = cells.claims(condition is not None)
     places = tuple((p[0][0] / p[0][2], p[0][1] / p[0][2]) for p in loops)
-    with open(path, "w", encoding="utf-8") as file:
-        for line in (*network.lines, {"outputs": network.outputs, "claims": claims}):
-            file.write(json.dumps(line) + "\n")
-        for loop in loops:
-            file.write(json.dumps({"except": [[hex(x) for x in p] for p in loop]}) + "\n")
-        for line in cells.lines():
-            file.write(json.dumps(line) + "\n")
+    lines = [json.dumps(line) + "\n" for line in network.lines]
+    digest = sha256("".join([*lines, json.dumps(network.outputs)]).encode()).hexdigest()
+    claimed = {"network": digest, "outputs": network.outputs, "claims": claims}
+    lines.append(json.dumps(claimed) + "\n")
+    for loop in loops:
+        words = [[_hex(Fraction(x, p[2])) for x in p[:2]] for p in loop]
+        lines.append(json.dumps({"except": words}) + "\n")
+    with Path(path).open("w", encoding="utf-8") as file:
+        file.writelines(lines)
+        file.writelines(json.dumps(line) + "\n" for line in cells.lines())
     return Certificate(os.fspath(path), len(cells.found), places, holds)
 
 
@@ -125,13 +127,6 @@ def _ordered(part: PartitionData) -> Iterator[tuple[float, float]]:
     return iter([points[i] for i in np.lexsort(table.T[::-1])])
 
 
-def _point(uv: Sequence[float]) -> Point:
-    u, v = map(Fraction, uv)
-    power = exact.power_of((u, v))
-    x, y, w = lowest((exact.whole(u, power), exact.whole(v, power), 1 << power))
-    return x, y, w
-
-
 # -- the network as numbers ------------------------------------------------------------------------
 
 
@@ -140,7 +135,7 @@ class _Lines:
     """The lines of a file that say what the network is, and the numbers of its values."""
 
     lines: list[dict[str, Any]]
-    network: exact.Network
+    network: checker.Network
     source: list[int]  # the line that made each number
     values: dict[str, tuple[tuple[int, ...], list[int]]]  # shapes of values, and their numbers
     outputs: list[int] = field(default_factory=list)
@@ -163,10 +158,8 @@ class _Lines:
 
 
 def _text(value: float) -> str:
-    """A number as ``exact.binary`` reads it."""
-    above, below = float(value).as_integer_ratio()
-    power = below.bit_length() - 1
-    return f"{above}p-{power}" if power else f"{above}"
+    """A number as the file has it."""
+    return _hex(Fraction(value))
 
 
 def _written(part: PartitionData, condition: OutputCondition | None) -> _Lines:
@@ -178,7 +171,7 @@ def _written(part: PartitionData, condition: OutputCondition | None) -> _Lines:
     head = {"certificate": 1, "domain": corners, "inputs": inputs}
     count = len(inputs)
     entry = {program.input_name: (tuple(domain.input_shape), list(range(count)))}
-    made = _Lines([head], exact.Network(corners, inputs), [0] * count, entry)
+    made = _Lines([head], checker.Network(corners, inputs), [0] * count, entry)
     for i, stage in enumerate(program.stages):
         _write_steps(made, program, i, stage)
         if stage.layer is not None:
@@ -188,16 +181,18 @@ def _written(part: PartitionData, condition: OutputCondition | None) -> _Lines:
         numbers = made.add({"affine": [["0", i, "1"] for i in numbers]}, len(numbers))
     made.outputs = numbers
     for each in condition or ():
-        table = torch.cat([each.A, each.A.new_zeros(len(each.b), 0) if each.C is None else each.C], 1)
+        table = torch.cat(
+            [each.A, each.A.new_zeros(len(each.b), 0) if each.C is None else each.C], 1
+        )
         own = [*numbers, *range(table.shape[1] - len(numbers))]
         rows = [
-            [_text(-b), *(x for i, w in zip(own, row, strict=True) if w for x in (i, _text(w)))]
+            [_text(b), *(x for i, w in zip(own, row, strict=True) if w for x in (i, _text(-w)))]
             for row, b in zip(table.tolist(), each.b.tolist(), strict=True)
         ]
         found = made.add({"affine": rows}, len(rows))
         made.unsafe.append([[i, int(s)] for i, s in zip(found, each.strict.tolist(), strict=True)])
     made.network.outputs = numbers
-    made.network.begin()
+    made.network.run_affine()
     return made
 
 
@@ -214,7 +209,12 @@ def _write_steps(made: _Lines, program: Program, i: int, stage: Stage) -> None:
 
 def _rows(made: _Lines, steps: list[Step]) -> list[list[Any]]:
     """What the last of some steps makes of the values before them, as rows of the file."""
-    taken = {x.name for step in steps for x in tree_leaves((step.args, step.kwargs)) if isinstance(x, Ref)}
+    taken = {
+        x.name
+        for step in steps
+        for x in tree_leaves((step.args, step.kwargs))
+        if isinstance(x, Ref)
+    }
     sources = [name for name in made.values if name in taken]
     offset = _run(made, steps, sources, None, 0.0, slice(0, 0))[-1]
     rows: list[list[Any]] = [[_text(b)] for b in offset.tolist()]
@@ -320,10 +320,8 @@ class _Cells:
             pieces = self._pieces(layer, value)
             if index < len(self._path) and self._path[index] == pieces:
                 continue
-            if index < len(self._path):
-                network.back(index)
-                del self._path[index:]
             network.follow(index, pieces)
+            del self._path[index:]
             self._path.append(pieces)
         pattern = tuple(map(tuple, self._path))
         if pattern not in self.found:
@@ -335,13 +333,13 @@ class _Cells:
     def _pieces(self, layer: dict[str, Any], value: Any) -> list[int]:
         """The piece of each unit of a layer."""
         network, found = self.made.network, []
-        if "groups" in layer:
+        if "knots" not in layer:
             for group in layer["groups"]:
-                rows = [[layer["sign"] * x for x in value(network.row(i))] for i in group]
-                found.append(max(range(len(rows)), key=lambda k: (rows[k], -k)))  # noqa: B023
+                rows = [[layer["sign"] * x for x in value(network.maps[i])] for i in group]
+                found.append(max(range(len(rows)), key=lambda k: (rows[k], -k)))
             return found
-        for number in layer["units"]:
-            a, b, c = (x << layer["extra"] for x in network.row(number))
+        for (number,) in layer["groups"]:
+            a, b, c = (x << layer["finer"] for x in network.maps[number])
             values = (value((a, b, c - knot)) > (0, 0, 0) for knot in layer["knots"])
             found.append(sum(values))
         return found
@@ -349,17 +347,17 @@ class _Cells:
     def _cell(self) -> tuple[list[list[int]], list[Point]]:
         """The names of the sides of the cell of the present pattern, and the corners before them."""
         network = self.made.network
-        corners, sides = list(network.corners), [[k] for k in range(len(network.sides))]
-        lines = list(network.sides)
-        for name, (a, b, c, _) in self._constraints():
-            row = a, b, c
+        corners, sides = network.corners, [[k] for k in range(len(network.corners))]
+        lines = [network.asked[k,][0] for k in range(len(corners))]
+        for key, (row, _) in network.asked.items():
+            name = list(key)
             values = [at(row, p) for p in corners]
             if min(values) >= 0:
                 continue
             if max(values) <= 0:
                 return [], []
             kept: list[tuple[Point, list[int], Row]] = []
-            for k, (s, t) in enumerate(exact.around(values)):
+            for k, (s, t) in enumerate(checker.around(values)):
                 if s > 0 or (s == 0 and t >= 0):
                     kept.append((corners[k], sides[k], lines[k]))
                 elif s == 0:
@@ -371,34 +369,17 @@ class _Cells:
             corners, sides, lines = ([each[i] for each in kept] for i in range(3))  # type: ignore
         return sides, corners
 
-    def _constraints(self) -> Iterator[tuple[list[int], tuple[int, int, int, bool]]]:
-        """The constraints of the present pattern, with the names of their lines."""
-        names = []
-        for index, (layer, pieces) in enumerate(zip(self.made.network.layers, self._path, strict=True)):
-            for unit, piece in enumerate(pieces):
-                if "groups" in layer:
-                    group = layer["groups"][unit]
-                    names += [
-                        [index, unit, k] for k, i in enumerate(group) if i != group[piece] or k < piece
-                    ]
-                else:
-                    names += [[index, unit, piece - 1]] * (piece > 0)
-                    names += [[index, unit, piece]] * (piece < len(layer["knots"]))
-        return zip(names, self.made.network.constraints, strict=True)
-
     def open_border(self) -> Counter[Any]:
         """The sides of cells that no other cells share, less the border of the domain."""
         chain: Counter[Any] = Counter()
-        exact.add_border(chain, self.made.network.corners, -1)
+        checker.add_border(chain, self.made.network.corners, -1)
         for _, corners in self.found.values():
-            exact.add_border(chain, corners, 1)
-        return chain
+            checker.add_border(chain, corners, 1)
+        return Counter({key: count for key, count in chain.items() if count})
 
     def explore(self) -> None:
         """Add the cells across all sides that no other cell shares, and so on."""
-        waiting = [
-            side for cell in list(self.found.values()) for side in exact.around(cell[1])
-        ]
+        waiting = [side for cell in list(self.found.values()) for side in checker.around(cell[1])]
         ends = Counter((p, q) for p, q in waiting)
         waiting = [(p, q) for p, q in waiting if not ends[q, p] and not self._outer(p, q)]
         while waiting:
@@ -409,66 +390,78 @@ class _Cells:
             pattern = self.find(middle, ((along[1], -along[0], 0), along))  # type: ignore[arg-type]
             corners = self.found[pattern][1]
             shared = [p, q]
-            for a, b in exact.around(corners):
-                shared = exact.clip(shared, cross(a, b))
-            first, *_, last = sorted(shared, key=lambda x: Fraction(at(along, x), x[2]))  # noqa: B023
+            for a, b in checker.around(corners):
+                shared = checker.part(shared, [(cross(a, b), False)])
+            first, *_, last = sorted(shared, key=lambda x: Fraction(at(along, x), x[2]))
             waiting += [(a, b) for a, b in ((p, first), (last, q)) if a != b]
             if len(self.found) > known:
-                waiting += [s for s in exact.around(corners) if not self._outer(*s)]
+                waiting += [s for s in checker.around(corners) if not self._outer(*s)]
 
     def _outer(self, p: Point, q: Point) -> bool:
         """Whether a side lies on the border of the domain."""
-        return any(at(row, p) == at(row, q) == 0 for row in self.made.network.sides)
+        return any(
+            at(cross(a, b), p) == at(cross(a, b), q) == 0
+            for a, b in checker.around(self.made.network.corners)
+        )
 
     def claims(self, conditional: bool) -> tuple[list[dict[str, Any]], bool | None]:
         """What is claimed: of the partition, or of a property. Sorts the cells."""
         network, unsafe = self.made.network, self.made.unsafe
         self.found = dict(sorted(self.found.items()))
-        claims: list[dict[str, Any]] = [{"claim": "areas"}]
-        judge = exact.Claims(network, [] if conditional else claims)
+        areas = {
+            "claim": "areas",
+            "sides": [Counter() for _ in range(max(2, len(network.outputs)))],
+        }
         best: list[Fraction | None] = [None] * len(network.outputs)
-        for number, (pattern, (_, corners)) in enumerate(self.found.items()):
+        for cell, (pattern, (_, corners)) in enumerate(self.found.items()):
             self._go(pattern)
-            judge.visit(corners)
             for rows in unsafe:
-                if judge.meets(corners, rows):
-                    point = [hex(x) for x in _middle(judge.part(corners, rows))]
-                    claim = {"claim": "fails", "unsafe": unsafe, "cell": number, "point": point}
+                met = checker.part(corners, [(network.maps[i], strict) for i, strict in rows])
+                if met:
+                    claim = {
+                        "claim": "fails",
+                        "cell": cell,
+                        "point": _middle(met),
+                        "unsafe": unsafe,
+                    }
                     return [claim], False
-            for k, i in enumerate([] if conditional else network.outputs):
-                row, power = network.row(i), network.powers[i]
-                values = [Fraction(at(row, p), p[2] << power) for p in corners]
+            if conditional:
+                continue
+            checker.compare(network, areas, corners, cell)
+            for k, i in enumerate(network.outputs):
+                values = [
+                    Fraction(at(network.maps[i], p), p[2] << network.powers[i]) for p in corners
+                ]
                 best[k] = max(values if best[k] is None else [best[k], *values])
         if conditional:
             return [{"claim": "holds", "unsafe": unsafe}], True
-        claims[0]["areas"] = [_within(judge.area(k)) for k in range(len(judge.edges))]
+        found = [_within(checker.area(sides)) for sides in areas["sides"]]
         largest = [{"claim": "largest", "output": k, "value": _hex(x)} for k, x in enumerate(best)]
-        return [{"claim": "regions", "number": len(self.found)}, *claims, *largest], None
+        regions = {"claim": "regions", "number": len(self.found)}
+        return [regions, {"claim": "areas", "areas": found}, *largest], None
 
     def _go(self, pattern: Sequence[Sequence[int]]) -> None:
         """Put the network on a pattern."""
-        same = next((k for k, (a, b) in enumerate(zip(pattern, self._path, strict=False)) if list(a) != b), len(self._path))
-        if same < len(self._path):
-            self.made.network.back(same)
-        self._path[same:] = map(list, pattern[same:])
-        for index in range(same, len(pattern)):
-            self.made.network.follow(index, self._path[index])
+        for index, pieces in enumerate(pattern):
+            if self._path[index : index + 1] != [list(pieces)]:
+                self.made.network.follow(index, list(pieces))
+                self._path[index:] = [list(pieces)]
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """The cells as lines of the file."""
         for pattern, (sides, _) in self.found.items():
             text = [
-                "".join(map(_LETTERS.__getitem__, part)) if max(part, default=0) < 36 else list(part)
-                for part in pattern
+                "".join(words) if all(len(word) == 1 for word in words) else words
+                for words in ([np.base_repr(piece, 36) for piece in pieces] for pieces in pattern)
             ]
             yield {"cell": text, "sides": sides}
 
 
-def _middle(points: list[Point]) -> Point:
+def _middle(points: list[Point]) -> list[str]:
     """The mean of some points."""
-    u, v = (sum((Fraction(p[i], p[2]) for p in points), Fraction(0)) / len(points) for i in (0, 1))
-    x, y, w = lowest((u.numerator * v.denominator, v.numerator * u.denominator, u.denominator * v.denominator))
-    return x, y, w
+    return [
+        _hex(sum((Fraction(p[i], p[2]) for p in points), Fraction(0)) / len(points)) for i in (0, 1)
+    ]
 
 
 def _meet(p: Row, q: Row) -> Point:
@@ -477,7 +470,7 @@ def _meet(p: Row, q: Row) -> Point:
 
 
 def _hex(value: Fraction) -> str:
-    return f"{value.numerator:x}/{value.denominator:x}"
+    return f"{value.numerator:x}" + f"/{value.denominator:x}" * (value.denominator > 1)
 
 
 def _within(value: Fraction) -> list[str]:
