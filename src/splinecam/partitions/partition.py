@@ -29,6 +29,7 @@ from splinecam.plot.accessor import Pictures
 from splinecam.questions import attaching, boundary, certificates, measures
 from splinecam.questions import class_regions as classes
 from splinecam.questions import comparison as _counts
+from splinecam.questions import differentiable as _differentiable
 from splinecam.questions import neurons as _neurons
 from splinecam.questions import preimage as _preimage
 from splinecam.questions import sampling as _density
@@ -220,6 +221,7 @@ class Partition(PartitionData, Views[Region]):
     ranges = cached_property(measures.output_ranges)
     validate = _validate.validate
     certify = certificates.certify
+    differentiable = _differentiable.differentiable
     save = _files.save
     export = export
     to_networkx = to_networkx
