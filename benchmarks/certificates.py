@@ -1,6 +1,6 @@
 """Certificates: how long they take to write and to check, and whether changed ones are rejected.
 
-    python benchmarks/certificates.py [changes]
+python benchmarks/certificates.py [changes]
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
-import splinecam_check as checker
 import torch
 from torch import nn
 
 import splinecam as sc
+import splinecam_check as checker
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -30,7 +31,7 @@ def network(widths: list[int], seed: int = 0, scale: float = 1.0) -> nn.Sequenti
     """A ReLU network with weights of a size that cuts the domain often."""
     torch.manual_seed(seed)
     layers: list[nn.Module] = []
-    for n, m in zip(widths, widths[1:], strict=False):
+    for n, m in pairwise(widths):
         layers += [nn.Linear(n, m), nn.ReLU()]
         nn.init.normal_(layers[-2].weight, std=scale * (2 / n) ** 0.5)
         nn.init.normal_(layers[-2].bias, std=0.5)
@@ -39,8 +40,10 @@ def network(widths: list[int], seed: int = 0, scale: float = 1.0) -> nn.Sequenti
 
 def times(folder: Path) -> None:
     """Seconds of processor time to write and to check partitions of 3 x 32 networks."""
-    for side in (2.0, 4.0, 8.0):
-        part = sc.partition(network([2, 32, 32, 32, 2]), sc.Domain.box(-side, side), progress=False)
+    for side in (2.0, 8.0):
+        part = sc.partition(
+            network([2, 32, 32, 32, 2], scale=1.5), sc.Domain.box(-side, side), progress=False
+        )
         path = folder / "large.cert"
         start = time.process_time()
         written = part.certify(path, exact=True)
@@ -48,8 +51,12 @@ def times(folder: Path) -> None:
         with path.open() as file:
             proved = checker.check(file)
         end = time.process_time()
-        print(f"{written.regions:,} regions of 3 x 32: written in {middle - start:.1f} s, checked in")
-        print(f"  {end - middle:.1f} s, {path.stat().st_size / 1e6:.1f} MB; {proved[1]}", flush=True)
+        print(
+            f"{written.regions:,} regions of 3 x 32: written in {middle - start:.1f} s, checked in"
+        )
+        print(
+            f"  {end - middle:.1f} s, {path.stat().st_size / 1e6:.1f} MB; {proved[1]}", flush=True
+        )
 
 
 def changes(folder: Path, count: int) -> None:

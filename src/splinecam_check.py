@@ -133,7 +133,7 @@ class Network:
         power = power_of(*chain(*rows))
         self.powers = [power] * len(rows)  # of each number: its map is integers / 2 ** power
         self.maps: list[Row] = [tuple(int(x * 2**power) for x in row) for row in rows]  # type: ignore
-        self.layers, self.affine, self.outputs = [], [[]], []  # rows follow so many layers
+        self.layers, self.affine, self.outputs = list[Any](), [list[Any]()], list[int]()
         self.marks: list[tuple[int, int]] = []  # how many maps and demands preceded each layer
 
     def add(self, line: dict[str, Any]) -> None:
@@ -241,8 +241,8 @@ def judge(claim: dict[str, Any], cells: int) -> str:
 
 def check(lines: Iterable[str]) -> list[str]:
     """What a certificate proves, in words; an error says what is wrong with it."""
-    network, claims, cells, last, left = None, [], 0, [[-1]], []
-    border, digest = Counter[Any](), sha256()
+    claims: list[dict[str, Any]] = []
+    border, digest, network, cells, last, left = Counter[Any](), sha256(), None, 0, [[-1]], []
     for text in lines:
         line = json.loads(text)
         require(text.count("-") == text.count('"-'), "an index is negative")

@@ -13,9 +13,9 @@ import splinecam_check as checker
 
 Lines = list[dict[str, Any]]
 KINDS = (
-    "sign", "weight", "network", "drop", "double", "swap", "side", "sides", "claim", "area", "value", "domain",
-    "truncate", "piece",
-)  # fmt: skip
+    *("sign", "piece", "weight", "network", "drop", "double", "swap", "truncate"),
+    *("side", "sides", "claim", "area", "value", "domain"),
+)
 
 
 def text_of(lines: Lines, digest: bool = True) -> list[str]:

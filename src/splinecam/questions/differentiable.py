@@ -8,14 +8,14 @@ integrals are sums over triangles of them. The combinatorics are those of the pr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from splinecam._util.arrays import as_rows, take
 from splinecam.errors import SplineCamError
@@ -42,7 +42,7 @@ class Differentiable:
     """The geometry of a partition, as tensors with gradients.
 
     Regions are cut where the largest output changes, into C convex cells with V vertices. Gradients
-    are with respect to the parameters of the model, or those that were given, and to the corners.
+    are with respect to the parameters of the model, and to the corners of the domain if given.
 
     region, label: (C,) the region and the class of each cell; degenerate: (V,) vertices in which
     more than two lines meet, whose gradient is that of two of them.
@@ -58,6 +58,24 @@ class Differentiable:
     _corners: Tensor
     _functions: tuple[_Functions, _Functions]
     _inverse: Tensor
+    _names: dict[int, tuple[str, bool]]
+
+    def at(self, parameters: Mapping[str, Tensor], corners: Tensor | None = None) -> Differentiable:
+        """The same as a function of other tensors with the same values, as ``torch.func`` needs.
+
+        parameters: by the names of ``model.named_parameters()``; corners: (k, 2) of the domain.
+
+        >>> import splinecam as sc
+        >>> model = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.ReLU())
+        >>> moving = sc.partition(model, sc.Domain.box(-1, 1), progress=False).differentiable()
+        >>> given = dict(model.named_parameters())
+        >>> gradient = torch.func.grad(lambda p: moving.at(p).class_areas[0])(given)
+        >>> gradient["0.bias"].shape
+        torch.Size([1])
+        """
+        program = _filled(self.partition._network, self._names, parameters)
+        changed = {"_program": program, "_corners": self._corners if corners is None else corners}
+        return replace(self, **changed)  # type: ignore[arg-type]
 
     @cached_property
     def vertices(self) -> Tensor:
@@ -186,11 +204,7 @@ class Differentiable:
 
 
 def differentiable(
-    part: PartitionData,
-    parameters: Mapping[str, Tensor] | None = None,
-    corners: Tensor | None = None,
-    *,
-    level: float = 0.0,
+    part: PartitionData, *, corners: Tensor | None = None, level: float = 0.0
 ) -> Differentiable:
     """The vertices, areas, maps, boundaries and integrals, with gradients for training.
 
@@ -199,9 +213,8 @@ def differentiable(
     and where a vertex meets a line, the gradient is that of the present regions. After a step,
     partition anew.
 
-    parameters: tensors by the names of ``model.named_parameters()``, of the same values as these,
-    for ``torch.func``; by default the model's own. corners: (k, 2) the corners of the domain, to
-    differentiate by them. level: of a single output, at which classes change.
+    corners: (k, 2) the corners of the domain, to differentiate by them. level: of a single output,
+    at which classes change.
 
     >>> import splinecam as sc
     >>> from torch import nn
@@ -218,8 +231,8 @@ def differentiable(
             "Smooth functions of the model were replaced, and the places of their knots have no "
             "gradient. Give differentiable a partition that was made without smooth=."
         )
-    given = {**dict(unwrap(part.model).named_parameters()), **(parameters or {})}
-    program = _linked(part, given)
+    names = _constants(part)
+    program = _filled(part._network, names, dict(unwrap(part.model).named_parameters()))
     found = winners_of(part, "argmax", float(level), whole=True)
     cells, source = found.overlay.mesh, found.overlay.source
     at = part._frame.to_plane(cells.uv)
@@ -242,6 +255,7 @@ def differentiable(
         fixed if corners is None else corners,
         (one, other),
         _inverse(torch.stack(rows, 1)),
+        names,
     )
 
 
@@ -294,9 +308,8 @@ class _Functions:
 
     def ids(self) -> Tensor:
         """Equal numbers for equal functions."""
-        level = torch.unique(self.level, return_inverse=True)[1]
-        found, parts = level, (self.layer, self.first, self.second)
-        for part in parts:
+        found: Tensor = torch.unique(self.level, return_inverse=True)[1]
+        for part in (self.layer, self.first, self.second):
             found = found * int(part.max() + 2) + part + 1
         return found
 
@@ -341,7 +354,7 @@ def _sides(part: PartitionData, uv: Tensor) -> Tensor:
     """The side of the domain on which each point lies, (N,)."""
     corners = part.domain.corners.to(uv)
     way = corners.roll(-1, 0) - corners
-    off = cross(way, uv[:, None] - corners).abs() / way.norm(dim=1)
+    off: Tensor = cross(way, uv[:, None] - corners).abs() / way.norm(dim=1)
     return off.argmin(1)
 
 
@@ -429,8 +442,8 @@ def _evaluate(
 # -- the program as a function of the parameters ---------------------------------------------------
 
 
-def _linked(part: PartitionData, parameters: Mapping[str, Tensor]) -> Program:
-    """The program with the parameters themselves in place of their values.
+def _constants(part: PartitionData) -> dict[int, tuple[str, bool]]:
+    """The parameter that each constant of the program is, by its id, and whether it is turned.
 
     A copy of the model with other numbers, all of them different, tells which constant is which.
     """
@@ -444,45 +457,57 @@ def _linked(part: PartitionData, parameters: Mapping[str, Tensor]) -> Program:
 
     twin = private_copy(unwrap(part.model), shaken)
     named = {name: p.detach().double() for name, p in twin.named_parameters()}
-    network = part._network
-    given = {"device": network.device, "output": part.output}
-    other = capture(twin, network.input_shape, **given)  # type: ignore[arg-type]
+    network, found = part._network, dict[int, tuple[str, bool]]()
+    other = capture(twin, network.input_shape, device=network.device, output=part.output)
+    for a, b in zip(_calls(network), _calls(other), strict=True):
+        for mine, its in zip(tree_leaves(a[1:]), tree_leaves(b[1:]), strict=True):
+            if not isinstance(mine, Tensor) or torch.equal(mine, its):
+                continue
+            found[id(mine)] = _parameter(named, its, a[0])
+    return found
 
-    def matched(a: Any, b: Any, where: str) -> Any:
-        if not isinstance(a, Tensor) or not a.is_floating_point() or torch.equal(a, b):
-            return a
-        for name, p in named.items():
-            for turn in (lambda x: x, lambda x: x.mT if x.dim() > 1 else x):
-                if p.numel() == b.numel() and torch.equal(turn(p).reshape(b.shape).to(b), b):
-                    return turn(parameters[name].to(a)).reshape(a.shape)
-        raise SplineCamError(
-            f"The weights of {where!r} are computed from parameters before the network runs, so "
-            "that gradients cannot be followed to these. Keep such a computation out of the model, "
-            "for instance with torch.nn.utils.parametrize.remove_parametrizations."
-        )
 
-    def relinked(a: Any, b: Any, where: str) -> Any:
-        (mine, tree), (theirs, _) = tree_flatten(a), tree_flatten(b)
-        if len(mine) != len(theirs):
-            raise SplineCamError(f"The steps of {where!r} depend on the values of parameters.")
-        return tree_unflatten(
-            [matched(x, y, where) for x, y in zip(mine, theirs, strict=True)], tree
-        )
+def _calls(program: Program) -> Iterator[tuple[str, Any, Any]]:
+    """The names and arguments of the steps and of the layers."""
+    for stage in program.stages:
+        for step in stage.steps:
+            yield step.name, step.args, step.kwargs
+        if stage.layer is not None:
+            yield stage.layer.name, stage.layer.operation.args, stage.layer.operation.kwargs
+
+
+def _parameter(named: Mapping[str, Tensor], constant: Tensor, where: str) -> tuple[str, bool]:
+    """The name of the parameter that a constant is, and whether it is turned."""
+    for name, p in named.items():
+        for turned in (False, True)[: 1 + (p.dim() > 1)] if p.numel() == constant.numel() else ():
+            if torch.equal((p.mT if turned else p).reshape(constant.shape).to(constant), constant):
+                return name, turned
+    raise SplineCamError(
+        f"The weights of {where!r} are computed from parameters before the network runs, so that "
+        "gradients cannot be followed to these. Keep such a computation out of the model, for "
+        "instance with torch.nn.utils.parametrize.remove_parametrizations."
+    )
+
+
+def _filled(
+    program: Program, names: dict[int, tuple[str, bool]], parameters: Mapping[str, Tensor]
+) -> Program:
+    """The program with parameters in place of constants."""
+
+    def fill(constant: Tensor) -> Tensor:
+        if id(constant) not in names:
+            return constant
+        name, turned = names[id(constant)]
+        own = parameters[name].to(constant)
+        return (own.mT if turned else own).reshape(constant.shape)
 
     stages = []
-    for a, b in zip(network.stages, other.stages, strict=True):
-        steps = [
-            replace(
-                s,
-                args=(c := relinked((s.args, s.kwargs), (t.args, t.kwargs), s.name))[0],
-                kwargs=c[1],
-            )
-            for s, t in zip(a.steps, b.steps, strict=True)
-        ]
-        layer = a.layer
-        if layer is not None and b.layer is not None:
-            own, its = layer.operation, b.layer.operation
-            args, kwargs = relinked((own.args, own.kwargs), (its.args, its.kwargs), layer.name)
-            layer = replace(layer, operation=replace(own, args=args, kwargs=kwargs))
-        stages.append(replace(a, steps=tuple(steps), layer=layer))
-    return replace(network, stages=tuple(stages))
+    for stage in program.stages:
+        filled = [tree_map_only(Tensor, fill, (step.args, step.kwargs)) for step in stage.steps]
+        pairs = zip(stage.steps, filled, strict=True)
+        steps = tuple(replace(step, args=args, kwargs=kwargs) for step, (args, kwargs) in pairs)
+        layer = stage.layer
+        if layer is not None:
+            layer = replace(layer, operation=layer.operation.moved(fill))
+        stages.append(replace(stage, steps=steps, layer=layer))
+    return replace(program, stages=tuple(stages))
