@@ -59,7 +59,7 @@ def main(argv: list[str] | None = None) -> None:
     model = nn.Sequential(
         *(nn.Linear(2, 16), nn.ReLU()), *(nn.Linear(16, 16), nn.ReLU()), nn.Linear(16, 2)
     )
-    figure, axes = plt.subplots(1, 2, figsize=(9, 4.9), layout="constrained")
+    figure, axes = plt.subplots(1, 2, figsize=(9, 5.4), layout="constrained")
     for ax, share in zip(axes, (None, options.share), strict=True):
         train(model, x, label, share, options.steps)
         part = sc.partition(model, DOMAIN, names=["first", "second"], progress=False)
@@ -72,7 +72,7 @@ def main(argv: list[str] | None = None) -> None:
         ax.set_title(title.replace(", ", ",\n"))
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "wanted_area.png"
-    figure.savefig(path, dpi=100)
+    figure.savefig(path, dpi=100, bbox_inches="tight")
     print(f"The picture is in {path}")
 
 
