@@ -28,6 +28,7 @@ TITLES = {
     "pooling": "Max-pooling against average pooling",
     "deep_random": "A deep random network",
     "wide_layer": "One wide layer",
+    "wanted_area": "A boundary that encloses a wanted area",
     "boundary": "Boundaries, margins, levels and units",
     "encounter": "Where collision avoidance fails",
     "integrated_gradients": "Integrated gradients without sampling",

@@ -155,6 +155,12 @@ def test_gelu_band(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert 0 < narrow < wide
 
 
+def test_wanted_area(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    text = run("wanted_area", "--steps 60 --share 0.3", tmp_path, capsys)
+    before, after = numbers(r"([\d.]+)% of the square", text)
+    assert abs(after - 30) < min(5, abs(before - 30))
+
+
 def test_signed_distance(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     text = run("signed_distance", "--width 12 --steps 300", tmp_path, capsys)
     learnt, truth = numbers(r"area ([\d.]+)", text)

@@ -26,9 +26,10 @@ from splinecam.partitions import partition_files as _files
 from splinecam.partitions.exports import export
 from splinecam.partitions.objects import to_networkx, to_shapely
 from splinecam.plot.accessor import Pictures
-from splinecam.questions import attaching, boundary, measures
+from splinecam.questions import attaching, boundary, certificates, measures
 from splinecam.questions import class_regions as classes
 from splinecam.questions import comparison as _counts
+from splinecam.questions import differentiable as _differentiable
 from splinecam.questions import neurons as _neurons
 from splinecam.questions import preimage as _preimage
 from splinecam.questions import sampling as _density
@@ -239,6 +240,8 @@ class Partition(PartitionData, Views[Region]):
     table = measures.table
     ranges = cached_property(measures.output_ranges)
     validate = _validate.validate
+    certify = certificates.certify
+    differentiable = _differentiable.differentiable
     save = _files.save
     export = export
     to_networkx = to_networkx

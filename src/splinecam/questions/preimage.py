@@ -24,6 +24,7 @@ from splinecam.files.vnnlib import read_vnnlib
 from splinecam.geometry.domain import Domain
 from splinecam.questions.boundary import unresolved_places
 from splinecam.questions.certainty import Band, band_of
+from splinecam.questions.certificates import write
 from splinecam.questions.class_regions import ClassPolygon, LabelledCells
 from splinecam.questions.constraints import (
     INSIDE,
@@ -496,7 +497,9 @@ def unsafe_inputs(
     return find_witnesses(part, condition, uv, (lo[own], hi[own]))
 
 
-def check(part: PartitionData, spec: Any) -> PropertyCheck:
+def check(
+    part: PartitionData, spec: Any, *, certificate: str | os.PathLike[str] | None = None
+) -> PropertyCheck:
     """Whether a property holds on the domain: it holds, is violated, or is unresolved.
 
     spec: a property from ``read_vnnlib``, one of its cases, or the path of the file; or the unsafe
@@ -506,6 +509,9 @@ def check(part: PartitionData, spec: Any) -> PropertyCheck:
 
     Where the limits are met with equality, to within rounding, and nowhere exceeded, the verdict is
     unresolved, although ``preimage`` and ``area`` count such points if a limit is ``<=``.
+
+    certificate: a file from which anyone can check the verdict of exact arithmetic, as for
+    ``part.certify(exact=True)``. It settles equality, too: the file never is unresolved.
 
     >>> import splinecam as sc
     >>> part = sc.partition(torch.nn.ReLU(), sc.Domain.box(-1, 1), progress=False)
@@ -518,6 +524,8 @@ def check(part: PartitionData, spec: Any) -> PropertyCheck:
     covered = 1.0 if limits is None else _asked(part, limits).share
     if covered == 0:
         raise DomainError("The domain touches the boxes of the property, without a common area.")
+    if certificate is not None:
+        write(part, certificate, condition, exact=True)
     return PropertyCheck(_asked(part, condition), covered, boxes)
 
 

@@ -1,0 +1,300 @@
+"""Check a certificate that SplineCam wrote, in exact arithmetic: python splinecam_check.py FILE.
+
+This file needs Python alone and imports nothing of SplineCam. Cells of a certificate have the piece
+that each unit is on (the pattern), and the names of the lines of their sides. From these follow the
+maps of all units, and the corners. docs/certificates.md describes the file and proves the rest.
+"""
+
+import fileinput
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from hashlib import sha256
+from itertools import chain, pairwise
+from math import gcd
+from operator import mul
+from typing import Any
+
+Row = tuple[int, int, int]  # (a, b, c) is a u + b v + c, times a power of two
+Point = tuple[int, int, int]  # (x, y, w) with w > 0 is (x / w, y / w), in lowest terms
+
+
+class WrongError(ValueError):
+    """What is wrong with a certificate; other errors mean that a line has another form."""
+
+
+def require(truth: bool, why: str) -> None:
+    """Raise an error unless something is true."""
+    if not truth:
+        raise WrongError(why)
+
+
+def number(text: str) -> Fraction:
+    """A fraction of two hexadecimal integers, such as "-3/10" for -3 / 16, or of one."""
+    above, _, below = text.partition("/")
+    return Fraction(int(above, 16), int(below or "1", 16))
+
+
+def power_of(*numbers: Fraction) -> int:
+    """The power of two, as an exponent, that makes all numbers whole."""
+    require(all(x.denominator.bit_count() == 1 for x in numbers), "a number is not binary")
+    return max((x.denominator.bit_length() - 1 for x in numbers), default=0)
+
+
+def cross(p: Row, q: Row) -> Row:
+    """The line through two points, or the point on two lines."""
+    return p[1] * q[2] - p[2] * q[1], p[2] * q[0] - p[0] * q[2], p[0] * q[1] - p[1] * q[0]
+
+
+def at(row: Row, p: Point) -> int:
+    """A number with the sign of a function at a point."""
+    return row[0] * p[0] + row[1] * p[1] + row[2] * p[2]
+
+
+def minus(p: Row, q: Row) -> Row:
+    """The first function less the second, of one power."""
+    return p[0] - q[0], p[1] - q[1], p[2] - q[2]
+
+
+def lowest(p: Row) -> Row:
+    """The same point or line in lowest terms; its last number that is not zero is positive."""
+    last = p[2] or p[1] or p[0]
+    require(last != 0, "two sides of a cell are on one line, or two corners are one point")
+    common = gcd(*p) if last > 0 else -gcd(*p)
+    return p[0] // common, p[1] // common, p[2] // common
+
+
+def point(words: list[str]) -> Point:
+    """The point with two coordinates."""
+    u, v = map(number, words)
+    both = u.denominator * v.denominator
+    return lowest((int(u * both), int(v * both), both))
+
+
+def around(items: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    """Each item with the one after it, around a cycle."""
+    return pairwise([*(some := list(items)), *some[:1]])
+
+
+def require_convex(corners: list[Point]) -> None:
+    """Require that a polygon's corners turn left everywhere, and around once in all."""
+    require(len(corners) > 2 and all(p[2] > 0 for p in corners), "a cell has too few corners")
+    upwards = []
+    for (p, q), (_, r) in around(around(corners)):
+        require(at(cross(p, q), r) > 0, "a cell is not convex")
+        rise, run = q[1] * p[2] - p[1] * q[2], q[0] * p[2] - p[0] * q[2]
+        upwards.append(rise > 0 or (rise == 0 and run > 0))
+    turns = sum(after and not before for before, after in around(upwards))
+    require(turns == 1, "a cell runs around twice")
+
+
+def part(corners: list[Point], rows: list[tuple[Row, Any]]) -> list[Point]:
+    """The part of a convex polygon, segment or point where rows are >= 0, those with a 1 > 0."""
+    for row, _ in rows:
+        values, kept = [at(row, p) for p in corners], []
+        for (p, s), (q, t) in around(zip(corners, values, strict=True)):
+            if s >= 0:
+                kept.append(p)
+            if s < 0 < t or t < 0 < s:
+                x, y, w = (abs(t) * i + abs(s) * j for i, j in zip(p, q, strict=True))
+                kept.append(lowest((x, y, w)))
+        corners = kept
+    return corners * all(not s or any(at(row, p) > 0 for p in corners) for row, s in rows)
+
+
+def add_border(border: Counter[Any], corners: list[Point], sign: int) -> None:
+    """Add a polygon's sides to a chain: for each line, where they end, less where they begin."""
+    for p, q in around(corners):
+        line = lowest(cross(p, q))
+        border[line, q] += sign
+        border[line, p] -= sign
+
+
+def area(sides: Counter[tuple[Point, Point]]) -> Fraction:
+    """The area of what sides run around; neighbours are added first, as denominators get long."""
+    terms = [(n * (p[0] * q[1] - p[1] * q[0]), 2 * p[2] * q[2]) for (p, q), n in sides.items() if n]
+    while len(terms) > 1:
+        pairs = zip(terms[::2], [*terms[1::2], (0, 1)], strict=False)
+        terms = [(a * d + c * b, b * d) for (a, b), (c, d) in pairs]
+    return Fraction(*terms[0]) if terms else Fraction(0)
+
+
+class Network:
+    """The network of a certificate, with the maps of all its numbers on one cell at a time."""
+
+    def __init__(self, corners: list[list[str]], inputs: list[list[str]]) -> None:
+        self.corners = [point(words) for words in corners]
+        require_convex(self.corners)
+        # What is not negative on the cell, by name, and whether it may not be zero on all of it.
+        sides = enumerate(cross(p, q) for p, q in around(self.corners))
+        self.asked: dict[Any, tuple[Row, Any]] = {(k,): (row, 0) for k, row in sides}
+        rows = [list(map(number, row)) for row in inputs]
+        power = power_of(*chain(*rows))
+        self.powers = [power] * len(rows)  # of each number: its map is integers / 2 ** power
+        self.maps: list[Row] = [tuple(int(x * 2**power) for x in row) for row in rows]  # type: ignore
+        self.layers, self.affine, self.outputs = list[Any](), [list[Any]()], list[int]()
+        self.marks: list[tuple[int, int]] = []  # how many maps and demands preceded each layer
+
+    def add(self, line: dict[str, Any]) -> None:
+        """Read an operation, which adds numbers to those before."""
+        if "affine" in line:
+            rows = [(row[1::2], list(map(number, row[::2]))) for row in line["affine"]]
+            terms = [term for i, w in rows for term in zip(i, w[1:], strict=True)]
+            powers = [self.powers[i] + power_of(w) for i, w in terms]
+            power = max(power_of(*(w[0] for _, w in rows)), *powers, 0)
+            for i, (offset, *weights) in rows:
+                scaled = [int(w * 2 ** (power - self.powers[j])) for j, w in zip(i, weights)]
+                self.affine[-1].append((i, scaled, int(offset * 2**power)))
+            self.powers += [power] * len(rows)
+            return
+        groups = line["max"] if "max" in line else [[unit] for unit in line["units"]]
+        (power,) = {self.powers[i] for i in chain(*groups)}
+        layer = {"groups": groups, "sign": -1 if "smallest" in line else 1}
+        if "max" not in line:  # a function by its knots, slopes, and value at the first knot
+            knots, slopes = (list(map(number, some)) for some in line["function"][:2])
+            require(knots == sorted(knots) and len(slopes) == len(knots) + 1, "a function is none")
+            offsets = [number(line["function"][2]) - slopes[0] * knots[0]]
+            for knot, (before, after) in zip(knots, pairwise(slopes)):
+                offsets.append(offsets[-1] + (before - after) * knot)
+            finer = max(0, power_of(*knots) - power)  # by so much are units compared with knots
+            layer |= {"finer": finer, "knots": [int(x * 2 ** (power + finer)) for x in knots]}
+            old, power = power, max(power + power_of(*slopes), power_of(*offsets))
+            pairs = zip(slopes, offsets)
+            layer["pieces"] = [(int(s * 2 ** (power - old)), int(b * 2**power)) for s, b in pairs]
+        self.powers += [power] * len(groups)
+        self.layers.append(layer)
+        self.affine.append([])
+
+    def run_affine(self) -> None:
+        """Add the maps of the rows after the present layer."""
+        before, columns = None, []
+        for i, weights, offset in self.affine[len(self.marks)]:
+            if i != before:
+                before, columns = i, list(zip(*map(self.maps.__getitem__, i))) or [()] * 3
+            a, b, c = (sum(map(mul, weights, column)) for column in columns)
+            self.maps.append((a, b, c + offset))
+
+    def follow(self, index: int, pieces: list[int]) -> None:
+        """Add the maps after a layer, whose units are on these pieces, and what they ask."""
+        if index < len(self.marks):  # forget all that depends on other pieces of it
+            while len(self.asked) > self.marks[index][1]:
+                self.asked.popitem()
+            del self.maps[self.marks[index][0] :], self.marks[index:]
+        self.marks.append((len(self.maps), len(self.asked)))
+        units = enumerate(zip(pieces, self.layers[index]["groups"], strict=True))
+        self.maps += [self._ask(self.layers[index], (index, i), *unit) for i, unit in units]
+        self.run_affine()
+
+    def _ask(self, layer: Any, unit: tuple[int, int], piece: int, group: list[int]) -> Row:
+        """A unit's result; of pieces that are the same on all of a cell, the first counts."""
+        row = self.maps[group[0 if "knots" in layer else piece]]
+        if "knots" not in layer:  # the largest or the smallest of a group
+            for k, i in enumerate(group):
+                if k != piece and (i != group[piece] or k < piece):
+                    a, b, c = (layer["sign"] * x for x in minus(row, self.maps[i]))
+                    self.asked[*unit, k] = (a, b, c), k < piece
+            return row
+        slope, offset = layer["pieces"][piece]
+        a, b, c = (x << layer["finer"] for x in row)
+        for k, knot in [*enumerate(layer["knots"])][max(piece - 1, 0) : piece + 1]:
+            self.asked[*unit, k] = (((a, b, c - knot), 1), ((-a, -b, knot - c), 0))[k >= piece]
+        return slope * row[0], slope * row[1], slope * row[2] + offset
+
+
+def compare(network: Network, claim: dict[str, Any], corners: list[Point], cell: int) -> None:
+    """Compare a claim with a cell."""
+    kind, maps, place = claim["claim"], network.maps, corners
+    if kind == "largest":
+        i = network.outputs[claim["output"]]
+        limit = number(claim["value"]) * 2 ** network.powers[i]
+        above = max(at(maps[i], p) - limit * p[2] for p in corners)
+        require(above <= 0, f"an output is larger in cell {cell}")
+        claim["met"] |= above == 0
+    elif kind == "holds" or (kind == "fails" and claim["cell"] == cell):
+        if kind == "fails":
+            place = part([point(claim["point"])], [(cross(p, q), 0) for p, q in around(corners)])
+        # Unsafe are numbers of one list that are all >= 0, those with a 1 beside them > 0.
+        unsafe = ([(maps[i], strict) for i, strict in rows] for rows in claim["unsafe"])
+        claim["met"] = any(part(place, rows) for rows in unsafe) == (kind == "fails")
+        require(claim["met"], f"the property does not do what is claimed in cell {cell}")
+    elif kind == "areas":  # class k has the first largest output; of one, class 1 is above zero
+        rows = [(0, 0, 0)] * (len(network.outputs) == 1) + [maps[i] for i in network.outputs]
+        for k, sides in enumerate(claim["sides"]):
+            margins = [(minus(rows[k], row), j < k) for j, row in enumerate(rows)]
+            for p, q in around(part(corners, margins)):
+                sides[(q, p) if sides[q, p] > 0 else (p, q)] += -1 if sides[q, p] > 0 else 1
+
+
+def judge(claim: dict[str, Any], cells: int) -> str:
+    """What a claim says, which was compared with all cells."""
+    kind, met, value = claim["claim"], claim["met"], claim.get("output", "")
+    if kind == "regions":
+        met, value = claim["number"] == cells, cells
+    elif kind == "areas":
+        value = [[float(number(x)) for x in limits] for limits in claim["areas"]]
+        pairs = zip(map(area, claim["sides"]), claim["areas"], strict=True)
+        met = all(number(low) <= each <= number(high) for each, (low, high) in pairs)
+    require(met, f"the claim {kind!r} is not true in {cells} cells")
+    return f"{kind} {value} {float(number(claim['value'])) if kind == 'largest' else ''}"
+
+
+def check(lines: Iterable[str]) -> list[str]:
+    """What a certificate proves, in words; an error says what is wrong with it."""
+    claims: list[dict[str, Any]] = []
+    border, digest, network, cells, last, left = Counter[Any](), sha256(), None, 0, [[-1]], []
+    for text in lines:
+        line = json.loads(text)
+        require(text.count("-") == text.count('"-'), "an index is negative")
+        if network is None:
+            require(line["certificate"] == 1, "it is not of version 1")
+            network = Network(line["domain"], line["inputs"])
+            add_border(border, network.corners, -1)
+        elif not claims and "claims" in line:
+            digest.update(json.dumps(line["outputs"]).encode())
+            require(line["network"] == digest.hexdigest(), "the network has another digest")
+            network.run_affine()
+            network.outputs = line["outputs"]
+            (_,) = {network.powers[i] for i in network.outputs}
+            for claim in line["claims"]:
+                sides = [Counter[Any]() for _ in range(max(2, len(network.outputs)))]
+                claims.append(claim | {"met": claim["claim"] == "holds", "sides": sides})
+        elif not claims:
+            network.add(line)
+        elif "except" in line:
+            corners = [point(place) for place in line["except"]]
+            left.append([(p[0] / p[2], p[1] / p[2]) for p in corners])
+            add_border(border, corners, 1)
+        else:
+            corners, last = check_cell(network, line, last, cells)
+            add_border(border, corners, 1)
+            for claim in claims:
+                compare(network, claim, corners, cells)
+            cells += 1
+        digest.update(text.encode() if not claims else b"")
+    fails = all(claim["claim"] == "fails" for claim in claims)
+    require(fails or not any(border.values()), "the cells do not cover the domain once")
+    words = [judge(claim, cells) for claim in claims] + [f"except {place}" for place in left]
+    return [f"network {digest.hexdigest()}", *words]
+
+
+def check_cell(network: Network, line: Any, last: list[Any], cell: int) -> tuple[Any, list[Any]]:
+    """The corners and the pattern of the next cell, which are checked."""
+    pattern = [[int(x, 36) for x in some] for some in line["cell"]]
+    require(pattern > last or cell == 0, f"cell {cell} is not after the others")
+    same = next(i for i, (a, b) in enumerate([*zip(pattern, last), (0, 1)]) if a != b)
+    for index in range(same, len(pattern)):
+        network.follow(index, pattern[index])
+    require(len(network.marks) == len(network.layers), f"cell {cell} lacks layers")
+    rows = [network.asked[tuple(side)][0] for side in line["sides"]]
+    require_convex(corners := [lowest(cross(p, q)) for p, q in around(rows)])
+    for row, strict in network.asked.values():
+        values = [at(row, p) for p in corners]
+        require(min(values) >= 0, f"a unit is not on its piece at a corner of cell {cell}")
+        require(not strict or max(values) > 0, f"a unit is on a border everywhere in cell {cell}")
+    return corners, pattern
+
+
+if __name__ == "__main__":
+    with fileinput.input(encoding="utf-8") as file:
+        print("proved", "\nproved ".join(check(file)))
