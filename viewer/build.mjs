@@ -10,7 +10,13 @@ import { build } from "esbuild";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const target = join(here, "../src/splinecam/viewer/static");
-const common = { bundle: true, format: "esm", target: "es2022", logLevel: "warning" };
+const common = {
+  bundle: true,
+  format: "esm",
+  target: "es2022",
+  logLevel: "warning",
+  loader: { ".wasm": "binary" },
+};
 
 if (process.argv.includes("--tests")) {
   const out = join(here, "out");
