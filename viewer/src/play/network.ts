@@ -110,7 +110,7 @@ export function activate(layer: Layer, z: Float64Array, rows: number, out: Float
     return;
   }
   if (activation.name === "relu") {
-    for (let k = 0; k < rows * units; k++) out[k] = z[k]! > 0 ? z[k]! : 0;
+    for (let k = 0; k < rows * units; k++) out[k] = Math.max(z[k]!, 0);
     return;
   }
   const apply = functionOf(activation);
