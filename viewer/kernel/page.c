@@ -97,16 +97,28 @@ EXPORT("page_extend") void page_extend(int32_t known, int32_t width, double *tab
         between(table, made.cross_start[k], made.cross_end[k], made.cross_t[k], width, row);
 }
 
-/* A dense layer: table (rows, n) @ weight (n, m) + bias (m). */
+enum { TILE = 8 }; /* columns whose sums stay in registers */
+
+/* A dense layer: table (rows, n) @ weight (n, m) + bias (m); of the table, if rectified is set, the
+ * positive part. */
 EXPORT("page_dense")
-void page_dense(int32_t rows, int32_t n, int32_t m, const double *restrict table,
+void page_dense(int32_t rows, int32_t n, int32_t m, int32_t rectified, const double *table,
                 const double *restrict weight, const double *restrict bias, double *restrict out) {
     for (int32_t i = 0; i < rows; i++, table += n, out += m) {
-        for (int32_t k = 0; k < m; k++) out[k] = bias[k];
-        for (int32_t j = 0; j < n; j++) {
-            const double *restrict row = weight + (int64_t)j * m, x = table[j];
-            if (x == 0) continue;
-            for (int32_t k = 0; k < m; k++) out[k] += x * row[k];
+        for (int32_t k = 0; k < m; k += TILE) {
+            int32_t width = m - k < TILE ? m - k : TILE;
+            double sum[TILE] = {0};
+            for (int32_t c = 0; c < width; c++) sum[c] = bias[k + c];
+            const double *restrict column = weight + k;
+            for (int32_t j = 0; j < n; j++, column += m) {
+                double x = table[j];
+                if (rectified && !(x > 0)) continue;
+                if (width == TILE)
+                    for (int32_t c = 0; c < TILE; c++) sum[c] += x * column[c];
+                else
+                    for (int32_t c = 0; c < width; c++) sum[c] += x * column[c];
+            }
+            for (int32_t c = 0; c < width; c++) out[k + c] = sum[c];
         }
     }
 }

@@ -34,6 +34,7 @@ interface Exports {
     rows: number,
     n: number,
     m: number,
+    rectified: number,
     table: number,
     weight: number,
     bias: number,
@@ -135,13 +136,21 @@ export class Kernel {
     };
   }
 
-  /** The table (rows, n) of a name times weight (n, m), plus bias, as the table of another name. */
-  dense(from: string, rows: number, weight: Float64Array, bias: Float64Array, to: string): void {
+  /** The table (rows, n) of a name times weight (n, m), plus bias, as the table of another name.
+   *
+   * rectified: take the positive part of the table. */
+  dense(
+    from: string,
+    rectified: boolean,
+    rows: number,
+    { weight, bias }: { weight: Float64Array; bias: Float64Array },
+    to: string,
+  ): void {
     const m = bias.length;
     const n = weight.length / m;
     const places = [this.put("weight", weight), this.put("bias", bias)] as const;
     const out = this.address(to, 8 * rows * m);
-    this.wasm.page_dense(rows, n, m, this.address(from, 0), ...places, out);
+    this.wasm.page_dense(rows, n, m, Number(rectified), this.address(from, 0), ...places, out);
   }
 
   /** Whether one of the functions counts as zero at a vertex; and the range (2, m) of each. */

@@ -37,28 +37,36 @@ export function partition(
   kernel.take(polygon(corners));
   kernel.numbers("table", corners.length).set(corners);
   let bounds = sizesOf(corners, 2);
+  let from = { name: "table", rectified: false };
   const unresolved: number[] = [];
   for (const [index, layer] of network.layers.entries()) {
     const rows = kernel.state().vertices;
-    kernel.dense("table", rows, layer.weight, layer.bias, "z");
+    const name = index % 2 ? "even" : "odd"; // the layer before is read while this one is written
+    kernel.dense(from.name, from.rectified, rows, layer, name);
     bounds = throughDense(layer, bounds);
     if (layer.activation.name !== "linear") {
-      const found = refine(kernel, layer, index, rows, bounds, maxRegions);
+      const found = refine(kernel, layer, { index, name, rows }, bounds, maxRegions);
       if (!found) return null;
       unresolved.push(...found.unresolved);
       bounds = throughActivation(layer, bounds, found.low, found.high);
     }
-    const count = kernel.state().vertices;
-    const width = widthAfter(layer);
-    // Asking for room may move the memory, so views are taken after that.
-    kernel.numbers("table", count * width);
-    const z = kernel.numbers("z", count * layer.units);
-    activate(layer, z, count, kernel.numbers("table", count * width));
+    from = activated(kernel, layer, name);
   }
   const { vertices } = kernel.state();
   const outputs = widthAfter(network.layers.at(-1)!);
-  const values = kernel.numbers("table", vertices * outputs).slice();
+  const values = kernel.numbers(from.name, vertices * outputs).slice();
   return { mesh: kernel.mesh(), values, errors: bounds.error, unresolved };
+}
+
+/** Where the next layer finds its inputs; a ReLU is applied when they are read. */
+function activated(kernel: Kernel, layer: Layer, name: string): { name: string; rectified: boolean } {
+  if (layer.activation.name === "linear") return { name, rectified: false };
+  if (layer.activation.name === "relu") return { name, rectified: true };
+  const rows = kernel.state().vertices;
+  kernel.numbers("table", rows * widthAfter(layer)); // may move the memory
+  const z = kernel.numbers(name, rows * layer.units);
+  activate(layer, z, rows, kernel.numbers("table", rows * widthAfter(layer)));
+  return { name: "table", rectified: false };
 }
 
 /** A mesh of one face. */
@@ -142,25 +150,34 @@ interface Cuts {
   high: Float64Array;
 }
 
-/** Cut the mesh where a layer has knots; its values stay under "z", with rows for new vertices. */
+/** The values of a layer: its number, the name of their table, and how many rows that has. */
+interface Values {
+  index: number;
+  name: string;
+  rows: number;
+}
+
+/** Cut the mesh where a layer has knots; its values get rows for the new vertices. */
 function refine(
   kernel: Kernel,
   layer: Layer,
-  index: number,
-  rows: number,
+  { index, name, rows }: Values,
   { size, error }: Bounds,
   maxRegions: number,
 ): Cuts | null {
   const { units } = layer;
-  const { low, high } = rangeOf(kernel.numbers("z", rows * units), units);
-  const functions = functionsOf(kernel, layer, rows, size, error);
+  const functions = functionsOf(kernel, layer, name, rows, { size, error });
   const tolerance = functions.error.map((e) => SAFETY * e);
-  const { zeros } = kernel.signs(functions.name, rows, tolerance);
+  const { zeros, range } = kernel.signs(functions.name, rows, tolerance);
+  const { low, high } =
+    functions.name === name
+      ? { low: range.slice(0, units), high: range.slice(units) }
+      : rangeOf(kernel.numbers(name, rows * units), units);
   const unresolved: number[] = [];
   let status = DEGENERATE;
   if (!zeros) status = kernel.refine(functions.name, functions.error, index, maxRegions);
   if (status === TOO_MANY) return null;
-  if (status === DONE) kernel.extend("z", rows, units);
+  if (status === DONE) kernel.extend(name, rows, units);
   if (status === DEGENERATE) {
     const count = functions.error.length;
     const values = kernel.numbers(functions.name, rows * count).slice();
@@ -168,9 +185,9 @@ function refine(
     const { error: errors, unitOf } = functions;
     const made = insertOneByOne(mesh, values, errors, unitOf, index, maxRegions);
     if (made.tooMany) return null;
-    const table = extended(kernel.numbers("z", rows * units).slice(), units, made.added);
+    const table = extended(kernel.numbers(name, rows * units).slice(), units, made.added);
     kernel.take(made.mesh);
-    kernel.numbers("z", table.length).set(table);
+    kernel.numbers(name, table.length).set(table);
     unresolved.push(...made.unresolved);
   }
   return { unresolved, low, high };
@@ -201,17 +218,17 @@ interface Functions {
 function functionsOf(
   kernel: Kernel,
   { units, activation }: Layer,
+  name: string,
   rows: number,
-  size: Float64Array,
-  error: Float64Array,
+  { size, error }: Bounds,
 ): Functions {
   const { levels } = knotsOf(activation);
   const every = Array.from({ length: units }, (_, k) => k);
-  if (levels.length === 1 && levels[0] === 0) return { name: "z", error, unitOf: every };
+  if (levels.length === 1 && levels[0] === 0) return { name, error, unitOf: every };
   if (activation.name === "maxout") {
     const pairs = units / 2;
     kernel.numbers("f", rows * pairs);
-    const z = kernel.numbers("z", rows * units);
+    const z = kernel.numbers(name, rows * units);
     const f = kernel.numbers("f", rows * pairs);
     for (let k = 0; k < f.length; k++) f[k] = z[2 * k]! - z[2 * k + 1]!;
     const both = Float64Array.from({ length: pairs }, (_, k) => {
@@ -222,7 +239,7 @@ function functionsOf(
   }
   const count = units * levels.length;
   kernel.numbers("f", rows * count);
-  const z = kernel.numbers("z", rows * units);
+  const z = kernel.numbers(name, rows * units);
   const f = kernel.numbers("f", rows * count);
   for (let row = 0, at = 0; row < rows; row++) {
     for (const level of levels) {
