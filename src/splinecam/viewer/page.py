@@ -129,7 +129,10 @@ def write_page(session: Session, path: str | os.PathLike[str] | BinaryIO, **reco
 
 def page_of(title: str, data: bytes) -> bytes:
     """Return a page with a title and an archive of answers."""
-    style, script = in_element(asset("style.css"), "style"), in_element(asset("viewer.js"), "script")
+    style, script = (
+        in_element(asset("style.css"), "style"),
+        in_element(asset("viewer.js"), "script"),
+    )
     policy = _POLICY.format(script=fingerprint_of(script), style=fingerprint_of(style))
     before, after = _PAGE.split("{data}")
     before = before.format(policy=policy, title=html.escape(title), style=style, script=script)
