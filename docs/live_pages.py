@@ -2,7 +2,8 @@
 
 ``python docs/live_pages.py FOLDER`` writes five self-contained pages: the lines of a single layer,
 the folding by a second one, a classifier of two spirals over its training, and a convolutional
-network on the plane through three digits; and the playground. Building the site writes them into its folder ``live``.
+network on the plane through three digits; and the playground. Building the site writes them into
+its folder ``live``.
 """
 
 from __future__ import annotations

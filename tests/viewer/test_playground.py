@@ -1,4 +1,4 @@
-"""The playground is one small file that calls nobody, and its kernel is built from these sources."""
+"""The playground is one small file that calls nobody, and its kernel is up to date."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_command_writes_the_page(
 ) -> None:
     opened: list[str] = []
     monkeypatch.setattr(
-        "splinecam.viewer.surroundings.open_browser", lambda url: opened.append(url) or True
+        "splinecam.viewer.surroundings.open_browser", lambda url: not opened.append(url)
     )
     path = tmp_path / "new" / "page.html"
     assert main(["playground", "--out", str(path)]) == 0

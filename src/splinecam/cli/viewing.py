@@ -65,9 +65,8 @@ def playground_command(options: Namespace) -> int:
     claim([options.out], force=options.force)
     make_folder(options.out.parent)
     write_playground(options.out)
-    print(f"Written to {options.out}")
-    if not options.no_browser and not open_browser(options.out.resolve().as_uri()):
-        print("Open it in a browser.")
+    opened = not options.no_browser and open_browser(options.out.resolve().as_uri())
+    Console().out(f"Written to {options.out}" + ("" if opened else ": open it in a browser"))
     return 0
 
 

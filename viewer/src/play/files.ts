@@ -214,13 +214,15 @@ function packed(bytes: Uint8Array): number[] {
 
 interface Node {
   type: string;
+  /** Of a node that is a constant. */
+  constant: Tensor | null;
   inputs: string[];
   output: string;
   attributes: Map<string, number>;
 }
 
 function onnxNode(bytes: Uint8Array): Node {
-  const node: Node = { type: "", inputs: [], output: "", attributes: new Map() };
+  const node: Node = { type: "", inputs: [], output: "", constant: null, attributes: new Map() };
   for (const { field, bytes: inner } of fieldsOf(bytes)) {
     if (field === 1) node.inputs.push(words(inner));
     else if (field === 2) node.output ||= words(inner);
@@ -230,7 +232,9 @@ function onnxNode(bytes: Uint8Array): Node {
       for (const part of fieldsOf(inner)) {
         if (part.field === 1) name = words(part.bytes);
         else if (part.field === 3) number = part.value;
-        else if (part.field === 2 && part.bytes) {
+        else if (part.field === 5 && part.bytes) {
+          node.constant = onnxTensor(part.bytes)?.tensor ?? null;
+        } else if (part.field === 2 && part.bytes) {
           const at = part.bytes;
           number = new DataView(at.buffer, at.byteOffset, 4).getFloat32(0, true);
         }
@@ -260,8 +264,11 @@ function ofOnnx(name: string, file: Uint8Array): Network {
   const layers: Layer[] = [];
   let [value, used] = ["", new Set<string>()];
   for (const [k, node] of nodes.entries()) {
+    const copied = node.type === "Identity" ? tensors.get(node.inputs[0] ?? "") : node.constant;
+    if (copied) tensors.set(node.output, copied);
+    if (copied || node.type === "Constant") continue;
     const data = node.inputs.filter((input) => !tensors.has(input));
-    if (k && value && data[0] !== value && !PASSED.includes(node.type)) {
+    if (value && data[0] !== value && !PASSED.includes(node.type)) {
       throw new Unsupported(`${node.type} does not continue the layer before it.`, name);
     }
     if (used.has(data[0] ?? "") && data[0]) {
@@ -282,7 +289,7 @@ function addOnnx(name: string, node: Node, tensors: Map<string, Tensor>, layers:
   const linear = last?.activation.name === "linear";
   if (type === "Gemm" || type === "MatMul") {
     const [, matrix, added] = constants;
-    if (!matrix || matrix.dims.length !== 2) {
+    if (matrix?.dims.length !== 2) {
       throw new Unsupported(`${type} multiplies two values that are not constant.`, name);
     }
     if (last && linear) throw new Unsupported("Two dense layers follow each other.", name);

@@ -110,9 +110,11 @@ class Playground {
     left.append(this.controls.root, files);
     const time = element("label", { class: "pg-moment" }, "Time", this.slider);
     const stage = element("section", { class: "pg-stage", "aria-label": "Regions" });
-    stage.append(box("pg-frame", this.canvas, this.legend, this.guide.card), time, this.note);
+    stage.append(box("pg-frame", this.canvas, this.legend), time, this.note);
     const right = element("section", { class: "pg-right", "aria-label": "Network and curves" });
-    right.append(this.diagram.root, this.diagram.caption, this.inspector, this.charts.root);
+    right.append(this.guide.card, this.diagram.root, this.diagram.caption);
+    right.append(this.inspector, this.charts.root);
+    this.pointed(null);
     root.replaceChildren(
       bar,
       element("main", { class: "pg-main" }, stage, left, right),
@@ -133,7 +135,11 @@ class Playground {
   }
 
   private saveMenu(): HTMLElement {
-    const menu = element("details", { class: "pg-menu" }, element("summary", {}, "Save"));
+    const menu = element(
+      "details",
+      { class: "pg-menu" },
+      element("summary", { class: "pg-open" }, "Save"),
+    );
     const item = (label: string, save: () => unknown) =>
       button(label, async () => {
         menu.open = false;
@@ -179,8 +185,13 @@ class Playground {
 
   /** Tell everybody, also who does not see the page. */
   private say(sentence: string): void {
-    setText(this.status, sentence);
+    this.tell(sentence);
     setText(this.note, sentence);
+  }
+
+  /** Tell what one sees to who does not see it. */
+  private tell(sentence: string): void {
+    setText(this.status, sentence);
   }
 
   // -- the experiment -------------------------------------------------------------------------
@@ -284,7 +295,7 @@ class Playground {
   toggle(): void {
     if (this.playing) {
       this.pause();
-      this.say(`Paused. ${this.facts.textContent}`);
+      this.tell(`Paused. ${this.facts.textContent}`);
     } else if (!this.file) this.run();
   }
 
@@ -322,7 +333,7 @@ class Playground {
     if (this.file) return;
     this.pause();
     await this.ask({ ask: "run", steps: 1, window: this.picture.window });
-    this.say(`${this.facts.textContent}`);
+    this.tell(this.facts.textContent ?? "");
   }
 
   goTo(moment: number): Promise<Answer> {
@@ -352,7 +363,7 @@ class Playground {
 
   private pointed(pointed: Pointed | null): void {
     this.hoveredUnit = pointed?.unit ?? null;
-    this.showUnit();
+    if (this.answer) this.showUnit();
     if (!pointed?.region) {
       this.inspector.replaceChildren(text("pg-hint", "Point at a region to read its affine map."));
       return;

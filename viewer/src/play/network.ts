@@ -51,7 +51,7 @@ const [SQRT_HALF, NORMAL] = [Math.SQRT1_2, 1 / Math.sqrt(2 * Math.PI)];
 export function functionOf(activation: Activation): (x: number) => number {
   switch (activation.name) {
     case "relu":
-      return (x) => (x > 0 ? x : 0);
+      return (x) => Math.max(x, 0);
     case "leaky": {
       const { slope } = activation;
       return (x) => (x > 0 ? x : slope * x);
@@ -60,7 +60,7 @@ export function functionOf(activation: Activation): (x: number) => number {
       return Math.abs;
     case "clip": {
       const { low, high } = activation;
-      return (x) => (x < low ? low : x > high ? high : x);
+      return (x) => (x < low ? low : Math.min(x, high));
     }
     case "tanh":
       return Math.tanh;

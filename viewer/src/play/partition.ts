@@ -59,7 +59,11 @@ export function partition(
 }
 
 /** Where the next layer finds its inputs; a ReLU is applied when they are read. */
-function activated(kernel: Kernel, layer: Layer, name: string): { name: string; rectified: boolean } {
+function activated(
+  kernel: Kernel,
+  layer: Layer,
+  name: string,
+): { name: string; rectified: boolean } {
   if (layer.activation.name === "linear") return { name, rectified: false };
   if (layer.activation.name === "relu") return { name, rectified: true };
   const rows = kernel.state().vertices;
