@@ -7,7 +7,7 @@ export class Unsupported extends Error {
   constructor(what: string, name: string) {
     super(
       `${what} The page reads dense layers, batch-norm and ReLU-like activations. Python does ` +
-        `more: sc.partition("${name}", domain), or splinecam view ${name}.`,
+        `more: sc.partition("${name}", domain), or splinecam view ${name} --box -1 1.`,
     );
   }
 }

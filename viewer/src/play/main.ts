@@ -51,6 +51,7 @@ class Playground {
     this.ask({ ask: "slice", ...slice, window: null }),
   );
   private readonly play = button("Play", () => this.toggle(), "pg-primary");
+  private readonly once = button("Step", () => this.step());
   private readonly status = element("p", { class: "pg-status", role: "status" });
   private readonly facts = element("p", { class: "pg-facts" });
   private readonly slider = element("input", {
@@ -91,11 +92,10 @@ class Playground {
     const { root } = this;
     root.className = "splinecam pg";
     const reset = button("Reset", () => this.begin());
-    const step = button("Step", () => this.step());
     const tour = button("Tour", () => this.guide.go(0));
     const title = element("h1", {}, "SplineCam playground");
     const bar = element("header", { class: "pg-bar" }, title);
-    bar.append(box("pg-row", this.play, step, reset, tour, this.saveMenu()), this.facts);
+    bar.append(box("pg-row", this.play, this.once, reset, tour, this.saveMenu()), this.facts);
     this.slider.addEventListener("input", () => this.goTo(Number(this.slider.value)));
     const open = button("Open a file…", () => this.picker.click());
     this.picker.hidden = true;
@@ -201,8 +201,7 @@ class Playground {
     this.controls.show(this.experiment);
     this.share();
     if (Object.keys(change).every((name) => CHANGES.includes(name as keyof Experiment))) {
-      this.picture.recolor(this.experiment.color);
-      this.showLegend();
+      this.ask({ ask: "color", color: this.experiment.color, window: this.picture.window });
     } else this.begin();
   }
 
@@ -214,8 +213,7 @@ class Playground {
   /** Begin the experiment anew. */
   begin(): Promise<Answer> {
     this.pause();
-    this.file = null;
-    this.slices.hide();
+    this.showFile(null);
     this.controls.show(this.experiment);
     this.task = taskOf(this.experiment, this.own);
     this.picture.showPoints(this.task);
@@ -273,7 +271,7 @@ class Playground {
       const smooth = network.layers.some(({ activation }) => !isPiecewise(activation));
       const why = smooth
         ? "This activation is not piecewise linear: there are no linear regions, only pixels. " +
-          'Python bounds them: sc.partition(model, domain, accuracy="1%").'
+          "Python bounds it by straight pieces: sc.partition(model, domain, smooth=1e-3)."
         : "There are more than 200,000 regions: only pixels are shown. Zoom in, or take less.";
       setText(this.note, why);
     }
@@ -315,10 +313,12 @@ class Playground {
     const calm = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
     while (this.playing) {
       const steps = calm ? 20 * STEPS : STEPS;
-      await this.ask({ ask: "run", steps, window: this.picture.window });
-      await new Promise((resolve) =>
-        calm ? setTimeout(resolve, CALM) : requestAnimationFrame(resolve),
-      );
+      // The worker goes on while the last frame is drawn.
+      const drawn = new Promise((resolve) => {
+        if (calm) setTimeout(resolve, CALM);
+        else requestAnimationFrame(resolve);
+      });
+      await Promise.all([this.ask({ ask: "run", steps, window: this.picture.window }), drawn]);
       this.frames = [...this.frames.slice(-59), performance.now()];
     }
   }
@@ -373,11 +373,14 @@ class Playground {
       ? Array.from(region.values, (value, k) => {
           const [a, b] = region.weights[k]!;
           const name = region.values.length > 1 ? `y${k + 1}` : "y";
-          return [`${name} = ${shortly(value)}`, affine(a, b, region.biases[k]!)];
+          const map = affine([a, b, region.biases[k]!], this.file ? ["u", "v"] : ["x₁", "x₂"]);
+          return [`${name} = ${shortly(value)}`, map];
         })
       : [];
+    const place = at.map((x) => shortly(x)).join(", ");
     rows.push(
-      ["x", at.map((x) => shortly(x)).join(", ")],
+      [this.file ? "u, v" : "x", place],
+      ...(this.file ? this.slices.inputsAt(at) : []),
       ["Area", shortly(region.area)],
       ["Corners", String(region.corners)],
       ["Neighbours", String(region.neighbours)],
@@ -413,21 +416,32 @@ class Playground {
     this.canvas.focus({ preventScroll: true });
   }
 
+  /** Show what is there for a file, or for an experiment. */
+  private showFile(file: { name: string; network: Network } | null): void {
+    this.file = file;
+    this.play.disabled = this.once.disabled = this.slider.disabled = file !== null;
+    this.root.classList.toggle("pg-has-file", file !== null);
+    if (file) this.slices.show(file.network.layers[0]!.inputs);
+    else this.slices.hide();
+  }
+
   async open(file: File): Promise<void> {
     this.pause();
     try {
       const { activation } = this.experiment;
       const named: Activation = activation === "abs" ? { name: "abs" } : { name: "relu" };
       const network = networkOfFile(file.name, await file.arrayBuffer(), named);
-      this.file = { name: file.name, network };
+      this.showFile({ name: file.name, network });
       this.task = null;
+      this.experiment = { ...this.experiment, color: "class" };
+      this.controls.show(this.experiment);
       this.picture.showPoints(null);
       this.picture.reset();
-      this.slices.show(network.layers[0]!.inputs);
       const taken = file.name.endsWith(".safetensors")
         ? " The file names no activation: ReLU."
         : "";
       this.say(`${file.name} is open.${taken}`);
+      await this.ask({ ask: "color", color: "class", window: null });
       await this.ask({ ask: "open", network });
       if (network.layers[0]!.inputs >= 2) this.slices.send();
     } catch (error) {
@@ -441,9 +455,10 @@ function button(label: string, act: () => unknown, kind = ""): HTMLButtonElement
 }
 
 /** An affine function of two inputs in letters. */
-function affine(a: number, b: number, c: number): string {
-  const term = (x: number, name: string) => `${x < 0 ? "−" : "+"} ${shortly(Math.abs(x))} ${name}`;
-  return `${term(a, "x₁")} ${term(b, "x₂")} ${term(c, "")}`.replace(/^\+ /, "").trim();
+function affine(numbers: readonly number[], names: readonly string[]): string {
+  const term = (x: number, k: number) =>
+    `${x < 0 ? "−" : "+"} ${shortly(Math.abs(x))} ${names[k] ?? ""}`;
+  return numbers.map(term).join(" ").replace(/^\+ /, "").replace(/^− /, "−").trim();
 }
 
 function makeWorker(): Worker {

@@ -73,6 +73,19 @@ function activated(
   return { name: "table", rectified: false };
 }
 
+/** The outputs at inputs (N, n), row after row. */
+export function outputsAt(kernel: Kernel, { layers }: Network, inputs: Float64Array): Float64Array {
+  const rows = inputs.length / layers[0]!.inputs;
+  kernel.numbers("table", inputs.length).set(inputs);
+  for (const layer of layers) {
+    kernel.dense("table", false, rows, layer, "odd");
+    kernel.numbers("table", rows * widthAfter(layer)); // may move the memory
+    const z = kernel.numbers("odd", rows * layer.units);
+    activate(layer, z, rows, kernel.numbers("table", rows * widthAfter(layer)));
+  }
+  return kernel.numbers("table", rows * widthAfter(layers.at(-1)!)).slice();
+}
+
 /** A mesh of one face. */
 function polygon(corners: Float64Array): FlatMesh {
   const count = corners.length / 2;

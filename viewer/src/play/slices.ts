@@ -44,6 +44,15 @@ export class Slices {
     this.change({ origin, basis: basis as [number[], number[]] });
   }
 
+  /** The two inputs at a place of the plane, with their names. */
+  inputsAt(at: readonly [number, number]): [string, string][] {
+    return this.axes.map((feature, axis) => {
+      const [low, high] = this.ranges[axis]!;
+      const value = (low + high) / 2 + ((high - low) / 2) * at[axis]!;
+      return [`x${feature + 1}`, String(Number(value.toPrecision(4)))];
+    });
+  }
+
   private build(): void {
     const rows = [this.axis(0, "Across"), this.axis(1, "Up")];
     const others = this.values.map((_, k) => k).filter((k) => !this.axes.includes(k));

@@ -40,12 +40,18 @@ export interface Pixels {
 
 let count = 0;
 
+/** What a picture needs: whether there are classes, and by what regions are coloured. */
+export interface Wanted {
+  classes: boolean;
+  color: string;
+}
+
 /** The regions of a network in a rectangle; null if there are too many, or none are exact. */
 export function snapshotOf(
   kernel: Kernel,
   network: Network,
   window: Box,
-  classes: boolean,
+  { classes, color }: Wanted,
 ): Snapshot | null {
   if (!network.layers.every(({ activation }) => isPiecewise(activation))) return null;
   const [u0, v0, u1, v1] = window;
@@ -96,7 +102,8 @@ export function snapshotOf(
     sourceEdge: null,
     sourceCell: null,
   });
-  const numbers = numbersOf(whole, network);
+  const numbers = numbersOf(whole);
+  if (color === "active") countActive(network, middlesOf(whole), numbers.active);
   const shown = classes ? cutByClass(whole) : whole;
   return {
     header,
@@ -145,13 +152,12 @@ function lengthOf({ boundary, edges, points }: Mesh): number {
   return sum;
 }
 
-/** Areas, slopes, active units and last layers of the regions. */
-function numbersOf(mesh: Mesh, network: Network): RegionNumbers {
+/** Areas, slopes and last layers of the regions. */
+function numbersOf(mesh: Mesh): RegionNumbers {
   const { cellCount, offsets, corners, edges, points, preciseValues, edgeLayer, scale } = mesh;
   const make = () => new Float32Array(cellCount);
   const numbers = { slope: make(), area: make(), active: make(), layer: make() };
   const outputs = mesh.outputs.length;
-  const middles = new Float64Array(2 * cellCount);
   for (let cell = 0; cell < cellCount; cell++) {
     const [begin, end] = [offsets[cell]!, offsets[cell + 1]!];
     const first = edges[corners[begin]!]!;
@@ -159,8 +165,6 @@ function numbersOf(mesh: Mesh, network: Network): RegionNumbers {
     for (let k = begin; k < end; k++) {
       last = Math.max(last, edgeLayer[corners[k]! >> 1]!);
       const vertex = edges[corners[k]!]!;
-      middles[2 * cell]! += points[2 * vertex]! / (end - begin);
-      middles[2 * cell + 1]! += points[2 * vertex + 1]! / (end - begin);
       if (k === begin || k + 1 === end) continue;
       const next = edges[corners[k + 1]!]!;
       const size = doubleArea(points, first, vertex, next);
@@ -180,9 +184,18 @@ function numbersOf(mesh: Mesh, network: Network): RegionNumbers {
     const y = (q * at(second, 0) - p * at(third, 0)) / widest;
     numbers.slope[cell] = Math.hypot(x, y) / scale;
   }
-  for (let k = 0; k < middles.length; k++) middles[k] = mesh.center[k & 1]! + scale * middles[k]!;
-  countActive(network, middles, numbers.active);
   return numbers;
+}
+
+/** A place in the middle of each region. */
+function middlesOf(mesh: Mesh): Float64Array {
+  const middles = new Float64Array(2 * mesh.cellCount);
+  for (let cell = 0; cell < mesh.cellCount; cell++) {
+    const ring = mesh.polygon(cell);
+    for (let k = 0; k < ring.length; k++)
+      middles[2 * cell + (k & 1)]! += (2 * ring[k]!) / ring.length;
+  }
+  return middles;
 }
 
 function doubleArea(points: Float64Array, a: number, b: number, c: number): number {

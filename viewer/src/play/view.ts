@@ -188,12 +188,6 @@ export class Picture {
     this.redraw();
   }
 
-  recolor(color: string): void {
-    this.color = color;
-    this.paint();
-    this.redraw();
-  }
-
   /** The data points, in the colours of their classes. */
   showPoints(task: Task | null): void {
     if (!task?.targets.length) {

@@ -6,11 +6,14 @@ import { type Own, type Task, taskOf } from "./data";
 import type { Experiment } from "./experiment";
 import { Kernel } from "./kernel";
 import { type Network, onPlane } from "./network";
+import { outputsAt } from "./partition";
 import { type Pixels, pixelsOf, type Snapshot, SQUARE, snapshotOf } from "./snapshot";
 import { networkOf, Trainer } from "./training";
 
 export type Ask =
   | { ask: "begin"; experiment: Experiment; own: Own[] }
+  /** Colour regions by other numbers. */
+  | { ask: "color"; color: string; window: Box | null }
   | { ask: "open"; network: Network }
   /** Train so many steps, and show what is then; window: a part of the square that is looked at. */
   | { ask: "run"; steps: number; window: Box | null }
@@ -49,6 +52,7 @@ class Session {
   private network: Network = { layers: [] };
   private saved: Float64Array[][] = [];
   private every = 1;
+  private color = "class";
   private runs = 0;
   private moment = -1;
   private history = emptyHistory();
@@ -58,6 +62,7 @@ class Session {
   answer(ask: Ask): Answer {
     let window: Box | null = null;
     if (ask.ask === "begin") {
+      this.color = ask.experiment.color;
       this.task = taskOf(ask.experiment, ask.own);
       this.network = networkOf(ask.experiment, this.task.outputs);
       this.trainer = new Trainer(this.network, this.task, ask.experiment);
@@ -69,6 +74,8 @@ class Session {
       const inputs = ask.network.layers[0]!.inputs;
       const axis = (k: number) => Array.from({ length: inputs }, (_, j) => Number(j === k));
       this.network = onPlane(ask.network, new Array(inputs).fill(0), [axis(0), axis(1)]);
+    } else if (ask.ask === "color") {
+      [this.color, window] = [ask.color, ask.window];
     } else if (ask.ask === "slice") {
       if (this.file) this.network = onPlane(this.file, ask.origin, ask.basis);
       window = ask.window;
@@ -105,11 +112,11 @@ class Session {
   /** What is shown now; keep: whether it is a moment that one can come back to. */
   private shown(window: Box | null, keep: boolean): Answer {
     const begun = performance.now();
-    const classes = this.task?.kind !== "numbers";
-    const whole = snapshotOf(this.kernel, this.network, SQUARE, classes);
+    const wanted = { classes: this.task?.kind !== "numbers", color: this.color };
+    const whole = snapshotOf(this.kernel, this.network, SQUARE, wanted);
     const took = performance.now() - begun;
     if (keep && this.trainer) this.keep(whole);
-    const exact = window && whole ? snapshotOf(this.kernel, this.network, window, classes) : whole;
+    const exact = window && whole ? snapshotOf(this.kernel, this.network, window, wanted) : whole;
     return {
       network: this.network,
       step: this.trainer?.step ?? 0,
@@ -132,7 +139,7 @@ class Session {
     }
     saved.push(trainer!.save());
     history.step.push(trainer!.step);
-    history.loss.push(trainer!.loss());
+    history.loss.push(trainer!.loss(outputsAt(this.kernel, this.network, this.task!.points)));
     history.regions.push(whole?.regions ?? 0);
     history.boundary.push(whole?.boundaryLength ?? 0);
     history.slope.push(whole?.largestSlope ?? 0);
