@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -131,8 +132,6 @@ def test_files_open_and_what_is_not_supported_is_named(
     model = nn.Sequential(nn.Linear(4, 12), nn.ReLU(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 3))
     model = model.double().eval()
     path = tmp_path / "net.onnx"
-    import warnings
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(model, (torch.zeros(1, 4).double(),), str(path), dynamo=False)
@@ -164,4 +163,5 @@ def test_it_respects_reduced_motion(drive: Drive, page: Path) -> None:
     press(driver, "Play")
     driver.until("playground.answer.step >= 200")
     press(driver, "Pause")
-    assert len(driver.page.evaluate("playground.answer.history.step")) <= 4
+    moments = driver.page.evaluate("playground.answer.history.step")
+    assert all(step % 100 == 0 for step in moments)  # pictures change rarely
