@@ -213,13 +213,23 @@ function winner(values: Float64Array, outputs: number, vertices: readonly number
   return best;
 }
 
-/** Count the units that are above zero at places. */
+/** Count the units that are active at places: above zero, or where a clip is not flat; of the pairs
+ * of a maximum those whose first unit wins. */
 function countActive({ layers }: Network, places: Float64Array, active: Float32Array): void {
   let table = places;
   for (const layer of layers.slice(0, -1)) {
+    const { activation, units } = layer;
     const linear = { ...layer, activation: { name: "linear" } } as const;
     const z = evaluate({ layers: [linear] }, table);
-    for (let k = 0; k < z.length; k++) if (z[k]! > 0) active[Math.floor(k / layer.units)]! += 1;
+    const pairs = activation.name === "maxout" ? 2 : 1;
+    const [low, high] =
+      activation.name === "clip"
+        ? [activation.low, activation.high]
+        : [0, Number.POSITIVE_INFINITY];
+    for (let k = 0; k < z.length; k += pairs) {
+      const on = pairs === 2 ? z[k]! > z[k + 1]! : z[k]! > low && z[k]! < high;
+      if (on) active[Math.floor(k / units)]! += 1;
+    }
     table = evaluate({ layers: [layer] }, table);
   }
 }

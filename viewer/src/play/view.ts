@@ -16,6 +16,7 @@ import type { RegionInfo } from "../geometry/region_info";
 import type { Box, ColoringHeader, Message, Pair } from "../protocol/messages";
 import { svgOf } from "../share/svg";
 import type { Task } from "./data";
+import { CHOICES } from "./experiment";
 import { type Pixels, type Snapshot, SQUARE } from "./snapshot";
 
 /** The colours of classes, as in plot/palette.py. */
@@ -287,7 +288,8 @@ export class Picture {
     if (logarithmic) low = Math.max(low, 1e-4 * high);
     const type = logarithmic ? ("log" as const) : ("linear" as const);
     const scale = { type, low, center: low, high, extend: "neither" as const };
-    const header = { ...common, name: this.color, label: this.color, by: "region" as const, scale };
+    const label = CHOICES.color.find(([name]) => name === this.color)?.[1] ?? this.color;
+    const header = { ...common, name: this.color, label, by: "region" as const, scale };
     const clamped = logarithmic ? data.map((x) => Math.max(x, low)) : data;
     const lut = { data: table(SEQUENTIAL), shape: [256, 3] };
     return { header, arrays: { numbers: { data: clamped, shape: [data.length] }, lut } };
