@@ -2,9 +2,12 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import code from "../kernel/kernel.wasm";
+import { taskOf } from "../src/play/data";
+import { CHOICES, DEFAULT } from "../src/play/experiment";
 import { type FlatMesh, Kernel } from "../src/play/kernel";
-import { evaluate, type Layer, type Network } from "../src/play/network";
+import { evaluate, type Layer, type Network, onPlane } from "../src/play/network";
 import { partition } from "../src/play/partition";
+import { networkOf as drawn, Trainer } from "../src/play/training";
 import committed from "./page_networks.json";
 
 /** A network with what Python says of its partition. */
@@ -88,4 +91,69 @@ test("the page's regions are Python's", async () => {
     if (!(rounded <= 1e-11 * size)) wrong.push(`seed ${each.seed}: values are off by ${rounded}`);
   }
   assert.deepEqual(wrong, []);
+});
+
+/** The mean of the corners of each face, and of the values there. */
+function middlesOf({ points, edges, corners, offsets }: FlatMesh, values: Float64Array) {
+  const faces = offsets.length - 1;
+  const outputs = (2 * values.length) / points.length;
+  const [places, means] = [new Float64Array(2 * faces), new Float64Array(faces * outputs)];
+  for (let f = 0; f < faces; f++) {
+    const size = offsets[f + 1]! - offsets[f]!;
+    for (let k = offsets[f]!; k < offsets[f + 1]!; k++) {
+      const vertex = edges[corners[k]!]!;
+      for (let j = 0; j < 2; j++) places[2 * f + j]! += points[2 * vertex + j]! / size;
+      for (let j = 0; j < outputs; j++) {
+        means[f * outputs + j]! += values[vertex * outputs + j]! / size;
+      }
+    }
+  }
+  return { places, means };
+}
+
+test("regions cover the square while a network trains, and outputs are affine on each", async () => {
+  const kernel = await Kernel.of(code);
+  for (let seed = 0; seed < 20; seed++) {
+    const experiment = {
+      ...DEFAULT,
+      seed,
+      layers: [9, 7, 5].slice(seed % 3),
+      activation: CHOICES.activation[seed % 5]![0],
+      init: CHOICES.init[seed % 4]![0],
+      data: CHOICES.data[seed % 7]![0],
+    };
+    const task = taskOf(experiment);
+    const network = drawn(experiment, task.outputs);
+    const trainer = new Trainer(network, task, experiment);
+    for (const scale of [1, 1e-6, 1]) {
+      const seen = onPlane(
+        network,
+        [0.1, 0.05],
+        [
+          [scale, 0],
+          [0, scale],
+        ],
+      );
+      const found = partition(kernel, seen, SQUARE);
+      assert(found);
+      assertRings(found.mesh);
+      const areas = areasOf(found.mesh);
+      assert(Math.abs(areas.reduce((sum, area) => sum + area, 0) - 4) < 1e-12);
+      assert(areas[0]! > -1e-15);
+      const { places, means } = middlesOf(found.mesh, found.values);
+      const size = found.values.reduce((most, x) => Math.max(most, Math.abs(x)), 1);
+      evaluate(seen, places).forEach((x, k) => {
+        assert(Math.abs(x - means[k]!) < 1e-11 * size, `seed ${seed}`);
+      });
+      for (let k = 0; k < 20; k++) trainer.learn();
+    }
+  }
+});
+
+test("more regions than allowed give none", async () => {
+  const kernel = await Kernel.of(code);
+  const network = drawn({ ...DEFAULT, layers: [16, 16] }, 1);
+  assert.equal(partition(kernel, network, SQUARE, 50), null);
+  const through = drawn({ ...DEFAULT, layers: [16, 16], init: "zero-bias" }, 1);
+  assert.equal(partition(kernel, through, SQUARE, 20), null);
 });

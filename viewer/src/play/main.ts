@@ -20,6 +20,7 @@ import type { Answer, Ask } from "./worker";
 import workerCode from "./worker?text";
 
 const STEPS = 5; // of training between two frames
+const HINT = "Press Play to train. New here? The Tour shows in a minute what a region is.";
 const CALM = 500; // milliseconds between frames for those who want less motion
 const CHANGES: readonly (keyof Experiment)[] = ["color"]; // that need no new network
 
@@ -219,7 +220,7 @@ class Playground {
     this.picture.showPoints(this.task);
     if (this.experiment.data === "own") {
       this.say("Click in the picture to put points; with Shift for the other class. Then play.");
-    } else this.say("");
+    } else setText(this.note, HINT);
     return this.ask({ ask: "begin", experiment: this.experiment, own: this.own });
   }
 
