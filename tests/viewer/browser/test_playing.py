@@ -95,14 +95,14 @@ def test_units_and_regions_show_each_other(drive: Drive, page: Path) -> None:
     dot = driver.page.locator("circle.pg-unit")
     assert dot.count() == 1
     dot.hover()
-    driver.page.get_by_text("Layer 1, unit 1: it is at a knot").wait_for()
+    driver.page.get_by_text("Layer 1, unit 1: it switches").wait_for()
     box = driver.page.locator("canvas").bounding_box()
     assert box is not None
     driver.page.mouse.move(box["x"] + box["width"] / 4, box["y"] + box["height"] / 4)
     driver.page.get_by_text("Neighbours").wait_for()
     # With keys: the unit has the focus, the picture zooms, and training plays.
     dot.focus()
-    driver.page.get_by_text("Layer 1, unit 1: it is at a knot").wait_for()
+    driver.page.get_by_text("Layer 1, unit 1: it switches").wait_for()
     driver.page.locator("canvas").focus()
     for _ in range(5):
         driver.page.keyboard.press("+")

@@ -42,7 +42,7 @@ export class Diagram {
     setText(
       this.caption,
       unit
-        ? `Layer ${unit[0] + 1}, unit ${unit[1] + 1}: it is at a knot along the bright line.`
+        ? `Layer ${unit[0] + 1}, unit ${unit[1] + 1}: it switches along the bright line.`
         : "Point at a unit to see its line, or at a line to see its unit.",
     );
   }

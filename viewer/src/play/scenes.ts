@@ -21,7 +21,7 @@ export const SCENES: readonly Scene[] = [
     words:
       "A unit adds up its inputs and cuts off what is below zero. It switches along a straight " +
       "line, the bright one. On one side the output is flat, on the other it rises evenly: two " +
-      "linear regions.",
+      "linear regions. The other line is the decision boundary, where the output is zero.",
     experiment: { ...SMALL, layers: [1], seed: 5 },
     unit: [0, 0],
     steps: 0,
