@@ -1,8 +1,9 @@
 """The live pages of the documentation: regions that answer when one points at them.
 
-``python docs/live_pages.py FOLDER`` writes four self-contained pages: the lines of a single layer,
+``python docs/live_pages.py FOLDER`` writes five self-contained pages: the lines of a single layer,
 the folding by a second one, a classifier of two spirals over its training, and a convolutional
-network on the plane through three digits. Building the site writes them into its folder ``live``.
+network on the plane through three digits; and the playground. Building the site writes them into
+its folder ``live``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
+from splinecam.viewer.playground import write_playground
 
 
 def lines(path: Path) -> None:
@@ -106,11 +108,17 @@ def digits(path: Path) -> None:
     part.to_html(path, title=title, points=x[chosen], labels=label[chosen], images=True)
 
 
+def playground(path: Path) -> None:
+    """The playground, which trains networks by itself."""
+    write_playground(path)
+
+
 PAGES: dict[str, Callable[[Path], None]] = {
     "lines": lines,
     "folding": folding,
     "training": training,
     "digits": digits,
+    "playground": playground,
 }
 
 

@@ -47,7 +47,7 @@ def test_a_script_is_one_that_its_shell_can_read(
 
 
 CASES = {
-    "p": {"partition", "plot"},
+    "p": {"partition", "playground", "plot"},
     "completion ": {"bash", "zsh", "fish"},
     "plot --co": {"--color"},
     "plot --color ": {*COLORS},

@@ -22,7 +22,7 @@ def fingerprint(folder: Path) -> str:
     """What build.mjs writes into SOURCES."""
     found = hashlib.sha256()
     names = [path.relative_to(folder).as_posix() for path in (folder / "src").rglob("*")]
-    for name in sorted(["build.mjs", "package-lock.json", *names]):
+    for name in sorted(["build.mjs", "package-lock.json", "kernel/kernel.wasm", *names]):
         if (folder / name).is_file():
             found.update(f"{name}\0".encode() + (folder / name).read_bytes() + b"\0")
     return found.hexdigest()

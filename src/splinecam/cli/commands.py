@@ -38,7 +38,7 @@ from splinecam.cli.pictures import (
 )
 from splinecam.cli.properties import check_property_command
 from splinecam.cli.surfaces import surface_command
-from splinecam.cli.viewing import view_command
+from splinecam.cli.viewing import playground_command, view_command
 from splinecam.errors import CaptureError, DataError, SplineCamError, UnsupportedOpError, option
 from splinecam.geometry.domain import Domain
 from splinecam.jobs.difference import difference
@@ -500,6 +500,7 @@ def _listing(paper: Any) -> str:
 
 COMMANDS: dict[str, Callable[[Namespace], int]] = {
     "demo": _demo,
+    "playground": playground_command,
     "partition": _partition,
     "plot": _plot,
     "stats": _stats,

@@ -23,6 +23,7 @@ from splinecam.jobs.partitioning import partition
 from splinecam.partitions.partition import Partition
 from splinecam.plot import plot, plot_layers, plot_surface
 from splinecam.viewer.page import to_html
+from splinecam.viewer.playground import write_playground
 
 
 def two_spirals(count: int, *, turns: float = 2.0, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -91,6 +92,7 @@ def run(out: Path, *, device: str = "auto", dpi: int = 200, steps: int = 800) ->
             write_figure(figure, [out / f"{name}.png"], dpi=dpi)
     with step("viewer", "Writing them as a page to look around in"):
         to_html(part, out / "demo.html", title="Two spirals", color="class", points=x, labels=label)
+        write_playground(out / "playground.html")
     with step("files", "Saving the partition and the network"):
         part.save(out / "demo.npz")
         batch: Any = torch.export.Dim("batch")
@@ -117,6 +119,7 @@ def _next_steps(out: Path) -> str:
     rows = [
         ("demo.png", "all regions, the decision boundary and the training points"),
         ("demo.html", "the same to point at and to zoom into: open it in a browser"),
+        ("playground.html", "a page in which small networks train, with their regions"),
         ("demo-surface.png", "the network's output over the plane, a facet per region"),
         ("demo-layers.png", "the regions that each layer adds, and the line of one neuron"),
         ("demo.json", "the statistics above"),

@@ -24,6 +24,15 @@ examples:
   splinecam demo
   splinecam demo --out pictures --device cpu
 """,
+    "playground": """\
+[--out FILE] [options]
+write a page in which small networks train, and open it
+The page needs neither Python nor a network: mail it, or put it on a course page.
+
+examples:
+  splinecam playground
+  splinecam playground --out lecture.html --no-browser
+""",
     "partition": f"""\
 MODEL (--box|--vnnlib|--through|--around|--fit|--polygon) ... --out DIR [options]
 compute, check, draw and save a partition

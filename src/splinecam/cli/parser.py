@@ -292,6 +292,13 @@ def _demo(parser: ArgumentParser) -> None:
     _option(parser, "--steps", count, "N", "training steps (800)", default=800)
 
 
+def _playground(parser: ArgumentParser) -> None:
+    default = Path("out/playground.html")
+    _option(parser, "--out", Path, "FILE", f"file to write ({default})", default=default)
+    _add(parser, "--force")
+    _flag(parser, "--no-browser", "only write it")
+
+
 def _partition(parser: ArgumentParser) -> None:
     _add(parser, "model", *_FACTORY, "--result")
     _add_domain(parser, required=True)
@@ -468,6 +475,7 @@ def _reproduce(parser: ArgumentParser) -> None:
 # What adds the options of each command.
 _COMMANDS: dict[str, Callable[[ArgumentParser], None]] = {
     "demo": _demo,
+    "playground": _playground,
     "partition": _partition,
     "plot": _plot,
     "stats": _stats,

@@ -48,6 +48,7 @@ _PIXELS = 25_000  # the largest width of a picture
 # The files that a command writes if it is asked for them, with the endings of their names.
 _WRITTEN = {
     "view": {"html": [".html", ".htm"]},
+    "playground": {"out": [".html", ".htm"]},
     "difference": {"out": _PICTURES},
     "stats": {"table": [".csv", ".parquet"]},
     "check-property": {"out": _PICTURES, "witness": [".npy"]},

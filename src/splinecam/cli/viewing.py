@@ -57,6 +57,19 @@ def view_command(options: Namespace) -> int:
     return 0
 
 
+def playground_command(options: Namespace) -> int:
+    """Write the playground, and open it where there is a browser."""
+    from splinecam.viewer.playground import write_playground
+    from splinecam.viewer.surroundings import open_browser
+
+    claim([options.out], force=options.force)
+    make_folder(options.out.parent)
+    write_playground(options.out)
+    opened = not options.no_browser and open_browser(options.out.resolve().as_uri())
+    Console().out(f"Written to {options.out}" + ("" if opened else ": open it in a browser"))
+    return 0
+
+
 def _subject(word: str, options: Namespace, domain: Domain | None) -> list[Any]:
     """Return what a word names: a network with its domain, a partition, or a run."""
     path = Path(word)

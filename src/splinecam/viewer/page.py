@@ -129,17 +129,24 @@ def write_page(session: Session, path: str | os.PathLike[str] | BinaryIO, **reco
 
 def page_of(title: str, data: bytes) -> bytes:
     """Return a page with a title and an archive of answers."""
-    style = asset("style.css").replace("\r\n", "\n").replace("</style", "<\\/style")
-    script = asset("viewer.js").replace("\r\n", "\n")
-    # What would end the element occurs only in texts, where the escaped form means the same.
-    script = script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
-    policy = _POLICY.format(script=_fingerprint(script), style=_fingerprint(style))
+    style, script = (
+        in_element(asset("style.css"), "style"),
+        in_element(asset("viewer.js"), "script"),
+    )
+    policy = _POLICY.format(script=fingerprint_of(script), style=fingerprint_of(style))
     before, after = _PAGE.split("{data}")
     before = before.format(policy=policy, title=html.escape(title), style=style, script=script)
     text = base64.b64encode(deflated(data))
     return b"".join([before.encode(errors="replace"), text, after.encode()])
 
 
-def _fingerprint(text: str) -> str:
+def in_element(text: str, name: str) -> str:
+    """Return a built file as the text of an element ``style`` or ``script``."""
+    # What would end the element occurs only in texts, where the escaped form means the same.
+    escaped = text.replace("\r\n", "\n").replace(f"</{name}", f"<\\/{name}")
+    return escaped.replace("<!--", "<\\!--") if name == "script" else escaped
+
+
+def fingerprint_of(text: str) -> str:
     """Return the fingerprint by which a policy allows an element of the page."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,167 @@
+"""The playground in a real browser: it trains, goes back, points, saves, and opens files."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import splinecam as sc
+from splinecam.viewer.playground import write_playground
+from viewer.browser.driver import Driver
+
+Drive = Callable[..., Driver]
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = tmp_path_factory.mktemp("playing") / "playground.html"
+    write_playground(path)
+    return path
+
+
+def opened(drive: Drive, page: Path, address: str = "", **more: object) -> Driver:
+    driver = drive(**more)
+    driver.page.goto(page.as_uri() + address)
+    driver.until("globalThis.playground && playground.answer")
+    return driver
+
+
+def regions(driver: Driver) -> int:
+    found = driver.page.evaluate("playground.answer.history.regions.at(-1)")
+    return int(found)
+
+
+def press(driver: Driver, name: str) -> None:
+    driver.page.get_by_role("button", name=name, exact=True).click()
+
+
+def test_it_trains_and_goes_back(drive: Drive, page: Path) -> None:
+    driver = opened(drive, page, "#data=moons&layers=8,8")
+    begun = driver.page.evaluate("playground.answer.history.loss[0]")
+    press(driver, "Play")
+    driver.until("playground.answer.step >= 100")
+    press(driver, "Pause")
+    driver.until("!playground.playing")
+    driver.page.wait_for_timeout(300)
+    history = driver.page.evaluate("playground.answer.history")
+    assert history["loss"][-1] < begun
+    assert len(history["step"]) == len(history["regions"]) > 10
+    driver.page.evaluate("playground.goTo(0)")
+    driver.until("playground.answer.step === 0")
+    press(driver, "Step")
+    driver.until("playground.answer.step === 1")
+    assert driver.page.evaluate("playground.answer.history.step") == [0, 1]
+    # The link is the experiment, so that it begins with the same regions.
+    again = opened(drive, page, driver.page.evaluate("location.hash"))
+    assert regions(again) == history["regions"][0]
+
+
+def test_the_saved_network_has_the_same_regions_in_python(
+    drive: Drive, page: Path, tmp_path: Path
+) -> None:
+    driver = opened(drive, page, "#data=rings&layers=10,6&activation=leaky&seed=4")
+    press(driver, "Step")
+    driver.until("playground.answer.step === 1")
+    count = regions(driver)
+    saved = {}
+    for item in ("Network (ONNX)", "Network (PyTorch)", "Picture (SVG)", "Picture (PNG)"):
+        driver.page.locator(".pg-menu summary").click()
+        with driver.page.expect_download() as waiting:
+            press(driver, item)
+        saved[item] = tmp_path / waiting.value.suggested_filename
+        waiting.value.save_as(saved[item])
+    code = saved["Network (PyTorch)"].read_text()
+    names: dict[str, object] = {}
+    exec(code, names)  # what the page says to do with it
+    part = names["part"]
+    assert isinstance(part, sc.Partition)
+    assert len(part) == count
+    assert saved["Picture (SVG)"].read_text().count("<path") > 3
+    assert saved["Picture (PNG)"].read_bytes()[1:4] == b"PNG"
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    read = sc.partition(str(saved["Network (ONNX)"]), sc.Domain.box(-1, 1), progress=False)
+    assert len(read) == count
+
+
+def test_units_and_regions_show_each_other(drive: Drive, page: Path) -> None:
+    driver = opened(drive, page, "#data=moons&layers=1&seed=5")
+    dot = driver.page.locator("circle.pg-unit")
+    assert dot.count() == 1
+    dot.hover()
+    driver.page.get_by_text("Layer 1, unit 1: it switches").wait_for()
+    box = driver.page.locator("canvas").bounding_box()
+    assert box is not None
+    driver.page.mouse.move(box["x"] + box["width"] / 4, box["y"] + box["height"] / 4)
+    driver.page.get_by_text("Neighbours").wait_for()
+    # With keys: the unit has the focus, the picture zooms, and training plays.
+    dot.focus()
+    driver.page.get_by_text("Layer 1, unit 1: it switches").wait_for()
+    driver.page.locator("canvas").focus()
+    for _ in range(5):
+        driver.page.keyboard.press("+")
+    driver.until("playground.answer.snapshot.header.window !== null")
+    driver.page.keyboard.press("0")
+    driver.until("playground.answer.snapshot.header.window === null")
+
+
+def test_the_tour_has_three_scenes(drive: Drive, page: Path) -> None:
+    driver = opened(drive, page, size=(390, 800))
+    press(driver, "Tour")
+    for title, count in (("1 ", 2), ("2 ", None), ("3 ", None)):
+        driver.page.get_by_role("heading", name=re.compile(f"^{title}·")).wait_for()
+        if count:
+            driver.until(f"playground.answer.history.regions[0] === {count}")
+        press(driver, "Done" if title == "3 " else "Next")
+    assert driver.page.locator(".pg-guide").is_hidden()
+    wide = driver.page.evaluate("document.documentElement.scrollWidth")
+    assert wide <= 390
+
+
+def test_files_open_and_what_is_not_supported_is_named(
+    drive: Drive, page: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 12), nn.ReLU(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 3))
+    model = model.double().eval()
+    path = tmp_path / "net.onnx"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(model, (torch.zeros(1, 4).double(),), str(path), dynamo=False)
+    driver = opened(drive, page)
+    driver.page.set_input_files("input[type=file]", str(path))
+    driver.page.get_by_role("group", name="Plane of the inputs").wait_for()
+    driver.until("playground.answer.history.step.length === 0 && playground.answer.snapshot")
+    domain = sc.Domain.polygon(
+        torch.tensor(
+            [[-1.0, -1, 0, 0], [1, -1, 0, 0], [1, 1, 0, 0], [-1, 1, 0, 0]], dtype=torch.float64
+        )
+    )
+    expected = len(sc.partition(model, domain, progress=False))
+    driver.until(f"playground.answer.snapshot.regions === {expected}")
+    other = tmp_path / "image.pt2"
+    other.write_bytes(b"0")
+    driver.page.set_input_files("input[type=file]", str(other))
+    driver.page.locator(".pg-note", has_text="sc.partition").wait_for()
+
+
+def test_tanh_shows_no_regions(drive: Drive, page: Path) -> None:
+    driver = opened(drive, page, "#activation=tanh")
+    assert driver.page.evaluate("playground.answer.snapshot") is None
+    driver.page.locator(".pg-note", has_text="not piecewise linear").wait_for()
+
+
+def test_it_respects_reduced_motion(drive: Drive, page: Path) -> None:
+    driver = opened(drive, page, reduced_motion="reduce")
+    press(driver, "Play")
+    driver.until("playground.answer.step >= 200")
+    press(driver, "Pause")
+    moments = driver.page.evaluate("playground.answer.history.step")
+    assert all(step % 100 == 0 for step in moments)  # pictures change rarely

@@ -1,0 +1,246 @@
+// What a page shows of a network: its regions, cut along the decision boundary, and their numbers.
+
+import { cutByClass } from "../geometry/classes";
+import { Mesh, type MeshArrays } from "../geometry/mesh";
+import type { Box, MeshHeader, Pair } from "../protocol/messages";
+import type { Kernel } from "./kernel";
+import { evaluate, isPiecewise, type Network, onPlane, widthAfter } from "./network";
+import { partition } from "./partition";
+
+/** Regions of a picture, at most. */
+const MOST = 200_000;
+const PIXELS = 96; // of the raster where there are no regions
+
+export const SQUARE: Box = [-1, -1, 1, 1];
+
+/** Numbers of the regions, by which they can be coloured. */
+export interface RegionNumbers {
+  slope: Float32Array;
+  area: Float32Array;
+  active: Float32Array;
+  layer: Float32Array;
+}
+
+export interface Snapshot {
+  header: MeshHeader;
+  arrays: MeshArrays;
+  numbers: RegionNumbers;
+  regions: number;
+  boundaryLength: number;
+  largestSlope: number;
+  unresolved: Pair[];
+}
+
+/** Outputs on a grid of pixels, row after row from below, where a network has no regions. */
+export interface Pixels {
+  size: number;
+  window: Box;
+  outputs: Float64Array;
+}
+
+let count = 0;
+
+/** What a picture needs: whether there are classes, and by what regions are coloured. */
+export interface Wanted {
+  classes: boolean;
+  color: string;
+}
+
+/** The regions of a network in a rectangle; null if there are too many, or none are exact. */
+export function snapshotOf(
+  kernel: Kernel,
+  network: Network,
+  window: Box,
+  { classes, color }: Wanted,
+): Snapshot | null {
+  if (!network.layers.every(({ activation }) => isPiecewise(activation))) return null;
+  const [u0, v0, u1, v1] = window;
+  const center: Pair = [(u0 + u1) / 2, (v0 + v1) / 2];
+  const scale = Math.max(u1 - u0, v1 - v0) / 2;
+  const local = onPlane(network, center, [
+    [scale, 0],
+    [0, scale],
+  ]);
+  const [w, h] = [(u1 - u0) / 2 / scale, (v1 - v0) / 2 / scale];
+  const found = partition(kernel, local, Float64Array.of(-w, -h, w, -h, w, h, -w, h), MOST);
+  if (!found) return null;
+  const { mesh: flat, values, errors } = found;
+  const outputs = widthAfter(network.layers.at(-1)!);
+  const regions = flat.offsets.length - 1;
+  count += 1;
+  const header: MeshHeader = {
+    kind: "mesh",
+    id: `page-${count}`,
+    pane: 0,
+    frame: 0,
+    center,
+    scale,
+    window: u1 - u0 < 2 ? window : null,
+    regionCount: regions,
+    outputs: Array.from({ length: outputs }, (_, k) => k),
+    errors: Array.from(errors),
+    ranges: rangesOf(values, outputs),
+    unresolved: found.unresolved.length / 2,
+  };
+  const whole = new Mesh(header, {
+    points: flat.points,
+    edges: Uint32Array.from(flat.edges),
+    corners: Uint32Array.from(flat.corners),
+    offsets: Uint32Array.from(flat.offsets),
+    region: Uint32Array.from({ length: regions }, (_, k) => k),
+    cellClass: null,
+    edgeLayer: Int16Array.from(flat.edgeLayer),
+    edgeUnit: flat.edgeUnit,
+    boundary: new Uint32Array(),
+    values: Float32Array.from(values),
+    preciseValues: values,
+    regionCorners: null,
+    complete: null,
+    gradients: null,
+    gradientScale: null,
+    gradientOutput: null,
+    sourceEdge: null,
+    sourceCell: null,
+  });
+  const numbers = numbersOf(whole);
+  if (color === "active") countActive(network, middlesOf(whole), numbers.active);
+  const shown = classes ? cutByClass(whole) : whole;
+  return {
+    header,
+    arrays: plain(shown),
+    numbers,
+    regions,
+    boundaryLength: scale * lengthOf(shown),
+    largestSlope: numbers.slope.reduce((most, slope) => Math.max(most, slope), 0),
+    unresolved: pairsOf(found.unresolved).map(([x, y]) => [
+      center[0] + scale * x,
+      center[1] + scale * y,
+    ]),
+  };
+}
+
+function pairsOf(flat: readonly number[]): Pair[] {
+  return Array.from({ length: flat.length / 2 }, (_, k) => [flat[2 * k]!, flat[2 * k + 1]!]);
+}
+
+function rangesOf(values: Float64Array, outputs: number): Pair[] {
+  const ranges = Array.from({ length: outputs }, (): Pair => [Infinity, -Infinity]);
+  for (let k = 0; k < values.length; k++) {
+    const range = ranges[k % outputs]!;
+    range[0] = Math.min(range[0], values[k]!);
+    range[1] = Math.max(range[1], values[k]!);
+  }
+  return ranges;
+}
+
+/** The arrays of a mesh without what it computes, so that they can be sent. */
+function plain(mesh: Mesh): MeshArrays {
+  const { points, edges, corners, offsets, region, cellClass, edgeLayer, edgeUnit } = mesh;
+  const { boundary, values, preciseValues, regionCorners } = mesh;
+  const none = { complete: null, gradients: null, gradientScale: null, gradientOutput: null };
+  const own = { points, edges, corners, offsets, region, cellClass, edgeLayer, edgeUnit };
+  const rest = { boundary, values, preciseValues, regionCorners };
+  return { ...own, ...rest, ...none, sourceEdge: null, sourceCell: null };
+}
+
+function lengthOf({ boundary, edges, points }: Mesh): number {
+  let sum = 0;
+  for (const edge of boundary) {
+    const [a, b] = [2 * edges[2 * edge]!, 2 * edges[2 * edge + 1]!];
+    sum += Math.hypot(points[a]! - points[b]!, points[a + 1]! - points[b + 1]!);
+  }
+  return sum;
+}
+
+/** Areas, slopes and last layers of the regions. */
+function numbersOf(mesh: Mesh): RegionNumbers {
+  const { cellCount, offsets, corners, edges, points, preciseValues, edgeLayer, scale } = mesh;
+  const make = () => new Float32Array(cellCount);
+  const numbers = { slope: make(), area: make(), active: make(), layer: make() };
+  const outputs = mesh.outputs.length;
+  for (let cell = 0; cell < cellCount; cell++) {
+    const [begin, end] = [offsets[cell]!, offsets[cell + 1]!];
+    const first = edges[corners[begin]!]!;
+    let [area, widest, second, third, last] = [0, 0, first, first, -1];
+    for (let k = begin; k < end; k++) {
+      last = Math.max(last, edgeLayer[corners[k]! >> 1]!);
+      const vertex = edges[corners[k]!]!;
+      if (k === begin || k + 1 === end) continue;
+      const next = edges[corners[k + 1]!]!;
+      const size = doubleArea(points, first, vertex, next);
+      area += size / 2;
+      if (size > widest) [widest, second, third] = [size, vertex, next];
+    }
+    numbers.area[cell] = area * scale * scale;
+    numbers.layer[cell] = last + 1;
+    if (!(widest > 0)) continue;
+    // The slope of the output that is largest there, or of a single one.
+    const best = winner(preciseValues as Float64Array, outputs, [first, second, third]);
+    const value = (vertex: number) => preciseValues[vertex * outputs + best]!;
+    const [p, q] = [value(second) - value(first), value(third) - value(first)];
+    const at = (vertex: number, axis: number) =>
+      points[2 * vertex + axis]! - points[2 * first + axis]!;
+    const x = (p * at(third, 1) - q * at(second, 1)) / widest;
+    const y = (q * at(second, 0) - p * at(third, 0)) / widest;
+    numbers.slope[cell] = Math.hypot(x, y) / scale;
+  }
+  return numbers;
+}
+
+/** A place in the middle of each region. */
+function middlesOf(mesh: Mesh): Float64Array {
+  const middles = new Float64Array(2 * mesh.cellCount);
+  for (let cell = 0; cell < mesh.cellCount; cell++) {
+    const ring = mesh.polygon(cell);
+    for (let k = 0; k < ring.length; k++)
+      middles[2 * cell + (k & 1)]! += (2 * ring[k]!) / ring.length;
+  }
+  return middles;
+}
+
+function doubleArea(points: Float64Array, a: number, b: number, c: number): number {
+  const [x, y] = [points[2 * a]!, points[2 * a + 1]!];
+  const first = (points[2 * b]! - x) * (points[2 * c + 1]! - y);
+  return first - (points[2 * c]! - x) * (points[2 * b + 1]! - y);
+}
+
+function winner(values: Float64Array, outputs: number, vertices: readonly number[]): number {
+  let [best, most] = [0, Number.NEGATIVE_INFINITY];
+  for (let k = 0; k < outputs; k++) {
+    const sum = vertices.reduce((total, vertex) => total + values[vertex * outputs + k]!, 0);
+    if (sum > most) [best, most] = [k, sum];
+  }
+  return best;
+}
+
+/** Count the units that are active at places: above zero, or where a clip is not flat; of the pairs
+ * of a maximum those whose first unit wins. */
+function countActive({ layers }: Network, places: Float64Array, active: Float32Array): void {
+  let table = places;
+  for (const layer of layers.slice(0, -1)) {
+    const { activation, units } = layer;
+    const linear = { ...layer, activation: { name: "linear" } } as const;
+    const z = evaluate({ layers: [linear] }, table);
+    const pairs = activation.name === "maxout" ? 2 : 1;
+    const [low, high] =
+      activation.name === "clip"
+        ? [activation.low, activation.high]
+        : [0, Number.POSITIVE_INFINITY];
+    for (let k = 0; k < z.length; k += pairs) {
+      const on = pairs === 2 ? z[k]! > z[k + 1]! : z[k]! > low && z[k]! < high;
+      if (on) active[Math.floor(k / units)]! += 1;
+    }
+    table = evaluate({ layers: [layer] }, table);
+  }
+}
+
+/** Outputs on a grid, for networks that are not piecewise linear. */
+export function pixelsOf(network: Network, window: Box): Pixels {
+  const places = new Float64Array(2 * PIXELS * PIXELS);
+  for (let k = 0; k < PIXELS * PIXELS; k++) {
+    places[2 * k] = window[0] + ((window[2] - window[0]) * ((k % PIXELS) + 0.5)) / PIXELS;
+    const row = Math.floor(k / PIXELS) + 0.5;
+    places[2 * k + 1] = window[1] + ((window[3] - window[1]) * row) / PIXELS;
+  }
+  return { size: PIXELS, window, outputs: evaluate(network, places) };
+}

@@ -1,0 +1,419 @@
+// The picture: regions drawn by the viewer's code, what is pointed at, and the camera.
+
+import { UNIT } from "../control/overlays";
+import { Pointer } from "../control/pointer";
+import { inTheme, rgb, type Theme } from "../draw/colours";
+import type { LineStyle } from "../draw/lines";
+import { type Look, Renderer } from "../draw/renderer";
+import { Camera } from "../geometry/camera";
+import { classColors } from "../geometry/class_colors";
+import { segmentsOf, unitCurve } from "../geometry/curves";
+import { levelSet } from "../geometry/level_sets";
+import { regionInfo } from "../geometry/maps";
+import { Mesh } from "../geometry/mesh";
+import { Picker } from "../geometry/picking";
+import type { RegionInfo } from "../geometry/region_info";
+import type { Box, ColoringHeader, Message, Pair } from "../protocol/messages";
+import { svgOf } from "../share/svg";
+import type { Task } from "./data";
+import { CHOICES } from "./experiment";
+import { type Pixels, type Snapshot, SQUARE } from "./snapshot";
+
+/** The colours of classes, as in plot/palette.py. */
+export const CLASSES = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"];
+const SEQUENTIAL = ["#f4f7fa", "#b9d5e8", "#6aa9d1", "#2173ad", "#08306b"];
+const DIVERGING = ["#0072B2", "#8fc0e0", "#ffffff", "#f0b48a", "#D55E00"];
+const LEVEL: LineStyle = { color: "#CC2EA0", width: 2.5, halo: "#FFFFFF" };
+const HOVERED = {
+  color: "#FFFFFF",
+  opacity: 0.25,
+  outline: { color: "#16202C", width: 2, halo: "#FFFFFF" },
+};
+const REACH = 6; // pixels from a line within which one points at it
+const DEEP = 0.55; // share of the square below which a part of it is computed on its own
+
+export type Unit = [layer: number, unit: number];
+
+/** What is pointed at. */
+export interface Pointed {
+  at: Pair;
+  region: RegionInfo | null;
+  unit: Unit | null;
+}
+
+export interface Listening {
+  point(pointed: Pointed | null): void;
+  click(at: Pair, shift: boolean): void;
+  /** Another part of the square is looked at. */
+  look(window: Box | null): void;
+}
+
+/** Colours between some, as 256 of three bytes. */
+export function table(colors: readonly string[]): Uint8Array {
+  const stops = colors.map(rgb);
+  const lut = new Uint8Array(768);
+  for (let k = 0; k < 256; k++) {
+    const at = (k / 255) * (stops.length - 1);
+    const first = Math.min(stops.length - 2, Math.floor(at));
+    for (let j = 0; j < 3; j++) {
+      const [a, b] = [stops[first]![j]!, stops[first + 1]![j]!];
+      lut[3 * k + j] = Math.round(255 * (a + (at - first) * (b - a)));
+    }
+  }
+  return lut;
+}
+
+export class Picture {
+  theme: Theme = "light";
+  edges = true;
+  mesh: Mesh | null = null;
+  coloring: Message<ColoringHeader> | null = null;
+  private readonly renderer: Renderer;
+  private picker: Picker | null = null;
+  private snapshot: Snapshot | null = null;
+  private pixels: Pixels | null = null;
+  private task: Task | null = null;
+  private color = "class";
+  private layers = 1;
+  private camera: Camera;
+  private unit: Unit | null = null;
+  private hovered = -1;
+  private wanted = 0;
+  private cursor: Pair | null = null;
+
+  constructor(
+    readonly canvas: HTMLCanvasElement,
+    private readonly listening: Listening,
+  ) {
+    this.renderer = new Renderer(canvas);
+    this.renderer.onWake = () => this.redraw();
+    this.camera = Camera.fit(SQUARE, this.size);
+    this.renderer.setDomain(cornersOf(SQUARE));
+    new Pointer(canvas, {
+      camera: () => this.camera,
+      move: (camera, moving) => this.move(camera, moving),
+      hover: (xy) => this.point(xy),
+      click: (xy, shift) => {
+        this.point(xy);
+        listening.click(this.camera.toPlane(xy), shift);
+      },
+      dive: (xy, out) => this.move(this.zoomed(out ? 0.4 : 2.5, xy), false),
+    });
+    new ResizeObserver(() => {
+      const whole = this.isWhole;
+      this.camera = whole ? Camera.fit(SQUARE, this.size) : this.camera.resized(this.size);
+      this.redraw();
+    }).observe(canvas);
+  }
+
+  private get size(): Pair {
+    return [this.canvas.clientWidth || 1, this.canvas.clientHeight || 1];
+  }
+
+  private get isWhole(): boolean {
+    const fit = Camera.fit(SQUARE, this.camera.pixels);
+    return this.camera.width >= 0.999 * fit.width;
+  }
+
+  /** The part of the square that is to be computed; null: all of it. */
+  get window(): Box | null {
+    const [u0, v0, u1, v1] = this.camera.window;
+    if (u1 - u0 > 2 * DEEP) return null;
+    const [du, dv] = [0.25 * (u1 - u0), 0.25 * (v1 - v0)];
+    const window: Box = [
+      Math.max(-1, u0 - du),
+      Math.max(-1, v0 - dv),
+      Math.min(1, u1 + du),
+      Math.min(1, v1 + dv),
+    ];
+    return window[2] > window[0] && window[3] > window[1] ? window : null;
+  }
+
+  /** The keys with which one moves; returns whether this was one. */
+  key(key: string): boolean {
+    const [w, h] = this.size;
+    const step = 0.12 * Math.min(w, h);
+    const moves: Record<string, () => Camera> = {
+      ArrowLeft: () => this.camera.panned(step, 0),
+      ArrowRight: () => this.camera.panned(-step, 0),
+      ArrowUp: () => this.camera.panned(0, step),
+      ArrowDown: () => this.camera.panned(0, -step),
+      "+": () => this.zoomed(1.5, [w / 2, h / 2]),
+      "=": () => this.zoomed(1.5, [w / 2, h / 2]),
+      "-": () => this.zoomed(1 / 1.5, [w / 2, h / 2]),
+      "0": () => Camera.fit(SQUARE, this.size),
+    };
+    const move = moves[key];
+    if (!move) return false;
+    this.move(move(), false);
+    return true;
+  }
+
+  reset(): void {
+    this.move(Camera.fit(SQUARE, this.size), false);
+  }
+
+  private zoomed(factor: number, at: Pair): Camera {
+    const fit = Camera.fit(SQUARE, this.size);
+    return this.camera.zoomed(factor, at, [1e-11, 1.5 * fit.width]);
+  }
+
+  private move(camera: Camera, moving: boolean): void {
+    const fit = Camera.fit(SQUARE, this.size);
+    const width = Math.min(Math.max(camera.width, 1e-11), 1.5 * fit.width);
+    const center = camera.center.map((x) => Math.min(1, Math.max(-1, x))) as Pair;
+    this.camera = new Camera(center, width, camera.pixels, camera.rest);
+    this.redraw();
+    if (!moving) this.listening.look(this.window);
+  }
+
+  /** Show the regions, or the pixels, of a network of so many layers. */
+  show(
+    snapshot: Snapshot | null,
+    pixels: Pixels | null,
+    task: Task | null,
+    color: string,
+    layers: number,
+  ): void {
+    const mesh = snapshot && new Mesh(snapshot.header, snapshot.arrays);
+    [this.snapshot, this.pixels, this.mesh, this.task] = [snapshot, pixels, mesh, task];
+    [this.color, this.layers, this.picker] = [color, layers, null];
+    this.renderer.setMesh("whole", mesh, true);
+    this.hovered = -1;
+    this.renderer.setHighlight("hovered", null);
+    this.paint();
+    this.drawUnit();
+    this.drawLevel();
+    this.drawUnresolved();
+    if (this.cursor) this.point(this.cursor);
+    this.redraw();
+  }
+
+  /** The data points, in the colours of their classes. */
+  showPoints(task: Task | null): void {
+    if (!task?.targets.length) {
+      this.renderer.setPoints(null);
+      this.redraw();
+      return;
+    }
+    const most = task.targets.reduce((size, x) => Math.max(size, Math.abs(x)), 1e-9);
+    const scale = table(DIVERGING);
+    const colors = new Uint8Array(4 * task.targets.length);
+    task.targets.forEach((target, k) => {
+      const at = 3 * Math.round(127.5 + (127 * target) / most);
+      const own = rgb(CLASSES[target] ?? "#888888").map((x) => Math.round(255 * x));
+      colors.set(task.kind === "numbers" ? scale.subarray(at, at + 3) : own, 4 * k);
+      colors[4 * k + 3] = 255;
+    });
+    this.renderer.setPoints({ at: task.points, colors, thumbnails: null });
+    this.redraw();
+  }
+
+  /** Show the curve of a unit; null: none. */
+  showUnit(unit: Unit | null): void {
+    if (String(unit) === String(this.unit)) return;
+    this.unit = unit;
+    this.drawUnit();
+    this.redraw();
+  }
+
+  private drawUnit(): void {
+    const { mesh, unit } = this;
+    const data = mesh && unit ? segmentsOf(mesh, unitCurve(mesh, ...unit)) : null;
+    const { center, scale } = mesh ?? { center: [0, 0] as Pair, scale: 1 };
+    this.renderer.setLines("unit", data && { data, center, scale }, UNIT);
+  }
+
+  private drawLevel(): void {
+    const { mesh, task } = this;
+    const data = mesh && task?.kind === "numbers" ? levelSet(mesh, 0, 0) : null;
+    const { center, scale } = mesh ?? { center: [0, 0] as Pair, scale: 1 };
+    this.renderer.setLines("level", data && { data, center, scale }, LEVEL);
+  }
+
+  /** Hatch what rounding leaves undecided. */
+  private drawUnresolved(): void {
+    const places = this.snapshot?.unresolved ?? [];
+    const r = 0.01 * (this.snapshot?.header.scale ?? 1);
+    const data = Float64Array.from(
+      places.flatMap(([u, v]) => [u - r, v - r, u + r, v - r, u + r, v + r, u - r, v + r]),
+    );
+    const counts = new Uint16Array(places.length).fill(4);
+    const band = { data, counts, center: [0, 0] as Pair, scale: 1 };
+    this.renderer.setBand(places.length ? band : null);
+  }
+
+  private paint(): void {
+    this.renderer.setRaster("raster", null);
+    if (this.mesh && this.snapshot) {
+      this.coloring = this.coloringOf(this.mesh, this.snapshot);
+      this.renderer.setColoring("whole", this.coloring);
+    } else if (this.pixels) this.paintPixels(this.pixels);
+  }
+
+  private coloringOf(mesh: Mesh, { numbers }: Snapshot): Message<ColoringHeader> {
+    const legend: ColoringHeader["legend"] = [];
+    const common = { kind: "coloring" as const, mesh: mesh.id, output: null, legend };
+    const numbersWanted = this.task?.kind === "numbers";
+    if (this.color === "output" || (this.color === "class" && numbersWanted)) {
+      const [low, high] = mesh.header.ranges[0]!;
+      const most = Math.max(Math.abs(low), Math.abs(high)) || 1;
+      const scale = {
+        type: "centered" as const,
+        low: -most,
+        center: 0,
+        high: most,
+        extend: "neither" as const,
+      };
+      const header = { ...common, name: "output", label: "Output", by: "output" as const, scale };
+      const lut = { data: table(DIVERGING), shape: [256, 3] };
+      return { header: { ...header, output: 0 }, arrays: { lut } };
+    }
+    if (this.color === "class") {
+      const palette = CLASSES.map((color) => rgb(color).map((x) => 255 * x));
+      const typical = typicalLead(mesh);
+      const data = classColors(mesh, palette, typical);
+      const header = { ...common, name: "class", label: "Class", by: "class" as const };
+      const arrays = { colors: { data, shape: [mesh.cellCount, 3] } };
+      return { header: { ...header, scale: null, palette, typical }, arrays };
+    }
+    const data = numbers[this.color as keyof typeof numbers];
+    let [low, high] = [Infinity, -Infinity];
+    for (const x of data) {
+      if (x > 0 || this.color === "active" || this.color === "layer") low = Math.min(low, x);
+      high = Math.max(high, x);
+    }
+    if (!(low < high)) low = high / 2;
+    const logarithmic = this.color === "slope" || this.color === "area";
+    if (logarithmic) low = Math.max(low, 1e-4 * high);
+    const type = logarithmic ? ("log" as const) : ("linear" as const);
+    const scale = { type, low, center: low, high, extend: "neither" as const };
+    const label = CHOICES.color.find(([name]) => name === this.color)?.[1] ?? this.color;
+    const header = { ...common, name: this.color, label, by: "region" as const, scale };
+    const clamped = logarithmic ? data.map((x) => Math.max(x, low)) : data;
+    const lut = { data: table(SEQUENTIAL), shape: [256, 3] };
+    return { header, arrays: { numbers: { data: clamped, shape: [data.length] }, lut } };
+  }
+
+  private paintPixels({ size, window, outputs }: Pixels): void {
+    const count = outputs.length / size / size;
+    const data = new Uint8Array(3 * size * size);
+    for (let k = 0; k < size * size; k++) {
+      let best = count === 1 ? Number(outputs[k]! > 0) : 0;
+      for (let j = 1; j < count; j++) {
+        if (outputs[k * count + j]! > outputs[k * count + best]!) best = j;
+      }
+      const lead = count === 1 ? Math.abs(outputs[k]!) : 1;
+      const share = 0.12 + 0.68 * (lead / (lead + 1));
+      rgb(CLASSES[best % CLASSES.length]!).forEach((x, j) => {
+        data[3 * k + j] = Math.round(255 * (1 - share * (1 - x)));
+      });
+    }
+    const arrays = { pixels: { data, shape: [size, size, 3] } };
+    const palette = CLASSES.map((color) => rgb(color).map((x) => 255 * x));
+    const header = { kind: "raster", pane: 0, frame: 0, window, reason: "", palette } as const;
+    this.renderer.setRaster("raster", { header, arrays });
+  }
+
+  /** Look at what is under a pixel. */
+  private point(xy: Pair | null): void {
+    this.cursor = xy;
+    const { mesh } = this;
+    if (!xy || !mesh) {
+      this.mark(-1);
+      this.listening.point(null);
+      return;
+    }
+    this.picker ??= new Picker(mesh);
+    const at = this.camera.toPlane(xy);
+    const cell = this.picker.cell(at);
+    const reach = REACH * this.camera.unitsPerPixel;
+    const edge = this.picker.edge(at, reach, (e) => mesh.edgeLayer[e]! >= 0);
+    const unit: Unit | null = edge < 0 ? null : [mesh.edgeLayer[edge]!, mesh.edgeUnit[edge]!];
+    const classes = this.task?.kind === "numbers" ? null : [];
+    const region = cell < 0 ? null : regionInfo(mesh, cell, at, { classes });
+    this.mark(region && !unit ? region.region : -1);
+    this.listening.point({ at, region, unit });
+  }
+
+  private mark(region: number): void {
+    if (region === this.hovered) return;
+    this.hovered = region;
+    const { mesh } = this;
+    const cells = mesh && region >= 0 ? mesh.cellsOf(region) : null;
+    this.renderer.setHighlight("hovered", cells && mesh, cells, HOVERED);
+    this.redraw();
+  }
+
+  redraw(): void {
+    if (this.wanted) return;
+    this.wanted = requestAnimationFrame(() => {
+      this.wanted = 0;
+      if (this.camera.pixels.join() !== this.size.join()) {
+        this.camera = this.camera.resized(this.size);
+      }
+      if (this.renderer.draw(this.camera, this.look)) this.redraw();
+    });
+  }
+
+  private get look(): Look {
+    return {
+      theme: this.theme,
+      slots: this.mesh ? ["whole"] : ["raster"],
+      edges: this.edges,
+      boundary: true,
+      hiddenLayers: [],
+      edgeWidth: 1,
+      layers: this.layers,
+      points: true,
+      thumbnails: false,
+    };
+  }
+
+  png(): Promise<Blob> {
+    return this.renderer.toBlob(this.camera, this.look, 2);
+  }
+
+  /** The picture as the text of an SVG file; an Error says if there is too much in it. */
+  svg(title: string): string {
+    const { mesh, coloring, camera, layers, task } = this;
+    if (!mesh) throw new Error("There are no exact regions to save. Save a PNG.");
+    const color = (k: number) => CLASSES[task?.targets[k] ?? 0] ?? "#888888";
+    const points = task && { at: task.points, color };
+    const pane = { camera, mesh, picker: new Picker(mesh), coloring, layers, points };
+    const state = { edges: this.edges, hiddenLayers: [], edgeWidth: 1, boundary: true };
+    return svgOf({ title, panes: [pane], state, theme: this.theme, legend: null });
+  }
+
+  /** The colours of numbers in the scheme of the page, for a legend; null for classes. */
+  legend(): { low: number; high: number; label: string; gradient: string } | null {
+    const { scale, label } = this.coloring?.header ?? {};
+    const lut = this.coloring?.arrays.lut?.data;
+    if (!this.mesh || !scale || !lut) return null;
+    const shown = inTheme(lut as Uint8Array, this.theme);
+    const stops = [0, 64, 128, 191, 255].map((k) => `rgb(${shown.slice(3 * k, 3 * k + 3)})`);
+    return { low: scale.low, high: scale.high, label: label ?? "", gradient: stops.join(", ") };
+  }
+}
+
+function cornersOf([u0, v0, u1, v1]: Box): Pair[] {
+  return [
+    [u0, v0],
+    [u1, v0],
+    [u1, v1],
+    [u0, v1],
+  ];
+}
+
+/** The lead at which a class has half of its colour: the middle one of those at vertices. */
+function typicalLead(mesh: Mesh): number {
+  const { preciseValues: values, vertexCount } = mesh;
+  const count = mesh.outputs.length;
+  const step = Math.max(1, Math.floor(vertexCount / 500));
+  const leads: number[] = [];
+  for (let v = 0; v < vertexCount; v += step) {
+    const row = Array.from(values.subarray(v * count, (v + 1) * count)).sort((a, b) => b - a);
+    leads.push(count === 1 ? Math.abs(row[0]!) : row[0]! - row[1]!);
+  }
+  return leads.sort((a, b) => a - b)[leads.length >> 1] ?? 1;
+}

@@ -1,0 +1,173 @@
+// The worker: it trains, keeps what has been, and computes the regions of every frame.
+
+import code from "../../kernel/kernel.wasm";
+import type { Box } from "../protocol/messages";
+import { type Own, type Task, taskOf } from "./data";
+import type { Experiment } from "./experiment";
+import { Kernel } from "./kernel";
+import { type Network, onPlane } from "./network";
+import { outputsAt } from "./partition";
+import { type Pixels, pixelsOf, type Snapshot, SQUARE, snapshotOf } from "./snapshot";
+import { networkOf, Trainer } from "./training";
+
+export type Ask =
+  | { ask: "begin"; experiment: Experiment; own: Own[] }
+  /** Colour regions by other numbers. */
+  | { ask: "color"; color: string; window: Box | null }
+  | { ask: "open"; network: Network }
+  /** Train so many steps, and show what is then; window: a part of the square that is looked at. */
+  | { ask: "run"; steps: number; window: Box | null }
+  /** Go to a moment of the run; training goes on from there. */
+  | { ask: "back"; moment: number; window: Box | null }
+  /** Look at another plane of the network of a file. */
+  | { ask: "slice"; origin: number[]; basis: [number[], number[]]; window: Box | null };
+
+/** The curves over time, a number for each moment that is kept. */
+export interface History {
+  step: number[];
+  loss: number[];
+  regions: number[];
+  boundary: number[];
+  slope: number[];
+}
+
+export interface Answer {
+  network: Network;
+  step: number;
+  moment: number;
+  snapshot: Snapshot | null;
+  pixels: Pixels | null;
+  history: History;
+  /** How long the regions took, in milliseconds. */
+  took: number;
+  problem: string | null;
+}
+
+const KEPT = 1200; // moments; when there are more, every second one is forgotten
+
+class Session {
+  private task: Task | null = null;
+  private trainer: Trainer | null = null;
+  private file: Network | null = null;
+  private network: Network = { layers: [] };
+  private saved: Float64Array[][] = [];
+  private every = 1;
+  private color = "class";
+  private runs = 0;
+  private moment = -1;
+  private history = emptyHistory();
+
+  constructor(private readonly kernel: Kernel) {}
+
+  answer(ask: Ask): Answer {
+    let window: Box | null = null;
+    if (ask.ask === "begin") {
+      this.color = ask.experiment.color;
+      this.task = taskOf(ask.experiment, ask.own);
+      this.network = networkOf(ask.experiment, this.task.outputs);
+      this.trainer = new Trainer(this.network, this.task, ask.experiment);
+      this.forget();
+    } else if (ask.ask === "open") {
+      [this.trainer, this.task, this.file] = [null, null, ask.network];
+      this.network = ask.network;
+      this.forget();
+      const inputs = ask.network.layers[0]!.inputs;
+      const axis = (k: number) => Array.from({ length: inputs }, (_, j) => Number(j === k));
+      this.network = onPlane(ask.network, new Array(inputs).fill(0), [axis(0), axis(1)]);
+    } else if (ask.ask === "color") {
+      [this.color, window] = [ask.color, ask.window];
+    } else if (ask.ask === "slice") {
+      if (this.file) this.network = onPlane(this.file, ask.origin, ask.basis);
+      window = ask.window;
+    } else if (ask.ask === "back") {
+      this.goTo(ask.moment);
+      window = ask.window;
+    } else {
+      window = ask.window;
+      for (let k = 0; k < ask.steps; k++) this.trainer?.learn();
+      if (ask.steps) this.cutAfter(this.moment);
+    }
+    const keep = ask.ask === "begin" || (ask.ask === "run" && ask.steps > 0);
+    return this.shown(window, keep);
+  }
+
+  private forget(): void {
+    [this.saved, this.every, this.runs, this.moment] = [[], 1, 0, -1];
+    this.history = emptyHistory();
+  }
+
+  /** Forget what came after a moment. */
+  private cutAfter(moment: number): void {
+    this.saved.length = moment + 1;
+    for (const curve of Object.values(this.history) as number[][]) curve.length = moment + 1;
+  }
+
+  private goTo(moment: number): void {
+    const saved = this.saved[moment];
+    if (!this.trainer || !saved) return;
+    this.trainer.restore(saved, this.history.step[moment]!);
+    this.moment = moment;
+  }
+
+  /** What is shown now; keep: whether it is a moment that one can come back to. */
+  private shown(window: Box | null, keep: boolean): Answer {
+    const begun = performance.now();
+    const wanted = { classes: this.task?.kind !== "numbers", color: this.color };
+    const whole = snapshotOf(this.kernel, this.network, SQUARE, wanted);
+    const took = performance.now() - begun;
+    if (keep && this.trainer) this.keep(whole);
+    const exact = window && whole ? snapshotOf(this.kernel, this.network, window, wanted) : whole;
+    return {
+      network: this.network,
+      step: this.trainer?.step ?? 0,
+      moment: this.moment,
+      snapshot: exact,
+      pixels: exact ? null : pixelsOf(this.network, window ?? SQUARE),
+      history: this.history,
+      took,
+      problem: null,
+    };
+  }
+
+  private keep(whole: Snapshot | null): void {
+    const { trainer, history, saved } = this;
+    this.runs += 1;
+    if (this.runs % this.every && this.moment >= 0) {
+      // The last moment is always there.
+      saved.pop();
+      for (const curve of Object.values(history) as number[][]) curve.pop();
+    }
+    saved.push(trainer!.save());
+    history.step.push(trainer!.step);
+    history.loss.push(trainer!.loss(outputsAt(this.kernel, this.network, this.task!.points)));
+    history.regions.push(whole?.regions ?? 0);
+    history.boundary.push(whole?.boundaryLength ?? 0);
+    history.slope.push(whole?.largestSlope ?? 0);
+    if (saved.length > KEPT) this.thin();
+    this.moment = saved.length - 1;
+  }
+
+  private thin(): void {
+    this.every *= 2;
+    this.saved = this.saved.filter((_, k) => k % 2 === 0);
+    for (const name of Object.keys(this.history) as (keyof History)[]) {
+      this.history[name] = this.history[name].filter((_, k) => k % 2 === 0);
+    }
+  }
+}
+
+function emptyHistory(): History {
+  return { step: [], loss: [], regions: [], boundary: [], slope: [] };
+}
+
+let session: Promise<Session> | null = null;
+
+self.onmessage = async ({ data }: MessageEvent<Ask>) => {
+  session ??= Kernel.of(code).then((kernel) => new Session(kernel));
+  try {
+    self.postMessage((await session).answer(data));
+  } catch (error) {
+    const problem = error instanceof Error ? error.message : String(error);
+    self.postMessage({ problem } as Answer);
+  }
+};
