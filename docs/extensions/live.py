@@ -1,4 +1,8 @@
-"""The live pages of the site, and the directive ``live``, which shows one of them in a frame."""
+"""The live pages of the site, and links to experiments.
+
+The directive ``live`` shows a page in a frame. Every page ends with a link to an experiment in the
+playground that fits it.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,25 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 DOCS = Path(__file__).parents[1]
+
+# What one can try in the playground beside a page: the end of its address, and what it shows.
+EXPERIMENTS = {
+    "what_is_a_region": ("layers=6", "six units draw six lines"),
+    "mathematics": ("layers=8,8", "a second layer folds the lines of the first"),
+    "algorithm": ("layers=8,8&color=layer", "which layer cut a region last"),
+    "exactness": (
+        "layers=12,12&init=zero-bias",
+        "units without biases, whose lines meet in one point",
+    ),
+    "scaling": ("layers=32,32,32&color=area", "thousands of regions"),
+    "nn": ("activation=maxout", "maxout in place of ReLU"),
+    "howto/implicit": ("data=star&layers=24,24&color=output", "the distance to a star"),
+    "howto/surfaces": ("data=star&layers=24,24&color=output", "the distance to a star"),
+    "howto/smooth": ("activation=gelu", "GELU, which has no linear regions"),
+    "howto/compare": ("data=checkerboard&layers=48", "one wide layer on a checkerboard"),
+    "howto/training": ("data=rings", "regions around two rings while a network learns them"),
+}
+USUAL = ("", "a network that learns two spirals")
 
 
 class Live(SphinxDirective):
@@ -34,6 +57,18 @@ class Live(SphinxDirective):
         return [nodes.raw("", shown, format="html")]
 
 
+def add_experiment(app: Sphinx, page: str, template: str, context: dict[str, Any], _: Any) -> None:
+    """End a page that somebody wrote with a link to an experiment."""
+    if app.builder.format == "html" and context.get("body") and "playground" not in page:
+        address, what = EXPERIMENTS.get(page, USUAL)
+        target = (
+            "../" * page.count("/") + "live/playground.html" + (address and f"#{escape(address)}")
+        )
+        context["body"] += (
+            f'<p class="live">Try it in your browser: <a href="{target}">{what}</a></p>'
+        )
+
+
 def write_pages(app: Sphinx, error: Exception | None) -> None:
     """Write the live pages beside the site, but for those that are there already."""
     folder = Path(app.outdir) / "live"
@@ -48,5 +83,6 @@ def write_pages(app: Sphinx, error: Exception | None) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directive and the pages."""
     app.add_directive("live", Live)
+    app.connect("html-page-context", add_experiment)
     app.connect("build-finished", write_pages)
     return {"parallel_read_safe": True}

@@ -33,7 +33,7 @@ from splinecam.network.program import Program
 from splinecam.questions.boundary import winners_of
 from splinecam.questions.partition_data import PartitionData
 
-Of = Literal["output", "modulus", "square"]
+Integrand = Literal["output", "modulus", "square"]
 _PARALLEL = 1e-9  # the sine of the angle between lines up to which they have no one crossing
 
 
@@ -146,7 +146,7 @@ class Differentiable:
         """The offset of each region's map: output = weight @ uv + bias, (F, n_out)."""
         return self._maps[1]
 
-    def integrals(self, of: Of = "output") -> Tensor:
+    def integrals(self, of: Integrand = "output") -> Tensor:
         """The exact integral over each region of outputs, of their moduli or squares, (F, n_out).
 
         of: ``"output"``, ``"modulus"`` or ``"square"``.
