@@ -16,7 +16,9 @@ from torch import Tensor
 from splinecam._util.arrays import counts_of, following, offsets_of, owners_of, take, take_rows
 from splinecam._util.graphs import components, cycles
 from splinecam._util.progress import progress_bar, tell
+from splinecam._util.text import number_text
 from splinecam._util.tolerances import EPS, PLANAR, SAFETY, SLOPE_PRECISION
+from splinecam.engine.activations import require_no_overflow
 from splinecam.errors import LimitError
 from splinecam.geometry.solids import Solid
 from splinecam.network.program import Program
@@ -71,8 +73,8 @@ def _require_room(front: Front, memory: int | None) -> None:
     used = 2 * sum(x.nbytes for x in arrays)
     if memory is not None and used > memory:
         raise LimitError(
-            f"The surface needs more than {used / 1e6:,.0f} MB, and memory= allows "
-            f"{memory / 1e6:,.0f} MB. Allow more, or divide the box."
+            f"The surface needs more than {number_text(used / 1e6)} MB, and memory= allows "
+            f"{number_text(memory / 1e6)} MB. Allow more, or divide the box."
         )
 
 
@@ -101,6 +103,7 @@ def _extracted(front: Front, solid: Solid, counts: Counter[str]) -> SurfaceData:
     assert target is not None
     assert front.f is not None
     error = target.error(front.bounds[front.program.output_name])
+    require_no_overflow({}, torch.tensor([error], dtype=torch.float64))
     tolerance = torch.tensor([SAFETY * error], dtype=torch.float64)
     f = torch.where(front.f.abs() <= tolerance, 0.0, front.f)
     made = before.cut(f[:, None], tolerance, torch.zeros(1, dtype=torch.int64), _SURFACE)

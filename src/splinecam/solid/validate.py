@@ -19,6 +19,7 @@ from splinecam._util.tolerances import (
     EPS,
     JACOBIAN_PRECISION,
     OVERLAY_SLACK,
+    SAFETY,
     UNRESOLVED_REACH,
     VALUE_PRECISION,
 )
@@ -137,7 +138,7 @@ def _model_checks(
         ]
 
     def slopes(forward: Forward) -> list[Check]:
-        worst = 0.0
+        worst, flat = 0.0, bool(surface.data.report.get("flat cells", 0))
         for some, at in zip(
             torch.split(slope, _BLOCK), torch.split(faces.centres, _BLOCK), strict=True
         ):
@@ -145,7 +146,9 @@ def _model_checks(
                 uvw = at.clone().requires_grad_()
                 found = chosen_output(forward(surface.box.to_input(uvw)), surface.output).sum()
                 (made,) = torch.autograd.grad(found, uvw, materialize_grads=True)
-            worst = max(worst, float((made - some).abs().max().nan_to_num(nan=torch.inf)))
+            # Where the output is flat above a face, either gradient is that at its centre.
+            off = (made - some).masked_fill(flat & (made == 0).all(1, keepdim=True), 0.0)
+            worst = max(worst, float(off.abs().max().nan_to_num(nan=torch.inf)))
         return [Check("gradients against autograd", worst, JACOBIAN_PRECISION * steepest)]
 
     options = network.model, network.output, dtype_of(network.model)
@@ -165,15 +168,16 @@ def _worst(surface: SurfaceGeometry, forward: Forward, uvw: Tensor) -> float:
 def _pattern_check(surface: SurfaceGeometry, network: Captured, faces: _Faces) -> Check:
     """A check that no two faces have the same pieces of all units at their centres."""
     rows = []
+    layers = bool(network.program.layers)
     with torch.no_grad():
-        for some in torch.split(faces.centres, _BLOCK) if len(faces.index) else ():
+        for some in torch.split(faces.centres, _BLOCK) if layers and len(faces.index) else ():
             walk = network.program.walk(surface.box.to_input(some))
             rows.append(torch.cat([layer.pieces(z).to(torch.int32) for layer, z in walk], 1))
     same = 0
     if rows and rows[0].shape[1]:
         patterns = torch.cat(rows)
         same = patterns.shape[0] - torch.unique(patterns, dim=0).shape[0]
-    elif rows:
+    elif len(faces.index):
         same = len(faces.index) - 1
     return Check("faces in the region of another face", same, 0)
 
@@ -234,8 +238,13 @@ def _changes(surface: SurfaceGeometry, network: Captured, ends: Tensor) -> tuple
     breaks = run_segments(program, *(x.to(program.device, torch.float64) for x in inputs))
     y = chosen_output(as_rows(breaks.values).cpu(), surface.output) - surface.level
     t, segment = breaks.t.cpu(), owners_of(breaks.offsets.cpu().diff())
+    y = torch.where(y.abs() <= SAFETY * EPS * (y.abs().amax() + abs(surface.level)), 0.0, y)
+    # Where it vanishes at a side of the box it has not changed its sign in the box.
+    outer = torch.ones_like(y, dtype=torch.bool)
+    outer[1:-1] = (segment[1:-1] != segment[:-2]) | (segment[1:-1] != segment[2:])
+    touches = outer & (y == 0)
     here = (segment[1:] == segment[:-1]) & ((y[1:] >= 0) != (y[:-1] >= 0))
-    a = here.nonzero()[:, 0]
+    a = (here & ~touches[1:] & ~touches[:-1]).nonzero()[:, 0]
     place = torch.lerp(t[a], t[a + 1], y[a] / (y[a] - y[a + 1]))
     return segment[a], place * (ends[:, 1] - ends[:, 0]).norm(dim=1)[segment[a]]
 
