@@ -135,3 +135,22 @@ def test_an_empty_surface_is_drawn_with_no_numbers() -> None:
     found = sc.surface(network(), CUBE, level=1e3)
     axes = found.plot(color=[], colorbar=True)
     assert axes.get_title() == ""
+
+
+def test_a_box_that_is_smaller_than_rounding_is_unresolved() -> None:
+    """An output that is zero up to rounding in the whole box hides where it is zero."""
+    far, half = 1e6, 2.0**-30
+    model = Model(lambda x: (x - far).abs().sum(1) - half)
+    found = sc.surface(model, sc.Domain.cube(far - half, far + half))
+    assert len(found.unresolved) == found.report()["unresolved"] > 0
+    assert found.unresolved[0] == pytest.approx([far] * 3)
+    flat = surface_of(lambda x: x[:, 0].relu())
+    assert flat.report()["flat cells"] > 0
+    assert flat.unresolved == ()
+
+
+def test_the_report_of_an_empty_surface_has_the_same_numbers() -> None:
+    levels = float(network()(torch.zeros(1, 3).double())[0, 0].detach()), 1e3
+    some, none = (sc.surface(network(), CUBE, level=level).report() for level in levels)
+    assert {*some} == {*none}
+    assert none["faces"] == 0 < some["faces"]
