@@ -123,11 +123,27 @@ def test_an_output_that_vanishes_on_the_sides_of_the_box_has_its_volume() -> Non
     found.validate(segments=50)
 
 
-def test_a_surface_beside_a_flat_region_is_valid() -> None:
-    found = surface_of(lambda x: -x[:, 0].relu())
+@pytest.mark.parametrize(
+    ("function", "volume"),
+    [
+        (lambda x: -x[:, 0].relu(), 4),
+        (lambda x: -x[:, 0].relu() - x[:, 1].relu(), 6),
+        (lambda x: torch.maximum(x[:, 0], x[:, 2]) - torch.maximum(x[:, 1], x[:, 0]), 8 / 3),
+    ],
+)
+def test_a_surface_beside_a_flat_region_is_valid(
+    function: Callable[[Tensor], Tensor], volume: float
+) -> None:
+    found = surface_of(function)
     assert found.report()["flat cells"] > 0
-    assert found.volume == pytest.approx(4)
+    assert found.volume == pytest.approx(volume)
     found.validate(segments=50)
+
+
+def test_an_output_that_vanishes_in_the_middle_of_an_edge_of_the_box_has_its_volume() -> None:
+    corners = [1.0, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]
+    model, box = Model(lambda x: -x[:, 0].abs() - x[:, 1].abs()), sc.Domain.tetrahedron(*corners)
+    assert sc.surface(model, box).volume == pytest.approx(8 / 3)
 
 
 def test_an_empty_surface_is_drawn_with_no_numbers() -> None:

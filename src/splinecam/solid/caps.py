@@ -14,6 +14,8 @@ from splinecam._util.tolerances import OVERLAY_SLACK
 from splinecam.solid.measures import Caps, cap_areas
 from splinecam.solid.structure import Structure
 
+_BETWEEN = (5**0.5 - 1) / 2
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -42,7 +44,8 @@ def caps_of(
     side = torch.where(on, outwards, torch.inf).argmin(1)
     own = torch.stack([side, start, end], 1)[on.any(1)]
     stretches = torch.cat([own[:0], *_box_edges(every, off <= slack, sides, slack)])
-    middle = (every[stretches[:, 1]] + every[stretches[:, 2]]) / 2
+    # Somewhere between the ends: in the middle even outputs with a sign are often zero.
+    middle = torch.lerp(every[stretches[:, 1]], every[stretches[:, 2]], _BETWEEN)
     # The output may vanish on the whole edge, so that its sign is that a little further inside.
     middle += OVERLAY_SLACK * (corners.mean(0) - middle)
     size = torch.tensor([every.shape[0], 1])
