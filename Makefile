@@ -110,7 +110,7 @@ sanitize: $(STAMP)  ## run the kernel's tests with its memory and its threads wa
 	$(WATCHED) -fsanitize=address,undefined -fno-sanitize-recover -o out/address.so
 	$(WATCHED) -fsanitize=thread -o out/thread.so
 	LD_PRELOAD=$$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 \
-	  SPLINECAM_KERNEL=$(CURDIR)/out/address.so $(BIN)/python -m pytest -q tests/kernels/test_kernel.py tests/engine/test_overlaying.py
+	  SPLINECAM_KERNEL=$(CURDIR)/out/address.so $(BIN)/python -m pytest -q tests/kernels/test_kernel.py tests/engine/test_overlaying.py tests/solid/test_cells.py
 	LD_PRELOAD=$$(gcc -print-file-name=libtsan.so) TSAN_OPTIONS=ignore_noninstrumented_modules=1 \
 	  SPLINECAM_KERNEL=$(CURDIR)/out/thread.so $(BIN)/python -m pytest -q tests/kernels/test_kernel.py tests/engine/test_overlaying.py
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 import splinecam as sc
-from solids import Cuboid, octahedron, surface_of
+from solids import octahedron, surface_of
 from splinecam.cli import main
 
 CODE = """
@@ -24,20 +23,9 @@ def build(radius=0.8):
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a model in code; the surface is found by trying all regions."""
+    """A folder with a model in code."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.py").write_text(CODE)
-
-    def box3(lo: Any, hi: Any, input_shape: Any = (3,)) -> Cuboid:
-        assert len(set(lo)) == len(set(hi)) == 1
-        return Cuboid(lo[0], hi[0])
-
-    def surface(network: Any, box: Cuboid, **options: Any) -> Any:
-        options = {name: options[name] for name in ("level", "output")}
-        return surface_of(network.model, box, **options)
-
-    monkeypatch.setattr(sc.Domain, "box3", staticmethod(box3), raising=False)
-    monkeypatch.setattr(sc, "surface", surface, raising=False)
     return tmp_path
 
 
@@ -48,7 +36,7 @@ def test_files_and_numbers(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "faces        8" in out
     assert "Written to new/a.ply, a.STL" in out
     assert "Surface" in err
-    surface_of(octahedron(0.8)).export(folder / "b.ply")
+    sc.surface(octahedron(0.8), sc.Domain.cube(-1, 1)).export(folder / "b.ply")
     assert (folder / "new/a.ply").read_bytes() == (folder / "b.ply").read_bytes()
     assert main(["surface", *words]) == 1
     assert "--force" in capsys.readouterr().err

@@ -74,6 +74,10 @@ SHORT_SIDE = 2.0**-10
 SMALLEST_DOMAIN = 1e-140
 LARGEST_DOMAIN = 1e150
 
+# The range of widths of a body in which volumes and squared areas are normal float64 numbers.
+SMALLEST_SOLID = 1e-70
+LARGEST_SOLID = 1e70
+
 # The rounding error beyond which a value may be so large that differences of values overflow.
 LARGEST_ERROR = 2.0**960
 

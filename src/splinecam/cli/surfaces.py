@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from importlib import import_module
-from typing import Any
 
 from splinecam._util.text import number_text
 from splinecam.cli import models
 from splinecam.cli.console import Console, claim, inside, json_text, make_folder
 from splinecam.cli.parser import FORMATS
 from splinecam.cli.pictures import prepare_pictures, write_figure
+from splinecam.geometry.solids import box3
+from splinecam.jobs.surfacing import surface
 from splinecam.partitions.captured import capture
 
 PICTURES = tuple(f".{kind}" for kind in FORMATS)
@@ -29,12 +29,17 @@ def surface_command(options: Namespace) -> int:
     shape = options.input_shape or known or (3,)
     network = capture(model, shape, output=options.result, device="cpu")
     console.note("Model", f"{options.model}, {console.took('model')}")
-    package: Any = import_module("splinecam")
-    box = package.Domain.box3(*options.box, input_shape=shape)
+    box = box3(*options.box, input_shape=shape)
     output = options.output[0] if len(options.output) == 1 else tuple(options.output)
-    how = {"level": options.level, "output": output, "memory": options.memory}
     with console.timed("surface"), console.progress():
-        found = package.surface(network, box, progress=not options.quiet, **how)
+        found = surface(
+            network,
+            box,
+            level=options.level,
+            output=output,
+            memory=options.memory,
+            progress=not options.quiet,
+        )
     console.note("Surface", f"{inside(found)}, {console.took('surface')}")
     if options.validate:
         with console.timed("check"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from math import isfinite, prod
+from operator import index
+from typing import Any
 
 import torch
 from torch import nn
@@ -14,6 +16,7 @@ from splinecam.geometry.solids import Solid
 from splinecam.network.nonlinearities import SmoothScalar
 from splinecam.network.program import Program
 from splinecam.partitions.captured import Captured, capture
+from splinecam.questions.partition_data import counted
 from splinecam.solid.extract import surface_data
 from splinecam.solid.outputs import Output
 from splinecam.solid.surface import Surface
@@ -52,16 +55,19 @@ def surface(
         raise TypeError(
             f"box must be a body of three dimensions such as Domain.cube(-1, 1), not {kind_of(box)}"
         )
+    if isinstance(level, str) or not hasattr(level, "__float__"):
+        raise TypeError(f"level is {level!r}: give one number, and call surface for each level")
+    level = float(level)
     if not isfinite(level):
         raise ValueError(f"level is {level}; give a finite number")
     shape, limit = box.input_shape, memory_of(memory)
-    network = model if isinstance(model, Captured) else capture(model, shape, device="cpu")
-    if network.input_shape != shape:
-        raise DomainError(
-            f"The box has inputs {shape}, and the network takes {network.input_shape}."
-        )
-    program = network.update().program.to("cpu")
-    _require_output(program, output)
+    given = (
+        model if isinstance(model, Captured) else capture(model, shape, device="cpu", smooth=True)
+    )
+    if given.input_shape != shape:
+        raise DomainError(f"The box has inputs {shape}, and the network takes {given.input_shape}.")
+    program = given.update().program.to("cpu")
+    output = _output_of(program, output)
     smooth = [layer.name for layer in program.layers if isinstance(layer, SmoothScalar)]
     if smooth:
         raise CaptureError(
@@ -72,16 +78,19 @@ def surface(
         data = surface_data(
             program, box, level=level, output=output, memory=limit, progress=progress
         )
-    return Surface(data, box, network, level=level, output=output)
+    return Surface(data, box, given, level=level, output=output)
 
 
-def _require_output(program: Program, output: Output) -> None:
-    """Raise an error unless a network has these outputs."""
-    count = prod(program.output_shape)
-    chosen = (output,) if isinstance(output, int) else tuple(output)
-    if len(chosen) not in (1, 2) or not all(isinstance(k, int) for k in chosen):
+def _output_of(program: Program, output: Any) -> Output:
+    """One index or a pair of indices of a network's outputs, checked."""
+    count, several = prod(program.output_shape), isinstance(output, tuple | list)
+    chosen = list(output) if several else [output]
+    whole = all(hasattr(k, "__index__") and not isinstance(k, bool) for k in chosen)
+    if len(chosen) not in (1, 2) or not whole:
         raise TypeError(f"output is {output!r}: give one index, or a pair of indices")
-    if not all(-count <= k < count for k in chosen):
-        raise IndexError(f"output is {output!r}, but the network has {count} outputs")
-    if len({k % count for k in chosen}) < len(chosen):
+    first, *second = (index(k) for k in chosen)
+    if not all(-count <= k < count for k in (first, *second)):
+        raise IndexError(f"output is {output!r}, but the network has {counted(count, 'output')}")
+    if second and (first - second[0]) % count == 0:
         raise ValueError(f"output is {output!r}: give two different outputs")
+    return (first, second[0]) if second else first

@@ -130,9 +130,10 @@ def _coloring(facets: Facets, look: SolidLook) -> Any:
             f"color has the shape {numbers.shape}: give 'normal', 'layer', 'region', one colour, "
             f"or a number for each of the {count:,} faces."
         )
-    low, high = look.limits or (float(numbers.min()), float(numbers.max()))
+    extremes = (float(numbers.min()), float(numbers.max())) if count else (0.0, 1.0)
+    low, high = look.limits or extremes
     norm = Normalize(low, high if high > low else low + 1)
-    fill, extremes = CellColors(numbers=numbers), (float(numbers.min()), float(numbers.max()))
+    fill = CellColors(numbers=numbers)
     return Coloring(mesh, fill, "", norm, options.colormap("viridis"), extremes)
 
 

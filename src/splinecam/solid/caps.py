@@ -14,6 +14,8 @@ from splinecam._util.tolerances import OVERLAY_SLACK
 from splinecam.solid.measures import Caps, cap_areas
 from splinecam.solid.structure import Structure
 
+_BETWEEN = (5**0.5 - 1) / 2
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -35,14 +37,21 @@ def caps_of(
     off = (every @ normals.T - sides[1]).abs()
     border = structure.border
     start, end = structure.end[border], structure.vertex[border]  # a cap is on the other side
-    reach, side = torch.maximum(off[start], off[end]).min(1)
-    on = reach <= slack
-    found = [torch.stack([side, start, end], 1)[on], *_box_edges(every, off <= slack, sides, slack)]
-    lines = torch.cat(found)
-    kept = torch.ones(lines.shape[0], dtype=torch.bool)
-    first = found[0].shape[0]
-    kept[first:] = below((every[lines[first:, 1]] + every[lines[first:, 2]]) / 2)
-    side, start, end = lines[kept].unbind(1)
+    on = torch.maximum(off[start], off[end]) <= slack
+    # Of two sides that meet in an edge, the cap lies on the one that has its left inside the box.
+    left = torch.linalg.cross(normals[None], (every[end] - every[start])[:, None])
+    outwards = (left @ normals.T).masked_fill(~on[:, None], -torch.inf).amax(2)
+    side = torch.where(on, outwards, torch.inf).argmin(1)
+    own = torch.stack([side, start, end], 1)[on.any(1)]
+    stretches = torch.cat([own[:0], *_box_edges(every, off <= slack, sides, slack)])
+    # Somewhere between the ends: in the middle even outputs with a sign are often zero.
+    middle = torch.lerp(every[stretches[:, 1]], every[stretches[:, 2]], _BETWEEN)
+    # The output may vanish on the whole edge, so that its sign is that a little further inside.
+    middle += OVERLAY_SLACK * (corners.mean(0) - middle)
+    size = torch.tensor([every.shape[0], 1])
+    taken = torch.cat([own[:, 1:], own[:, 1:].flip(1)]) @ size
+    kept = below(middle) & ~torch.isin(stretches[:, 1:] @ size, taken)
+    side, start, end = torch.cat([own, stretches[kept]]).unbind(1)
     return Caps(side, start, end, normals, cap_areas(every, (side, start, end), normals))
 
 

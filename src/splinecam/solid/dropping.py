@@ -16,7 +16,7 @@ from torch import Tensor
 
 from splinecam._util.arrays import as_rows, take
 from splinecam._util.backend import backend_of
-from splinecam._util.tolerances import SAFETY
+from splinecam._util.tolerances import LARGEST_ERROR, SAFETY
 from splinecam.engine.box_bounds import AffineRange, BoxBounds, CornerRange
 from splinecam.network.ops.bounds import Bound
 from splinecam.solid.front import Front
@@ -37,11 +37,13 @@ def without_empty(front: Front, counts: Counter[str]) -> Front:
     kept = (low <= margin) & (high >= -margin)
     counts["crossed"] = int(kept.sum())
     counts["largest"] = max(counts["largest"], front.complex.num_cells)
-    if front.layer is not None and BoxBounds.fits(front.program):
+    # Where values may overflow, bounds show nothing, and the next layer raises an error.
+    bounded = BoxBounds.fits(front.program) and margin <= LARGEST_ERROR
+    if front.layer is not None and bounded:
         open_ = (~kept).nonzero()[:, 0]
         counts["bounded"] += open_.shape[0]
         kept[open_[_reached(front, open_, offsets, corners, margin)]] = True
-    elif front.layer is not None:
+    elif front.layer is not None or not margin <= LARGEST_ERROR:
         kept[:] = True
     counts["kept"] = int(kept.sum())
     counts["dropped"] += kept.shape[0] - counts["kept"]
@@ -114,7 +116,12 @@ class _Chain:
         weights, offsets = [], []
         for i in range(front.index, len(program.layers)):
             before, product = program.layers[i], program.dense(i + 1)
-            if not before.rectifies or product is None or product[0] != before.result:
+            if (
+                not before.rectifies
+                or len(before.shape) != 1
+                or product is None
+                or product[0] != before.result
+            ):
                 return None
             weight, bias = product[1].args[1], (*product[1].args, None)[2]
             weights.append(weight)

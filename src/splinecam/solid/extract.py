@@ -8,7 +8,9 @@ negative cells from the others, so that it is closed, and faces are joined again
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +18,9 @@ from torch import Tensor
 from splinecam._util.arrays import counts_of, following, offsets_of, owners_of, take, take_rows
 from splinecam._util.graphs import components, cycles
 from splinecam._util.progress import progress_bar, tell
+from splinecam._util.text import number_text
 from splinecam._util.tolerances import EPS, PLANAR, SAFETY, SLOPE_PRECISION
+from splinecam.engine.activations import require_no_overflow
 from splinecam.errors import LimitError
 from splinecam.geometry.solids import Solid
 from splinecam.network.program import Program
@@ -71,8 +75,8 @@ def _require_room(front: Front, memory: int | None) -> None:
     used = 2 * sum(x.nbytes for x in arrays)
     if memory is not None and used > memory:
         raise LimitError(
-            f"The surface needs more than {used / 1e6:,.0f} MB, and memory= allows "
-            f"{memory / 1e6:,.0f} MB. Allow more, or divide the box."
+            f"The surface needs more than {number_text(used / 1e6)} MB, and memory= allows "
+            f"{number_text(memory / 1e6)} MB. Allow more, or divide the box."
         )
 
 
@@ -89,10 +93,12 @@ def _halved(front: Front, solid: Solid, halvings: int) -> Front:
     return front.divided(z, tolerance, label, AUXILIARY).with_outputs(known)
 
 
-def _nothing(counts: Counter[str]) -> SurfaceData:
+def _nothing(counts: Counter[str], error: float = 0.0, places: Sequence[Any] = ()) -> SurfaceData:
     none, index = torch.zeros((0, 3), dtype=torch.float64), torch.zeros(0, dtype=torch.int64)
     offsets = torch.zeros(1, dtype=torch.int64)
-    return SurfaceData(none, offsets, index, index.int(), none, none[:, 0], index, dict(counts), [])
+    report = {"flat cells": 0, "uncut cells": 0, **counts, "rounding": error}
+    arrays = none, offsets, index, index.int(), none, none[:, 0], index
+    return SurfaceData(*arrays, report, list(places))
 
 
 def _extracted(front: Front, solid: Solid, counts: Counter[str]) -> SurfaceData:
@@ -101,6 +107,7 @@ def _extracted(front: Front, solid: Solid, counts: Counter[str]) -> SurfaceData:
     assert target is not None
     assert front.f is not None
     error = target.error(front.bounds[front.program.output_name])
+    require_no_overflow({}, torch.tensor([error], dtype=torch.float64))
     tolerance = torch.tensor([SAFETY * error], dtype=torch.float64)
     f = torch.where(front.f.abs() <= tolerance, 0.0, front.f)
     made = before.cut(f[:, None], tolerance, torch.zeros(1, dtype=torch.int64), _SURFACE)
@@ -115,15 +122,19 @@ def _extracted(front: Front, solid: Solid, counts: Counter[str]) -> SurfaceData:
     sides = take(below, beside.clamp(min=0).view(-1)).view(-1, 2)
     face = (inner & (sides[:, 0] != sides[:, 1])).nonzero()[:, 0]
     counts["flat cells"], counts["uncut cells"] = int(flat.sum()), made.uncut.shape[0]
+    # An output that is zero up to rounding in the whole body hides where it is zero.
+    hidden = not counts["dropped"] and 0 < float(front.f.abs().max()) <= float(tolerance)
+    places = [*front.uncut, solid.corners.mean(0, keepdim=True)[: int(hidden)]]
+    places += [places_of(made)] if made.uncut.shape[0] else []
+    unresolved = torch.cat(places).tolist()
     if not face.shape[0]:
-        return _nothing(counts)
+        return _nothing(counts, error, unresolved)
     # The piece below has the network's map, as the one above may be flat.
     cell = made.parent[torch.where(sides[face, 0], beside[face, 0], beside[face, 1])]
     sheet = Sheet.of(whole, face, ~sides[face, 0]).joined()
     gradients, bias = _maps(front, solid, cell, sheet.group)
     vertices, face_vertices = torch.unique(sheet.start, return_inverse=True)
     report = {**counts, "rounding": error}
-    places = [*front.uncut, *([places_of(made)] if made.uncut.shape[0] else [])]
     return SurfaceData(
         whole.uvw[vertices],
         sheet.offsets,
@@ -133,7 +144,7 @@ def _extracted(front: Front, solid: Solid, counts: Counter[str]) -> SurfaceData:
         bias,
         torch.arange(len(bias)),
         report,
-        torch.cat(places).tolist() if places else [],
+        unresolved,
     )
 
 

@@ -16,6 +16,7 @@ from splinecam._util.arrays import as_rows, counts_of, offsets_of, owners_of, ta
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.arrangement.crossings import Functions
+from splinecam.engine.activations import require_no_overflow
 from splinecam.geometry.solids import Solid
 from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity
 from splinecam.network.ops.bounds import Bound
@@ -140,6 +141,7 @@ class Front:
         z, bound = as_rows(self.live[layer.source]), self.bounds[layer.source]
         low, high = z.amin(0), z.amax(0)
         error = bound.error.reshape(-1)
+        require_no_overflow({layer.name: error}, error)
         functions = _functions(layer, z, error, low, high)
         front = self
         if functions.m:

@@ -144,6 +144,12 @@ class SurfaceGeometry:
     def _triangles(self) -> tuple[Tensor, Tensor]:
         return triangles_of(self.structure, self.vertices)
 
+    @property
+    def crowded_edges(self) -> Tensor:
+        """The ends of edges in which several parts touch, with more than two faces, (N, 2)."""
+        found = self.structure.crowded
+        return torch.stack([self.face_vertices[found], self.structure.end[found]], 1)
+
     # -- measures -------------------------------------------------------------------------------
 
     @cached_property

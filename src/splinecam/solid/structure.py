@@ -64,6 +64,16 @@ class Structure:
         return twin
 
     @cached_property
+    def crowded(self) -> Tensor:
+        """One half-edge of each pair of vertices between which several edges run, (N,)."""
+        ends = torch.stack([take(self.vertex, self.first), take(self.end, self.first)], 1)
+        which, times = torch.unique(
+            ends.sort(1).values, dim=0, return_inverse=True, return_counts=True
+        )[1:]
+        one = torch.zeros_like(times).scatter_reduce_(0, which, torch.arange(len(which)), "amax")
+        return take(self.first, one[times > 1])
+
+    @cached_property
     def first(self) -> Tensor:
         """One half-edge of each edge, the lower one of two twins, (E,)."""
         index = torch.arange(self.vertex.shape[0])

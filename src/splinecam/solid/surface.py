@@ -119,6 +119,7 @@ class Surface(SurfaceGeometry):
             "vertices": int(self.vertices.shape[0]),
             "edges": int(self.structure.first.shape[0]),
             "open edges": int(self.structure.border.shape[0]),
+            "edges of several parts": int(self.structure.crowded.shape[0]),
             "components": self.components,
             "euler": self.euler,
             "genus": self.genus,

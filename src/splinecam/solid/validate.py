@@ -19,6 +19,7 @@ from splinecam._util.tolerances import (
     EPS,
     JACOBIAN_PRECISION,
     OVERLAY_SLACK,
+    SAFETY,
     UNRESOLVED_REACH,
     VALUE_PRECISION,
 )
@@ -34,6 +35,7 @@ from splinecam.solid.outputs import chosen_output
 
 _DIRECTIONS = 8  # of segments
 _BLOCK = 1 << 12  # points at which the model runs at a time
+_BELOW = 2.0**-30  # how far, of the extent
 _UPRIGHT = 0.5  # cosine between the normal of a polygon and the gradient, of wide faces
 
 
@@ -52,10 +54,16 @@ class SurfaceReport(Report):
 
 @dataclass(frozen=True)
 class _Faces:
-    """Faces that are compared with the model, and their centres (N, 3) in the box."""
+    """Faces that are compared with the model.
+
+    centres: (N, 3) in the box; inside: (N, 3) points of their regions, which are their centres. A
+    face beside a region in which the output is flat is a border of its own region, and the point
+    lies a little below it.
+    """
 
     index: Tensor
     centres: Tensor
+    inside: Tensor
 
 
 def validate(
@@ -95,7 +103,9 @@ def _compared_faces(
     total = points.new_zeros((len(surface), 3))
     total.index_add_(0, structure.face, surface.vertices[structure.vertex])
     centres = (total / structure.counts[:, None])[chosen]
-    return _Faces(chosen, centres), int((own & ~wide).sum())
+    flat = surface.data.report.get("flat cells", 0) > 0
+    inside = centres - int(flat) * _BELOW * surface._extent * surface.normals[chosen]
+    return _Faces(chosen, centres, inside), int((own & ~wide).sum())
 
 
 def _structure_checks(surface: SurfaceGeometry, faces: _Faces) -> list[Check]:
@@ -139,7 +149,7 @@ def _model_checks(
     def slopes(forward: Forward) -> list[Check]:
         worst = 0.0
         for some, at in zip(
-            torch.split(slope, _BLOCK), torch.split(faces.centres, _BLOCK), strict=True
+            torch.split(slope, _BLOCK), torch.split(faces.inside, _BLOCK), strict=True
         ):
             with torch.enable_grad():
                 uvw = at.clone().requires_grad_()
@@ -165,15 +175,16 @@ def _worst(surface: SurfaceGeometry, forward: Forward, uvw: Tensor) -> float:
 def _pattern_check(surface: SurfaceGeometry, network: Captured, faces: _Faces) -> Check:
     """A check that no two faces have the same pieces of all units at their centres."""
     rows = []
+    layers = bool(network.program.layers)
     with torch.no_grad():
-        for some in torch.split(faces.centres, _BLOCK) if len(faces.index) else ():
+        for some in torch.split(faces.inside, _BLOCK) if layers and len(faces.index) else ():
             walk = network.program.walk(surface.box.to_input(some))
             rows.append(torch.cat([layer.pieces(z).to(torch.int32) for layer, z in walk], 1))
     same = 0
     if rows and rows[0].shape[1]:
         patterns = torch.cat(rows)
         same = patterns.shape[0] - torch.unique(patterns, dim=0).shape[0]
-    elif rows:
+    elif len(faces.index):
         same = len(faces.index) - 1
     return Check("faces in the region of another face", same, 0)
 
@@ -234,8 +245,13 @@ def _changes(surface: SurfaceGeometry, network: Captured, ends: Tensor) -> tuple
     breaks = run_segments(program, *(x.to(program.device, torch.float64) for x in inputs))
     y = chosen_output(as_rows(breaks.values).cpu(), surface.output) - surface.level
     t, segment = breaks.t.cpu(), owners_of(breaks.offsets.cpu().diff())
+    y = torch.where(y.abs() <= SAFETY * EPS * (y.abs().amax() + abs(surface.level)), 0.0, y)
+    # Where it vanishes at a side of the box it has not changed its sign in the box.
+    outer = torch.ones_like(y, dtype=torch.bool)
+    outer[1:-1] = (segment[1:-1] != segment[:-2]) | (segment[1:-1] != segment[2:])
+    touches = outer & (y == 0)
     here = (segment[1:] == segment[:-1]) & ((y[1:] >= 0) != (y[:-1] >= 0))
-    a = here.nonzero()[:, 0]
+    a = (here & ~touches[1:] & ~touches[:-1]).nonzero()[:, 0]
     place = torch.lerp(t[a], t[a + 1], y[a] / (y[a] - y[a + 1]))
     return segment[a], place * (ends[:, 1] - ends[:, 0]).norm(dim=1)[segment[a]]
 
