@@ -61,7 +61,7 @@ def _reached(
     front: Front, cells: Tensor, offsets: Tensor, corners: Tensor, margin: float
 ) -> Tensor:
     """Whether the target may vanish on each of some cells (N,)."""
-    chain = _Chain.of(front)
+    chain = _Rest.of(front)
     reached = _reached_on if chain is None else chain.reached
     sizes = take(offsets.diff(), cells)
     order = torch.argsort(sizes)
@@ -96,7 +96,7 @@ def _reached_on(front: Front, vertex: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Chain:
+class _Rest:
     """The rest of a network that is a chain of ReLUs and products with matrices.
 
     source: the units that are rectified first; weights, offsets: of the products, with the target
@@ -108,7 +108,7 @@ class _Chain:
     offsets: list[Tensor]
 
     @classmethod
-    def of(cls, front: Front) -> _Chain | None:
+    def of(cls, front: Front) -> _Rest | None:
         """The rest of a network as a chain, if it is one."""
         program, layer, target = front.program, front.layer, front.target
         assert layer is not None
