@@ -131,7 +131,7 @@ def _extracted(front: Front, solid: Solid, counts: Counter[str]) -> SurfaceData:
         return _nothing(counts, error, unresolved)
     # The piece below has the network's map, as the one above may be flat.
     cell = made.parent[torch.where(sides[face, 0], beside[face, 0], beside[face, 1])]
-    sheet = Polygons.of(whole, face, ~sides[face, 0]).joined()
+    sheet = FlatFaces.of(whole, face, ~sides[face, 0]).joined()
     gradients, bias = _maps(front, solid, cell, sheet.group)
     vertices, face_vertices = torch.unique(sheet.start, return_inverse=True)
     report = {**counts, "rounding": error}
@@ -149,8 +149,8 @@ def _extracted(front: Front, solid: Solid, counts: Counter[str]) -> SurfaceData:
 
 
 @dataclass(frozen=True, eq=False)
-class Polygons:
-    """Polygons with H corners between the vertices of a complex.
+class FlatFaces:
+    """FlatFaces with H corners between the vertices of a complex.
 
     start, edge: (H,) the vertex of each corner, and the edge after it; layer: (H,) of that edge;
     offsets: (F + 1,) of the polygons; group: (P,) the polygon to which each of P pieces belongs;
@@ -165,7 +165,7 @@ class Polygons:
     group: Tensor
 
     @classmethod
-    def of(cls, whole: Complex, face: Tensor, turned: Tensor) -> Polygons:
+    def of(cls, whole: Complex, face: Tensor, turned: Tensor) -> FlatFaces:
         """Faces (F,) of a complex, some of which are turned over."""
         arrays = whole.arrays
         rows, sizes = take_rows(arrays.face_offsets, face)
@@ -177,7 +177,7 @@ class Polygons:
         start, edge = take(arrays.edges.view(-1), half), half >> 1
         return cls(whole, start, edge, arrays.edge_layer[edge], offsets, torch.arange(len(face)))
 
-    def joined(self) -> Polygons:
+    def joined(self) -> FlatFaces:
         """The polygons joined across auxiliary edges, where they are one polygon."""
         auxiliary = self.layer == AUXILIARY
         if not bool(auxiliary.any()):
@@ -229,7 +229,7 @@ class Polygons:
         rows, sizes = take_rows(offsets, turn)
         return corner[members[rows]], offsets_of(sizes)
 
-    def _straightened(self, kept: Tensor, offsets: Tensor, group: Tensor, gone: Tensor) -> Polygons:
+    def _straightened(self, kept: Tensor, offsets: Tensor, group: Tensor, gone: Tensor) -> FlatFaces:
         """The sheet of some corners, without vertices at which an edge only goes straight on."""
         n, start, layer = self.whole.num_vertices, self.start[kept], self.layer[kept]
         after = following(offsets, len(start))
@@ -252,7 +252,7 @@ class Polygons:
         left |= few[owners_of(offsets.diff(), len(start))]
         sizes = torch.where(few, offsets.diff(), sizes)
         corner = kept[left]
-        return Polygons(
+        return FlatFaces(
             self.whole,
             self.start[corner],
             self.edge[corner],
