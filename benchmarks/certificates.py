@@ -40,7 +40,7 @@ def network(widths: list[int], seed: int = 0, scale: float = 1.0) -> nn.Sequenti
 
 def times(folder: Path) -> None:
     """Seconds of processor time to write and to check partitions of 3 x 32 networks."""
-    for side in (2.0, 8.0):
+    for side in (1.0, 2.0, 8.0):
         part = sc.partition(
             network([2, 32, 32, 32, 2], scale=1.5), sc.Domain.box(-side, side), progress=False
         )

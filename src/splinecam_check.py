@@ -13,21 +13,22 @@ from fractions import Fraction
 from hashlib import sha256
 from itertools import chain, pairwise
 from math import gcd
-from operator import mul
+from operator import mul, sub
 from typing import Any
 
-Row = tuple[int, int, int]  # (a, b, c) is a u + b v + c, times a power of two
-Point = tuple[int, int, int]  # (x, y, w) with w > 0 is (x / w, y / w), in lowest terms
-
-
-class WrongError(ValueError):
-    """What is wrong with a certificate; other errors mean that a line has another form."""
+Row = tuple[int, ...]  # (a, b, c) is a u + b v + c, times a power of two
+Point = tuple[int, ...]  # (x, y, w) with w > 0 is (x / w, y / w), in lowest terms
+FORMS = (  # the keys of the first line, of lines of the network, and of cells
+    ("certificate domain inputs",),
+    ("affine", "units function", "max", "max smallest", "network outputs claims"),
+    ("cell sides", "except"),
+)
 
 
 def require(truth: bool, why: str) -> None:
-    """Raise an error unless something is true."""
+    """Raise an error unless something is true; errors of Python mean a line of another form."""
     if not truth:
-        raise WrongError(why)
+        raise ValueError(why)
 
 
 def number(text: str) -> Fraction:
@@ -52,11 +53,6 @@ def at(row: Row, p: Point) -> int:
     return row[0] * p[0] + row[1] * p[1] + row[2] * p[2]
 
 
-def minus(p: Row, q: Row) -> Row:
-    """The first function less the second, of one power."""
-    return p[0] - q[0], p[1] - q[1], p[2] - q[2]
-
-
 def lowest(p: Row) -> Row:
     """The same point or line in lowest terms; its last number that is not zero is positive."""
     last = p[2] or p[1] or p[0]
@@ -68,8 +64,7 @@ def lowest(p: Row) -> Row:
 def point(words: list[str]) -> Point:
     """The point with two coordinates."""
     u, v = map(number, words)
-    both = u.denominator * v.denominator
-    return lowest((int(u * both), int(v * both), both))
+    return lowest(tuple(int(x * u.denominator * v.denominator) for x in (u, v, 1)))
 
 
 def around(items: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
@@ -80,13 +75,10 @@ def around(items: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
 def require_convex(corners: list[Point]) -> None:
     """Require that a polygon's corners turn left everywhere, and around once in all."""
     require(len(corners) > 2 and all(p[2] > 0 for p in corners), "a cell has too few corners")
-    upwards = []
-    for (p, q), (_, r) in around(around(corners)):
-        require(at(cross(p, q), r) > 0, "a cell is not convex")
-        rise, run = q[1] * p[2] - p[1] * q[2], q[0] * p[2] - p[0] * q[2]
-        upwards.append(rise > 0 or (rise == 0 and run > 0))
-    turns = sum(after and not before for before, after in around(upwards))
-    require(turns == 1, "a cell runs around twice")
+    sides = [cross(p, q) for p, q in around(corners)]
+    left = all(at(side, p) > 0 for side, p in zip(sides, corners[2:] + corners[:2]))
+    upwards = around((-a, b) > (0, 0) for a, b, _ in sides)
+    require(left and sum(b and not a for a, b in upwards) == 1, "a cell is not convex")
 
 
 def part(corners: list[Point], rows: list[tuple[Row, Any]]) -> list[Point]:
@@ -97,8 +89,7 @@ def part(corners: list[Point], rows: list[tuple[Row, Any]]) -> list[Point]:
             if s >= 0:
                 kept.append(p)
             if s < 0 < t or t < 0 < s:
-                x, y, w = (abs(t) * i + abs(s) * j for i, j in zip(p, q, strict=True))
-                kept.append(lowest((x, y, w)))
+                kept.append(lowest(tuple(abs(t) * i + abs(s) * j for i, j in zip(p, q))))
         corners = kept
     return corners * all(not s or any(at(row, p) > 0 for p in corners) for row, s in rows)
 
@@ -129,10 +120,10 @@ class Network:
         # What is not negative on the cell, by name, and whether it may not be zero on all of it.
         sides = enumerate(cross(p, q) for p, q in around(self.corners))
         self.asked: dict[Any, tuple[Row, Any]] = {(k,): (row, 0) for k, row in sides}
-        rows = [list(map(number, row)) for row in inputs]
+        rows = [(number(a), number(b), number(c)) for a, b, c in inputs]
         power = power_of(*chain(*rows))
         self.powers = [power] * len(rows)  # of each number: its map is integers / 2 ** power
-        self.maps: list[Row] = [tuple(int(x * 2**power) for x in row) for row in rows]  # type: ignore
+        self.maps: list[Row] = [tuple(int(x * 2**power) for x in row) for row in rows]
         self.layers, self.affine, self.outputs = list[Any](), [list[Any]()], list[int]()
         self.marks: list[tuple[int, int]] = []  # how many maps and demands preceded each layer
 
@@ -150,11 +141,12 @@ class Network:
             return
         groups = line["max"] if "max" in line else [[unit] for unit in line["units"]]
         (power,) = {self.powers[i] for i in chain(*groups)}
-        layer = {"groups": groups, "sign": -1 if "smallest" in line else 1}
+        layer = {"groups": groups, "sign": {True: -1, False: 1}[line.get("smallest", False)]}
         if "max" not in line:  # a function by its knots, slopes, and value at the first knot
-            knots, slopes = (list(map(number, some)) for some in line["function"][:2])
+            *lists, first = line["function"]
+            knots, slopes = (list(map(number, some)) for some in lists)
             require(knots == sorted(knots) and len(slopes) == len(knots) + 1, "a function is none")
-            offsets = [number(line["function"][2]) - slopes[0] * knots[0]]
+            offsets = [number(first) - slopes[0] * knots[0]]
             for knot, (before, after) in zip(knots, pairwise(slopes)):
                 offsets.append(offsets[-1] + (before - after) * knot)
             finer = max(0, power_of(*knots) - power)  # by so much are units compared with knots
@@ -192,7 +184,7 @@ class Network:
         if "knots" not in layer:  # the largest or the smallest of a group
             for k, i in enumerate(group):
                 if k != piece and (i != group[piece] or k < piece):
-                    a, b, c = (layer["sign"] * x for x in minus(row, self.maps[i]))
+                    a, b, c = (layer["sign"] * x for x in map(sub, row, self.maps[i]))
                     self.asked[*unit, k] = (a, b, c), k < piece
             return row
         slope, offset = layer["pieces"][piece]
@@ -206,82 +198,90 @@ def compare(network: Network, claim: dict[str, Any], corners: list[Point], cell:
     """Compare a claim with a cell."""
     kind, maps, place = claim["claim"], network.maps, corners
     if kind == "largest":
-        i = network.outputs[claim["output"]]
-        limit = number(claim["value"]) * 2 ** network.powers[i]
-        above = max(at(maps[i], p) - limit * p[2] for p in corners)
+        i, value = network.outputs[claim["output"]], number(claim["value"])
+        above = max(at(maps[i], p) - value * (p[2] << network.powers[i]) for p in corners)
         require(above <= 0, f"an output is larger in cell {cell}")
         claim["met"] |= above == 0
     elif kind == "holds" or (kind == "fails" and claim["cell"] == cell):
         if kind == "fails":
             place = part([point(claim["point"])], [(cross(p, q), 0) for p, q in around(corners)])
         # Unsafe are numbers of one list that are all >= 0, those with a 1 beside them > 0.
-        unsafe = ([(maps[i], strict) for i, strict in rows] for rows in claim["unsafe"])
+        unsafe = ([(maps[i], strict == 1) for i, strict in rows] for rows in claim["unsafe"])
         claim["met"] = any(part(place, rows) for rows in unsafe) == (kind == "fails")
         require(claim["met"], f"the property does not do what is claimed in cell {cell}")
     elif kind == "areas":  # class k has the first largest output; of one, class 1 is above zero
         rows = [(0, 0, 0)] * (len(network.outputs) == 1) + [maps[i] for i in network.outputs]
         for k, sides in enumerate(claim["sides"]):
-            margins = [(minus(rows[k], row), j < k) for j, row in enumerate(rows)]
+            margins = [(tuple(map(sub, rows[k], row)), j < k) for j, row in enumerate(rows)]
             for p, q in around(part(corners, margins)):
                 sides[(q, p) if sides[q, p] > 0 else (p, q)] += -1 if sides[q, p] > 0 else 1
 
 
 def judge(claim: dict[str, Any], cells: int) -> str:
     """What a claim says, which was compared with all cells."""
-    kind, met, value = claim["claim"], claim["met"], claim.get("output", "")
+    kind, met, words = claim["claim"], claim["met"], json.dumps(claim.get("unsafe"))
     if kind == "regions":
-        met, value = claim["number"] == cells, cells
+        met, words = claim["number"] == cells, f"{cells} "
     elif kind == "areas":
-        value = [[float(number(x)) for x in limits] for limits in claim["areas"]]
-        pairs = zip(map(area, claim["sides"]), claim["areas"], strict=True)
-        met = all(number(low) <= each <= number(high) for each, (low, high) in pairs)
+        limits = [[number(low), number(high)] for low, high in claim["areas"]]
+        met = all(a <= area(x) <= b for x, (a, b) in zip(claim["sides"], limits, strict=True))
+        words = f"{[[float(x) for x in some] for some in limits]} "
+    elif kind == "largest":
+        words = f"{claim['output']} {float(number(claim['value']))}"
+    elif kind == "fails":
+        words += f" at {tuple(float(number(x)) for x in claim['point'])}"
     require(met, f"the claim {kind!r} is not true in {cells} cells")
-    return f"{kind} {value} {float(number(claim['value'])) if kind == 'largest' else ''}"
+    return f"{kind} {words}"
 
 
 def check(lines: Iterable[str]) -> list[str]:
     """What a certificate proves, in words; an error says what is wrong with it."""
-    claims: list[dict[str, Any]] = []
-    border, digest, network, cells, last, left = Counter[Any](), sha256(), None, 0, [[-1]], []
+    claims, left, stage, digest = list[dict[str, Any]](), list[str](), 0, sha256()
+    border, last, cells = Counter[Any](), [[-1]], 0
     for text in lines:
         line = json.loads(text)
+        require(json.dumps(line) == text.rstrip("\n"), "a line is not written as json.dumps does")
+        require(" ".join(line) in FORMS[stage], f"a line has other keys than {FORMS[stage]}")
         require(text.count("-") == text.count('"-'), "an index is negative")
-        if network is None:
+        if stage == 0:
             require(line["certificate"] == 1, "it is not of version 1")
-            network = Network(line["domain"], line["inputs"])
+            network, stage = Network(line["domain"], line["inputs"]), 1
             add_border(border, network.corners, -1)
-        elif not claims and "claims" in line:
+        elif "claims" in line:
             digest.update(json.dumps(line["outputs"]).encode())
             require(line["network"] == digest.hexdigest(), "the network has another digest")
             network.run_affine()
-            network.outputs = line["outputs"]
+            network.outputs, stage = line["outputs"], 2
             (_,) = {network.powers[i] for i in network.outputs}
             for claim in line["claims"]:
                 sides = [Counter[Any]() for _ in range(max(2, len(network.outputs)))]
                 claims.append(claim | {"met": claim["claim"] == "holds", "sides": sides})
-        elif not claims:
+        elif stage == 1:
             network.add(line)
         elif "except" in line:
             corners = [point(place) for place in line["except"]]
-            left.append([(p[0] / p[2], p[1] / p[2]) for p in corners])
             add_border(border, corners, 1)
+            size, places = area(Counter(around(corners))), [(x / w, y / w) for x, y, w in corners]
+            left.append(f"except an area of {float(size)} in {places}")
         else:
             corners, last = check_cell(network, line, last, cells)
             add_border(border, corners, 1)
             for claim in claims:
                 compare(network, claim, corners, cells)
             cells += 1
-        digest.update(text.encode() if not claims else b"")
-    fails = all(claim["claim"] == "fails" for claim in claims)
-    require(fails or not any(border.values()), "the cells do not cover the domain once")
-    words = [judge(claim, cells) for claim in claims] + [f"except {place}" for place in left]
-    return [f"network {digest.hexdigest()}", *words]
+        digest.update(text.encode() if stage < 2 else b"")
+    kinds = {claim["claim"] for claim in claims}
+    require(len(kinds) > 0, "nothing is claimed")
+    require(not left or "holds" not in kinds, "a property has to hold everywhere")
+    require(kinds == {"fails"} or not any(border.values()), "the domain is not covered once")
+    return [f"network {digest.hexdigest()}", *(judge(claim, cells) for claim in claims), *left]
 
 
 def check_cell(network: Network, line: Any, last: list[Any], cell: int) -> tuple[Any, list[Any]]:
     """The corners and the pattern of the next cell, which are checked."""
     pattern = [[int(x, 36) for x in some] for some in line["cell"]]
-    require(pattern > last or cell == 0, f"cell {cell} is not after the others")
+    after = cell == 0 or pattern > last
+    require(after and min(chain(*pattern), default=0) >= 0, f"cell {cell} is not in order")
     same = next(i for i, (a, b) in enumerate([*zip(pattern, last), (0, 1)]) if a != b)
     for index in range(same, len(pattern)):
         network.follow(index, pattern[index])

@@ -104,11 +104,12 @@ def test_what_float64_united_is_left_out_or_split(tmp_path: Path) -> None:
     assert written.regions == 6
     assert torch.tensor(written.left_out).abs().max() < 1e-15
     with path.open() as file:
-        assert [line[:6] for line in checker.check(file)][-1] == "except"
+        digest, *_, places = checker.check(file)
+        assert places.startswith("except an area of 4.99999")
     written = part.certify(path, exact=True)
     assert (written.regions, written.left_out) == (7, ())
     with path.open() as file:
-        assert "regions 7 " in checker.check(file)
+        assert [digest, "regions 7 "] == checker.check(file)[:2]
 
 
 @pytest.mark.parametrize("limit", [0.5, -1.5, -1.0])
@@ -172,3 +173,182 @@ def test_the_checker_is_one_file_that_runs_alone(tmp_path: Path) -> None:
     assert "proved regions 4" in done.stdout
     (tmp_path / "x.cert").write_text("{}\n")
     assert subprocess.run(command, capture_output=True, check=False).returncode == 1
+
+
+# -- files of an adversary --------------------------------------------------------------------
+
+SQUARE = [["-1", "-1"], ["1", "-1"], ["1", "1"], ["-1", "1"]]
+HEAD = {"certificate": 1, "domain": SQUARE, "inputs": [["1", "0", "0"], ["0", "1", "0"]]}
+RELU = {"units": [0], "function": [["0"], ["0", "1"], "0"]}  # of u alone: the number 2
+LEFT = {"cell": ["0"], "sides": [[0], [0, 0, 0], [2], [3]]}
+RIGHT = {"cell": ["1"], "sides": [[0], [1], [2], [0, 0, 0]]}
+WHOLE = {"sides": [[0], [1], [2], [3]]}
+
+
+def refused(lines: list[Any], why: str | None = None) -> None:
+    text = [x if isinstance(x, str) else json.dumps(x) + "\n" for x in lines]
+    with pytest.raises((ValueError, LookupError, TypeError), match=why):
+        checker.check(text)
+
+
+def judged(claims: list[Any], *cells: Any, network: Any = (HEAD, RELU), out: Any = (2,)) -> Any:
+    """The lines of a file that a prover wrote by hand, with the digest that fits."""
+    claimed = {"network": "", "outputs": list(out), "claims": claims}
+    return [json.loads(x) for x in text_of([*network, claimed, *cells])]
+
+
+def regions(number: int) -> list[Any]:
+    return [{"claim": "regions", "number": number}]
+
+
+def proved(lines: list[Any]) -> list[str]:
+    return checker.check([json.dumps(line) + "\n" for line in lines])
+
+
+def test_the_files_written_by_hand_pass_without_an_attack() -> None:
+    lines = judged(regions(2), LEFT, RIGHT)
+    assert proved(lines)[1:] == ["regions 2 "]
+
+
+@pytest.mark.parametrize("name", ["-1", "-2", "2", "3"])
+def test_a_piece_that_a_unit_does_not_have_is_refused(name: str) -> None:
+    # Python counts from the end of a list below zero: -1 was the last piece, which asked nothing.
+    refused(judged(regions(1), {"cell": [[name]], **WHOLE}))
+    largest = {"max": [[0, 1]]}
+    first = {"cell": [[name]], "sides": [[0], [1], [0, 0, 0]]}
+    refused(judged(regions(2), first, {"cell": ["1"], "sides": []}, network=(HEAD, largest)))
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2, 3])
+def test_a_file_that_claims_nothing_is_refused(kept: int) -> None:
+    refused(judged([], LEFT, RIGHT)[:kept], "nothing is claimed")
+
+
+def test_the_network_is_read_once() -> None:
+    # Rows after the inputs were computed once for each line of claims.
+    rows = {"affine": [["0", 0, "1"]]}
+    lines = judged([], network=(HEAD, rows, RELU))
+    refused([*lines, *judged(regions(2), LEFT, RIGHT)[2:]])
+    refused([*judged(regions(2)), *judged(regions(2), LEFT, RIGHT)[2:]])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"affine": [["0", 0, "1"]], "affine": [["1"]]}\n',  # a reader may see the first
+        {"affine": [["1"]], "max": [[0, 1]]},
+        {"max": [[0, 1]], "smallest": "no"},
+        {"units": [0], "function": [["0"], ["0", "1"], "0", "0"]},
+        {"units": [0], "function": [["0"], ["0", "1"], "0"], "smallest": True},
+        {"note": "nothing"},
+        {"cell": ["0"], "sides": []},
+        "\n",
+        "[]\n",
+    ],
+)
+def test_a_line_that_can_be_read_in_two_ways_is_refused(line: Any) -> None:
+    network = [x if isinstance(x, str) else json.dumps(x) + "\n" for x in (HEAD, line)]
+    digest = checker.sha256("".join([*network, "[0]"]).encode()).hexdigest()
+    below = {"cell": ["0"], "sides": [[0], [1], [0, 0, 1]]}
+    above = {"cell": ["1"], "sides": [[2], [3], [0, 0, 0]]}
+    smaller = {"cell": ["0"], "sides": above["sides"][:2] + below["sides"][2:]}
+    larger = {"cell": ["1"], "sides": below["sides"][:2] + above["sides"][2:]}
+    for cells in ([{"cell": [], **WHOLE}], [LEFT, RIGHT], [below, above], [smaller, larger]):
+        claimed = {"network": digest, "outputs": [0], "claims": regions(len(cells))}
+        refused([*network, claimed, *cells])
+
+
+def test_smallest_is_what_it_says() -> None:
+    for smallest, digit in ((False, "1"), (True, "0")):
+        network = HEAD, {"max": [[0, 1]], "smallest": smallest}
+        above = {"cell": [digit], "sides": [[2], [3], [0, 0, 1 - int(digit)]]}
+        below = {"cell": ["01"[digit < "1"]], "sides": [[0], [1], [0, 0, int(digit)]]}
+        cells = sorted([above, below], key=lambda line: line["cell"])
+        assert proved(judged(regions(2), *cells, network=network))[1:] == ["regions 2 "]
+
+
+def test_what_is_printed_is_what_was_checked() -> None:
+    words = "\nproved regions 1000"
+    network = HEAD, RELU, {"affine": [["2", 2, "-1"], ["-2", 2, "1"]]}  # 2 - y and y - 2
+    holds = {"claim": "holds", "unsafe": [[[4, 0]]], "output": words, "value": words}
+    lines = judged([holds], LEFT, RIGHT, network=network)
+    assert proved(lines)[1:] == ["holds [[[4, 0]]]"]
+    fails = {"claim": "fails", "unsafe": [[[3, 1]]], "cell": 1, "point": ["1/2", "0"]}
+    lines = judged([fails | {"output": words}], LEFT, RIGHT, network=network)
+    assert proved(lines)[1:] == ["fails [[[3, 1]]] at (0.5, 0.0)"]
+
+
+def test_only_a_one_makes_an_unsafe_number_strict() -> None:
+    # y is 0 in the left half, which is unsafe unless numbers have to be above 0; y > 1 is nowhere.
+    for strict in (0, 2, "0", "1", None):
+        holds = {"claim": "holds", "unsafe": [[[3, strict]]]}
+        network = HEAD, RELU, {"affine": [["-1", 2, "1"]]}
+        refused(judged([holds], LEFT, RIGHT, network=network))
+        network = HEAD, RELU, {"affine": [["-1", 2, "1"]]}
+        proved(judged([holds | {"unsafe": [[[3, 1]]]}], LEFT, RIGHT, network=network))
+
+
+def test_a_property_has_to_hold_everywhere() -> None:
+    # The violation is in the polygon that is left out.
+    holds = {"claim": "holds", "unsafe": [[[2, 1]]]}
+    right = {"except": [["0", "-1"], ["1", "-1"], ["1", "1"], ["0", "1"]]}
+    refused(judged([holds], right, LEFT), "everywhere")
+    refused(judged([holds], {"except": SQUARE}), "everywhere")
+    words = proved(judged(regions(1), right, LEFT))
+    assert words[2].startswith("except an area of 2.0 in [(0.0, -1.0),")
+
+
+@pytest.mark.parametrize(
+    "corners",
+    [
+        SQUARE[::-1],
+        [SQUARE[0], SQUARE[2], SQUARE[1], SQUARE[3]],
+        SQUARE * 2,
+        SQUARE[:2],
+        [*SQUARE[:2], ["1", "0"], *SQUARE[2:]],
+        [*SQUARE[:3], ["0", "0"]],
+        [["0", "3"], ["-2", "-3"], ["3", "1"], ["-3", "1"], ["2", "-3"]],
+    ],
+)
+def test_a_domain_is_a_convex_polygon_that_runs_left(corners: Any) -> None:
+    head = HEAD | {"domain": corners}
+    cell = {"cell": [], "sides": [[k] for k in range(len(corners))]}
+    refused(judged(regions(1), cell, network=(head,), out=(0,)))
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [LEFT],
+        [LEFT, RIGHT, RIGHT],
+        [LEFT, LEFT, RIGHT],
+        [RIGHT, LEFT],
+        [LEFT | {"sides": LEFT["sides"][::-1]}, RIGHT],
+        [LEFT | {"sides": LEFT["sides"] * 2}, RIGHT],
+        [LEFT | {"sides": LEFT["sides"][:2]}, RIGHT],
+        [LEFT | {"sides": []}, RIGHT],
+        [LEFT | {"sides": [[0], [2], [0, 0, 0], [3]]}, RIGHT],
+        [LEFT | {"cell": [], "sides": WHOLE["sides"]}],
+        [LEFT | {"cell": ["00"]}, RIGHT],
+        [LEFT | {"cell": ["0", "0"]}, RIGHT],
+        [{"except": SQUARE}, LEFT, RIGHT],
+        [{"except": SQUARE}, {"except": SQUARE[::-1]}, LEFT],
+    ],
+)
+def test_cells_that_are_no_cover_are_refused(cells: Any) -> None:
+    for n in range(4):
+        refused(judged(regions(n), *cells))
+
+
+@pytest.mark.parametrize("again", [[0, 2], [2, 0], [2, 2]])
+def test_ties_on_whole_cells_give_no_cell_two_patterns(again: list[int]) -> None:
+    # The numbers 0 and 2 are u both, so that either may win; the first has to.
+    network = HEAD, {"affine": [["0", 0, "1"], ["0", 0, "1"]]}, {"max": [again]}
+    first = {"cell": ["0"], **WHOLE}
+    network = HEAD, {"affine": [["0", 0, "1"], ["0", 0, "1"]]}, {"max": [[3, 2]]}
+    assert proved(judged(regions(1), first, network=network, out=(4,)))
+    refused(judged(regions(1), {"cell": ["1"], **WHOLE}, network=network, out=(4,)))
+    flat = HEAD, {"affine": [["0"]]}, {"units": [2], "function": [["0", "0"], ["0", "1", "2"], "0"]}
+    assert proved(judged(regions(1), first, network=flat, out=(3,)))
+    for other in "12":
+        refused(judged(regions(1), {"cell": [other], **WHOLE}, network=flat, out=(3,)))

@@ -56,7 +56,7 @@ def numbers(d: Differentiable) -> Tensor:
     """Numbers that do not depend on the order of the regions."""
     points = torch.tensor([[0.3, 0.2], [-0.7, 0.4]], dtype=torch.float64)
     found = [
-        d.areas.square().sum(), d.class_areas[0], length(d.boundary), length(d.level_set(0.1)),
+        d.areas.square().sum(), d.class_areas[0], length(d.boundary), length(d.level_set(0.1, 0)),
         d.integrals().sum(), d.integrals("square").sum(), d.integrals("modulus").sum(),
         d.weight.square().sum(), d.bias.square().sum(), d.vertices.square().sum(),
     ]  # fmt: skip
@@ -155,6 +155,47 @@ def test_vertices_of_more_than_two_lines_are_named() -> None:
     d = part.differentiable()
     assert "1 degenerate" in repr(d)
     assert d.vertices[d.degenerate].abs().max() < 1e-15
+
+
+def test_what_does_not_fit_is_named() -> None:
+    model = drawn("relu", 1)
+    part = sc.partition(model, BOX, progress=False)
+    moving, given = part.differentiable(), dict(model.named_parameters())
+    square = BOX.corners
+    for corners in (square[:3], square.tolist(), 2 * square, square * torch.nan):
+        with pytest.raises(SplineCamError, match=r"corners .*domain.corners"):
+            part.differentiable(corners=corners)  # type: ignore[arg-type]
+    assert part.differentiable(corners=square.float()).areas.sum().item() == pytest.approx(4.0)
+    with pytest.raises(SplineCamError, match=r"corners .*\(4, 2\)"):
+        moving.at(given, square[:3])
+    with pytest.raises(SplineCamError, match=r"'0.weight'.*named_parameters"):
+        moving.at({name: p for name, p in given.items() if name != "0.weight"})
+    with pytest.raises(SplineCamError, match=r"'0.weight' has the shape \(1, 2\)"):
+        moving.at(given | {"0.weight": given["0.weight"][:1]})
+    with pytest.raises(SplineCamError, match="for models with one output"):
+        part.differentiable(level=0.1)
+    with pytest.raises(SplineCamError, match="output=0 to 2"):
+        moving.level_set(0.1)
+    with pytest.raises(IndexError, match="output 3 of 3"):
+        moving.level_set(0.1, 3)
+    with pytest.raises(ValueError, match="finite"):
+        moving.level_set(float("nan"), 0)
+    for points in (torch.zeros(2), torch.zeros(1, 3)):
+        with pytest.raises(ValueError, match=r"points .*\(N, 2\)"):
+            moving.distances(points)
+    with torch.no_grad():
+        given["0.bias"].add_(0.1)
+    with pytest.raises(SplineCamError, match=r"'0.bias' has changed.*[Pp]artition"):
+        part.differentiable()
+
+
+def test_there_is_no_distance_from_no_boundary() -> None:
+    model = nn.Linear(2, 1)
+    nn.init.constant_(model.bias, 9.0)
+    moving = sc.partition(model, BOX, progress=False).differentiable()
+    assert len(moving.boundary) == 0
+    with pytest.raises(SplineCamError, match="no decision boundary"):
+        moving.distances(torch.zeros(1, 2))
 
 
 @pytest.mark.slow

@@ -30,6 +30,7 @@ from splinecam.cli.commands import COMMANDS
 from splinecam.cli.parser import COLORS, KINDS
 from splinecam.cli.pictures import _KINDS
 from splinecam.cli.usage import NOT_FOR, parse
+from splinecam_check import check
 
 CODE = """
 import sys
@@ -576,6 +577,16 @@ def test_an_existing_output_is_kept(run: Run, here: Path) -> None:
     assert (here / "old/stats.json").read_text() == "mine"
     assert run(*words, "--force")[0] == 0
     assert json.loads((here / "old/stats.json").read_text())["stats"]["NR"] > 1
+
+
+def test_a_certificate_is_written_beside_the_partition(here: Path, run: Run) -> None:
+    words = ("partition", "little.py:build", *BOX, "--out", "a", "--no-plot")
+    code, _, err = run(*words, "--certificate", "little.cert")
+    assert (code, "regions in little.cert" in err) == (0, True)
+    with (here / "little.cert").open() as file:
+        words_proved = check(file)[1]
+    regions = json.loads((here / "a/stats.json").read_text())["stats"]["NR"]
+    assert words_proved == f"regions {regions} "
 
 
 def test_a_file_is_no_folder(run: Run) -> None:

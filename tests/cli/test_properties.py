@@ -14,6 +14,7 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.cli import main
+from splinecam_check import check
 
 MODEL = """
 import torch
@@ -139,6 +140,18 @@ def test_what_is_wrong_is_told(folder: Path, capsys: pytest.CaptureFixture[str])
         with pytest.raises(SystemExit) as stop:
             main(["check-property", "net.py:relu", "tie.vnnlib", *words])
         assert stop.value.code == 2
+
+
+def test_a_certificate_of_the_verdict(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["check-property", "net.py:relu", "two.vnnlib", "--certificate", "two.cert"]
+    assert main([*words, "--quiet"]) == 2
+    assert "one with --case" in capsys.readouterr().err
+    for case, verdict in enumerate(("holds", "fails")):
+        assert main([*words, "--case", str(case), "--force"]) == case
+        with Path("two.cert").open() as file:
+            assert check(file)[1].startswith(f"{verdict} [[[")
+    assert main([*words, "--case", "0"]) == 2
+    assert "--force" in capsys.readouterr().err
 
 
 def test_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

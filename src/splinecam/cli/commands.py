@@ -69,6 +69,8 @@ def _partition(options: Namespace) -> int:
     names = ["partition.npz", "stats.json", "stats.txt", *(f"regions.{kind}" for kind in formats)]
     saved, numbers, text, *pictures = paths = [options.out / name for name in names]
     claim(paths, force=options.force)
+    if options.certificate is not None:
+        claim([options.certificate], force=options.force)
     domain, anchors = models.domain_of(options)
     assert domain is not None  # the parser sees to it
     part = _computed(options, domain, console)
@@ -78,6 +80,11 @@ def _partition(options: Namespace) -> int:
     with console.timed("statistics"):
         part.save(saved)
         stats = _stats_of(part)
+    if options.certificate is not None:
+        with console.timed("certificate"):
+            written = part.certify(options.certificate, exact=True)
+        where = f"{written.regions:,} regions in {options.certificate}"
+        console.note("Certificate", f"{where}, {console.took('certificate')}")
     weights = None if options.weights is None else str(options.weights)
     about = {**_about(part, stats), "model": options.model, "weights": weights}
     about |= {"validated": options.validate, "device": str(part.mesh.uv.device)}

@@ -304,6 +304,8 @@ def _partition(parser: ArgumentParser) -> None:
     _add_domain(parser, required=True)
     outputs = parser.add_argument_group("results")
     _option(outputs, "--out", Path, "DIR", "folder to write to; made if needed", required=True)
+    text = "write a certificate, which splinecam_check.py checks, to a .cert file"
+    _option(outputs, "--certificate", Path, "FILE", text)
     _add(outputs, "--force")
     formats = "format of the picture: png, pdf, svg, or several of them (png)"
     _choice(outputs, "--format", FORMATS, formats, nargs="+", metavar="KIND")
@@ -449,6 +451,8 @@ def _check_property(parser: ArgumentParser) -> None:
     _add(results, "--json", *_NAMES)
     _option(results, "--out", Path, "FILE", "draw the unsafe part: a .png, .pdf or .svg file")
     _option(results, "--witness", Path, "FILE", "write an unsafe input to an .npy file")
+    text = "write a certificate of the verdict, which splinecam_check.py checks, to a .cert file"
+    _option(results, "--certificate", Path, "FILE", text)
     _add(results, "--force")
     _add(_add_computation(parser), "--quiet")
     parser.set_defaults(error_code=2)  # 1 says that the property is violated

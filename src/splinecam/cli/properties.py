@@ -13,9 +13,11 @@ from splinecam._util.options import device_of
 from splinecam.cli import pictures
 from splinecam.cli.console import Console, claim, json_text
 from splinecam.cli.models import Found, chosen_cases, fitted, model_of, shared_options, slice_of_box
+from splinecam.errors import SplineCamError
 from splinecam.files.properties import Property
 from splinecam.files.vnnlib import read_vnnlib
 from splinecam.jobs import answering
+from splinecam.jobs.partitioning import partition
 from splinecam.questions.preimage import PropertyCheck
 
 # An error is 2, as argparse has it for wrong usage.
@@ -30,10 +32,16 @@ def check_property_command(options: Namespace) -> int:
         pictures.prepare_pictures(otherwise="Or leave out --out: the verdict needs no picture.")
     device_of(options.device)
     files = [path for path in (options.out, options.witness) if path is not None]
-    for path in files:  # which may be in different folders
-        claim([path], force=options.force)
+    for path in (*files, options.certificate):  # which may be in different folders
+        if path is not None:
+            claim([path], force=options.force)
     prop = read_vnnlib(options.property)
     cases = chosen_cases(prop, options.property, options.case)
+    if options.certificate is not None and len(cases) > 1:
+        raise SplineCamError(
+            f"A certificate is about one box, and {options.property} has {len(cases):,}. Choose "
+            "one with --case."
+        )
     found = model_of(options)
     checks = []
     for case in cases:
@@ -62,6 +70,11 @@ def _checked(
     domain = fitted(options.model, shape, domain, options)
     pictures.axis_words(domain, options.features)  # an error before anything is computed
     shared = shared_options(options)
+    if options.certificate is not None:
+        whole = partition(model, domain, **shared)
+        with console.timed("certificate"):
+            whole.check(case, certificate=options.certificate)
+        console.note("Certificate", f"{options.certificate}, {console.took('certificate')}")
     if options.quiet and not (options.json or options.out or options.witness):
         return answering.check(model, domain, case, verdict_only=True, **shared)
     with console.timed("check"), console.progress():

@@ -51,7 +51,7 @@ _WRITTEN = {
     "playground": {"out": [".html", ".htm"]},
     "difference": {"out": _PICTURES},
     "stats": {"table": [".csv", ".parquet"]},
-    "check-property": {"out": _PICTURES, "witness": [".npy"]},
+    "check-property": {"out": _PICTURES, "witness": [".npy"], "certificate": [".cert"]},
 }
 
 
@@ -94,6 +94,9 @@ def _problems(options: Namespace) -> Iterator[str]:
         yield "--thorough is for the check, and --no-validate makes none"
     if "axes" in vars(options):
         yield from _picture(options, given)
+    if "certificate" in given:
+        for name in given.keys() & {"smooth", "refine"}:
+            yield f"{_option(name)} is not for --certificate, which is about exact regions"
     written = _WRITTEN.get(options.command, {})
     for name, endings in written.items():
         yield from _ending(_option(name), getattr(options, name), endings)
@@ -168,6 +171,7 @@ def _partition(options: Namespace, given: dict[str, Any]) -> Iterator[str]:
         yield "--refine takes the word boundary alone, or levels without --smooth"
     if "undecided" in given and "smooth" not in given:
         yield "--undecided goes with --smooth"
+    yield from _ending("--certificate", options.certificate, [".cert"])
 
 
 def _view(options: Namespace, given: dict[str, Any]) -> Iterator[str]:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from hashlib import sha256
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 import splinecam_check as checker
+from splinecam._util.files import replaced
 from splinecam.errors import SplineCamError
 from splinecam.files.properties import OutputCondition
 from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity, PiecewiseScalar
@@ -68,9 +68,10 @@ def certify(
 
     >>> import splinecam as sc, splinecam_check, tempfile
     >>> part = sc.partition(torch.nn.ReLU(), sc.Domain.box(-1, 1), progress=False)
-    >>> with tempfile.NamedTemporaryFile("r") as file:
-    ...     written = part.certify(file.name)
-    ...     splinecam_check.check(file)[1:3]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     written = part.certify(f"{folder}/relu.cert")
+    ...     with open(written.path) as file:
+    ...         splinecam_check.check(file)[1:3]
     ['regions 4 ', 'areas [[2.5, 2.5], [1.5, 1.5]] ']
     """
     part._require("a certificate")
@@ -111,9 +112,9 @@ def write(
     for loop in loops:
         words = [[_hex(Fraction(x, p[2])) for x in p[:2]] for p in loop]
         lines.append(json.dumps({"except": words}) + "\n")
-    with Path(path).open("w", encoding="utf-8") as file:
-        file.writelines(lines)
-        file.writelines(json.dumps(line) + "\n" for line in cells.lines())
+    with replaced(path) as file:
+        file.writelines(line.encode() for line in lines)
+        file.writelines(f"{json.dumps(line)}\n".encode() for line in cells.lines())
     return Certificate(os.fspath(path), len(cells.found), places, holds)
 
 

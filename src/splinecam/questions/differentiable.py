@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from splinecam._util.arrays import as_rows, take
+from splinecam._util.options import kind_of
 from splinecam.errors import SplineCamError
 from splinecam.geometry.convex import cross
 from splinecam.geometry.subdivision import Mesh
@@ -30,7 +31,7 @@ from splinecam.network.nonlinearities import (
     SortNonlinearity,
 )
 from splinecam.network.program import Program
-from splinecam.questions.boundary import winners_of
+from splinecam.questions.boundary import check_kind, levels_of, output_of, winners_of
 from splinecam.questions.partition_data import PartitionData
 
 Integrand = Literal["output", "modulus", "square"]
@@ -74,7 +75,9 @@ class Differentiable:
         torch.Size([1])
         """
         program = _filled(self.partition._network, self._names, parameters)
-        changed = {"_program": program, "_corners": self._corners if corners is None else corners}
+        if corners is None:
+            corners = self._corners
+        changed = {"_program": program, "_corners": _corners_like(corners, self._corners)}
         return replace(self, **changed)  # type: ignore[arg-type]
 
     @cached_property
@@ -169,12 +172,15 @@ class Differentiable:
         a, b = self.label[beside.clamp(min=0)].unbind(1)
         return _rows(self.vertices, self._mesh.edges[(a != b) & (beside >= 0).all(1)])
 
-    def level_set(self, level: float = 0.0, output: int = 0) -> Tensor:
+    def level_set(self, level: float = 0.0, output: int | None = None) -> Tensor:
         """The segments on which an output has a level, (S, 2, 2).
 
-        level: the level; output: which output.
+        level: the level. output: the index of the output, needed if there are several.
         """
-        y, mesh = self.values[:, output] - level, self._mesh
+        index = output_of(self.partition, output)
+        if not isinstance(level, Tensor):
+            levels_of(level)
+        y, mesh = self.values[:, index] - level, self._mesh
         p, q = mesh.edges.unbind(1)
         crossed = (y[p] > 0) != (y[q] > 0)
         t = y[p[crossed]] / (y[p[crossed]] - y[q[crossed]])
@@ -190,6 +196,13 @@ class Differentiable:
 
         points: plane coordinates (N, 2).
         """
+        if points.shape[1:] != (2,):
+            raise ValueError(f"points has the shape {tuple(points.shape)}; it must be (N, 2)")
+        if not len(self.boundary):
+            raise SplineCamError(
+                "The partition has no decision boundary, so that no point has a distance from it. "
+                "Ask for distances only if len(moving.boundary) is not 0."
+            )
         a, b = self.boundary.unbind(1)
         way = b - a
         off = points.to(a)[:, None] - a
@@ -231,15 +244,24 @@ def differentiable(
             "Smooth functions of the model were replaced, and the places of their knots have no "
             "gradient. Give differentiable a partition that was made without smooth=."
         )
+    level = check_kind(part, "argmax", level)[1]
+    fixed = part.domain.corners
+    if corners is not None and not torch.equal(
+        _corners_like(corners, fixed).detach().to(fixed.device), fixed.to(corners.dtype)
+    ):
+        raise SplineCamError(
+            "The corners are others than part.domain.corners, of which the partition was made. "
+            "Partition the new domain, and give its corners."
+        )
     names = _constants(part)
-    program = _filled(part._network, names, dict(unwrap(part.model).named_parameters()))
-    found = winners_of(part, "argmax", float(level), whole=True)
+    program = _filled(part._network, names, dict(unwrap(part.model).named_parameters()), same=True)
+    found = winners_of(part, "argmax", level, whole=True)
     cells, source = found.overlay.mesh, found.overlay.source
     at = part._frame.to_plane(cells.uv)
     with torch.no_grad():
         edges = _edge_functions(part, cells, source, found.overlay.z, level)
         one, other, degenerate = _chosen(cells, edges)
-    fixed = part.domain.corners.to(at)
+    fixed = fixed.to(at)
     moving = at.clone().requires_grad_()
     with torch.enable_grad():
         z = _evaluate(part._network, part, moving, (one, other), fixed)
@@ -262,6 +284,17 @@ def differentiable(
 def _rows(x: Tensor, index: Tensor) -> Tensor:
     """Rows of x by an index of any shape; its derivative is faster than that of ``x[index]``."""
     return x.index_select(0, index.reshape(-1)).view(*index.shape, *x.shape[1:])
+
+
+def _corners_like(corners: Tensor, fixed: Tensor) -> Tensor:
+    """The corners that a caller gives, which must be as many as those of the domain."""
+    if not isinstance(corners, Tensor) or corners.shape != fixed.shape:
+        what = tuple(corners.shape) if isinstance(corners, Tensor) else kind_of(corners)
+        raise SplineCamError(
+            f"The corners must be like part.domain.corners, of the shape {tuple(fixed.shape)}, not "
+            f"{what}."
+        )
+    return corners
 
 
 def _inverse(jacobian: Tensor) -> Tensor:
@@ -490,16 +523,37 @@ def _parameter(named: Mapping[str, Tensor], constant: Tensor, where: str) -> tup
 
 
 def _filled(
-    program: Program, names: dict[int, tuple[str, bool]], parameters: Mapping[str, Tensor]
+    program: Program,
+    names: dict[int, tuple[str, bool]],
+    parameters: Mapping[str, Tensor],
+    *,
+    same: bool = False,
 ) -> Program:
-    """The program with parameters in place of constants."""
+    """The program with parameters in place of constants; same: require that they are equal."""
+    missing = sorted({name for name, _ in names.values()}.difference(parameters))
+    if missing:
+        raise SplineCamError(
+            f"The parameters lack {', '.join(map(repr, missing))}. Give all of "
+            "model.named_parameters()."
+        )
 
     def fill(constant: Tensor) -> Tensor:
         if id(constant) not in names:
             return constant
         name, turned = names[id(constant)]
         own = parameters[name].to(constant)
-        return (own.mT if turned else own).reshape(constant.shape)
+        if own.numel() != constant.numel():
+            raise SplineCamError(
+                f"The parameter {name!r} has the shape {tuple(own.shape)}, but the model's has "
+                f"{constant.numel()} numbers. Give tensors like model.named_parameters()."
+            )
+        own = (own.mT if turned else own).reshape(constant.shape)
+        if same and not torch.equal(own, constant):
+            raise SplineCamError(
+                f"The parameter {name!r} has changed since the partition was made, whose lines "
+                "are elsewhere now. Partition the model again after each step."
+            )
+        return own
 
     stages = []
     for stage in program.stages:
