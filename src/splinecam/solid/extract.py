@@ -150,7 +150,7 @@ def _extracted(front: Front, solid: Solid, counts: Counter[str]) -> SurfaceData:
 
 @dataclass(frozen=True, eq=False)
 class FlatFaces:
-    """FlatFaces with H corners between the vertices of a complex.
+    """Polygons with H corners between the vertices of a complex.
 
     start, edge: (H,) the vertex of each corner, and the edge after it; layer: (H,) of that edge;
     offsets: (F + 1,) of the polygons; group: (P,) the polygon to which each of P pieces belongs;
