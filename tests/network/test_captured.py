@@ -63,7 +63,7 @@ def test_a_partition_is_of_the_model_as_it_is_now() -> None:
     expected = sc.partition(model, BOX, output="p", device="cpu", progress=False)
     assert torch.equal(found.vertices, expected.vertices)
     assert found.model is model
-    assert found.output == "p"
+    assert found._chosen_output == "p"
     assert found.validate().ok
     (swept,) = sc.sweep(captured, [BOX], progress=False)
     assert torch.equal(swept.values, expected.values)

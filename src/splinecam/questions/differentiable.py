@@ -458,7 +458,7 @@ def _constants(part: PartitionData) -> dict[int, tuple[str, bool]]:
     twin = private_copy(unwrap(part.model), shaken)
     named = {name: p.detach().double() for name, p in twin.named_parameters()}
     network, found = part._network, dict[int, tuple[str, bool]]()
-    other = capture(twin, network.input_shape, device=network.device, output=part.output)
+    other = capture(twin, network.input_shape, device=network.device, output=part._chosen_output)
     for a, b in zip(_calls(network), _calls(other), strict=True):
         for mine, its in zip(tree_leaves(a[1:]), tree_leaves(b[1:]), strict=True):
             if not isinstance(mine, Tensor) or torch.equal(mine, its):
