@@ -32,6 +32,7 @@ TITLES = {
     "boundary": "Boundaries, margins, levels and units",
     "encounter": "Where collision avoidance fails",
     "integrated_gradients": "Integrated gradients without sampling",
+    "local_complexity": "How often units switch near images",
     "compression": "What compression does to a network",
     "architectures": "Comparing architectures",
     "definitions": "What is a region?",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -15,12 +17,12 @@ import splinecam as sc
 from fixtures.networks import VGG, ResNet18, UNet, seeded
 from splinecam._util.backend import using
 from splinecam.engine.along_segments import run_segments
-from splinecam.engine.end_signs import EndCounts
-from splinecam.errors import DomainError
+from splinecam.engine.end_signs import EndCounts, _compare_signs
+from splinecam.errors import CaptureError, DomainError
 from splinecam.geometry.ball_lines import BallLines, area_by_crossings
 from splinecam.jobs.local import Exact, corrected
 from splinecam.network.capture import capture
-from splinecam.questions.local_complexity import LocalComplexity, Sample
+from splinecam.questions.local_complexity import LocalComplexity, Sample, _student
 
 QUIET: Any = {"progress": False, "device": "cpu"}
 
@@ -184,6 +186,39 @@ def test_signs_are_those_of_the_model_in_its_own_precision() -> None:
         assert mixed.sum(1).equal(found.points[:, k].long())
 
 
+def test_signs_within_rounding_are_compared_one_by_one() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for balls, d, n in itertools.product((1, 3), (1, 4), (1, 5)):
+        z = torch.randint(-2, 3, (balls, 2 * d + 1, n), generator=generator).float()
+        z *= torch.rand(balls, 1, n, generator=generator) < 0.7
+        error = torch.tensor([1.0, 0.5, 2.0])[:balls]
+        a, b, slack = z[:, 1 : d + 1], z[:, d + 1 :], error[:, None, None]
+        ends = a * b < 0
+        near = [(part.abs() <= slack) for part in (a, b)]
+        doubt = near[0] & (a != 0) | near[1] & (b != 0)
+        mixed = ((z > 0) != (z[:, :1] > 0)).any(1)
+        expected = ends & ~near[0] & ~near[1], ends, doubt, mixed
+        for count, units in zip(_compare_signs(z, d, error), expected, strict=True):
+            assert torch.equal(count, units.sum(-1).int())
+
+
+@pytest.mark.parametrize("act", [nn.ReLU, nn.Hardtanh])
+def test_a_larger_input_than_those_measured_has_larger_errors(act: type[nn.Module]) -> None:
+    model = nn.Sequential(nn.Linear(2, 1), act())
+    assert isinstance(model[0], nn.Linear)
+    with torch.no_grad():
+        model[0].weight.copy_(torch.tensor([[1.0, -1.0]]))
+        model[0].bias.fill_(-0.1 if act is nn.ReLU else -1.1)
+    x = torch.zeros(100, 2, dtype=torch.float64)
+    x[50] = torch.tensor([1e7 + 0.55, 1e7], dtype=torch.float64)  # in float32, 1 apart, or 0
+    way = torch.tensor([[1.0, 0.0]])
+    found = sc.local_complexity(model, x, 0.3, directions=way, exact=True, **QUIET)
+    order = found.chosen.argsort()
+    assert found.ends[50].item()
+    assert found.open[50].item()
+    assert (found.lower.flatten(0, 1) <= found.switches[order]).all()
+
+
 def test_directions_are_orthonormal_and_seeded() -> None:
     x, sizes = torch.randn(3, 5).double(), torch.tensor([1.0, 2.0, 3.0]).double()
     lines = BallLines.random(x, sizes, 7, 0, chords=False)
@@ -220,7 +255,7 @@ def test_the_constant_of_crofton() -> None:
 def test_the_density_of_chords_covers_the_length_of_borders() -> None:
     model, missed = mlp(2, 12, 12, 1), 0
     disc = sc.partition(model, sc.Domain.disc([0.0, 0.0], 1.0, corners=256), progress=False)
-    a, b = disc.mesh.uv[disc.edges].unbind(1)
+    a, b = disc.mesh.uv[disc.mesh.edges].unbind(1)
     inner = (disc.mesh.edge_layer >= 0).cpu()
     length = float(((b - a).norm(dim=1)[inner]).sum()) * disc._frame.scale
     exact = length / disc.domain.area
@@ -258,6 +293,21 @@ def test_intervals_cover_the_mean(share: float) -> None:
         missed += not found.low <= float(exact.double().mean()) <= found.high
         assert len(known.chosen) < T / 2
     assert missed <= 0.01 * trials
+
+
+def test_numbers_of_few_degrees_are_as_far_apart_as_students() -> None:
+    known = {1: 63.657, 2: 9.925, 3: 5.841, 7: 3.499, 30: 2.750}
+    for degrees, number in known.items():
+        assert _student(0.995, degrees) == pytest.approx(number, rel=0.04)
+
+
+def test_differences_that_grow_with_the_cheap_numbers_widen_the_interval() -> None:
+    cheap = torch.poisson(torch.full((400,), 9.0)).double()
+    sample = Sample(cheap, cheap, torch.arange(400), 2 * cheap)
+    value, low, high = sample.mean(0.01, spread=True)
+    error = float(2 * cheap.std()) / math.sqrt(400)
+    assert high - value == pytest.approx(_student(0.995, 399) * error)
+    assert value - low == pytest.approx(high - value)
 
 
 def test_unknown_differences_leave_the_interval_open() -> None:
@@ -326,3 +376,16 @@ def test_misuse_is_told() -> None:
         sc.local_complexity(model, x, 0.1, smooth=1e-3, **QUIET)
     with pytest.raises(TypeError, match="draws its own directions"):
         sc.local_complexity(model, x, 0.1, directions=torch.eye(4), chords=True, **QUIET)
+    with pytest.raises(CaptureError, match=r"a single sample is x\[None\]"):
+        sc.local_complexity(nn.Conv2d(1, 2, 3), torch.randn(1, 6, 6), 0.1, **QUIET)
+    found = sc.local_complexity(model, x, 0.1, directions=np.int64(2), **QUIET)
+    with pytest.raises(ValueError, match="there is no layer 7: choose 0 to 0, or 1"):
+        found.mean(7)
+    with pytest.raises(ValueError, match="none of the samples"):
+        found.mean(samples=[])
+
+
+def test_a_network_without_units_has_no_switches() -> None:
+    found = sc.local_complexity(nn.Linear(4, 2), torch.randn(5, 4), 0.1, **QUIET)
+    assert found.mean().value == 0
+    assert found.lower.shape == (5, 12, 0)

@@ -88,6 +88,8 @@ def test_wrong_arguments_are_named(tmp_path: Path) -> None:
         sc.grid(model, {"a": [1]})
     with pytest.raises(TypeError, match="domains must be lists of domains"):
         sc.grid(model, some[0])
+    with pytest.raises(ValueError, match="for each checkpoint"):
+        sc.grid(model, some, statistics="local_complexity")
     with pytest.raises(sc.FileError, match=r"has no checkpoints: no file ends in \.pt"):
         sc.grid(model, some, checkpoints=tmp_path)
     with pytest.raises(sc.SplineCamError, match="weights of checkpoint 3 do not fit Sequential"):

@@ -225,6 +225,16 @@ def test_deep_random(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         assert 1 < counts[0] <= counts[1] <= counts[2]
 
 
+def test_local_complexity(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    options = "--steps 20 --looks 4 --images 5 --width 12"
+    text = run("local_complexity", options, tmp_path, capsys)
+    found = numbers(r"step +\d+: (\S+) \(", text)
+    low = numbers(r"step .*?\((\S+) to ", text)
+    high = numbers(r" to (\S+)\) switches", text)
+    assert all(a <= b <= c for a, b, c in zip(low, found, high, strict=True))
+    assert len(found) == 4
+
+
 def test_wide_layer(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     text = run("wide_layer", "--units 60 --dpi 40", tmp_path, capsys)
     assert 60 < numbers(r"Partition\(([\d,]+) regions", text)[0] < 1 + 60 * 61 / 2

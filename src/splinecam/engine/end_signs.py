@@ -21,7 +21,6 @@ from splinecam.network.nonlinearities import Nonlinearity, PiecewiseScalar, Smoo
 from splinecam.network.program import Program
 
 _MEASURED = 8  # ends at which rounding errors are measured
-_ONE = torch.ones((), dtype=torch.int64)
 _TABLES = 8  # tables of live values that exist at a time, at most
 
 
@@ -68,21 +67,30 @@ def count_at_ends(
     step = max(1, limit // (points * width))
     found = []
     with torch.inference_mode():
-        slack = _rounding(program, own, lines)
+        slack, reach = _rounding(program, own, lines)
         for start in range(0, len(lines), step):
             index = torch.arange(start, min(start + step, len(lines)))
             x = torch.cat([lines.centers[index, None], *lines.ends(index)], 1)
             x = x.view(-1, *program.input_shape)
             walk = zip(own.walk(x), slack, strict=True)
-            blocks = [_compare(layer, z, (len(index), points), e) for (layer, z), e in walk]
+            blocks = [_compare(layer, z, points, e * reach[index]) for (layer, z), e in walk]
             found.append([torch.stack(part, -1).int().cpu() for part in zip(*blocks, strict=True)])
             report(len(index))
+    if not program.layers:
+        none = torch.zeros((len(lines), lines.count, 0), dtype=torch.int32)
+        return EndCounts(none, none, none, none[:, 0])
     return EndCounts(*(torch.cat(part).clone() for part in zip(*found, strict=True)))
 
 
-def _rounding(program: Program, own: Program, lines: BallLines) -> list[float]:
-    """How far values of each layer may be off, measured at some ends by another precision."""
+def _rounding(program: Program, own: Program, lines: BallLines) -> tuple[list[float], Tensor]:
+    """How far values of each layer may be off, and how many times as far in each ball.
+
+    It is measured at some ends by another precision. Balls with larger inputs than there are taken
+    to have larger errors in proportion.
+    """
     chosen = torch.linspace(0, len(lines) - 1, min(_MEASURED, len(lines))).long()
+    size = lines.centers.abs().amax(1) + lines.radius
+    reach = (size / size[chosen].amax()).clamp(min=1)
     first, _ = lines.ends(chosen)
     x = first[:, 0].reshape(-1, *program.input_shape)
     fine = own.dtype == torch.float64
@@ -94,19 +102,20 @@ def _rounding(program: Program, own: Program, lines: BallLines) -> list[float]:
         off = float((z.double() - exact.double()).abs().max()) if z.numel() else 0.0
         most = float(z.abs().max()) if z.numel() else 0.0
         slack.append(MEASURED * max(scale * off, FEW_ROUNDINGS * eps * most))
-    return slack
+    return slack, reach
 
 
-def _compare(layer: Nonlinearity, z: Tensor, shape: tuple[int, int], slack: float) -> _Counts:
-    """Compare values z of a layer at the points of balls, which come first the centre."""
-    balls, points = shape
-    d = points // 2
+def _compare(layer: Nonlinearity, z: Tensor, points: int, error: Tensor) -> _Counts:
+    """Compare values z of a layer at the points of balls, of which the first is the centre.
+
+    error: of the values in each ball.
+    """
+    balls, d, error = error.shape[0], points // 2, error.to(z)
     if isinstance(layer, SmoothScalar):
         none = torch.zeros((balls, d), dtype=torch.int64, device=z.device)
         return _Counts(none, none, none, none[:, 0])
     if isinstance(layer, PiecewiseScalar) and layer.at_zero:
-        z = z.reshape(balls, points, -1)
-        return _compare_signs(z, d, slack)
+        return _compare_signs(z.reshape(balls, points, -1), d, error)
     z = z.reshape(balls, points, *layer.shape)
     tiny = torch.finfo(z.dtype).tiny  # what is zero is on both sides
     first, last, centre = (
@@ -114,10 +123,11 @@ def _compare(layer: Nonlinearity, z: Tensor, shape: tuple[int, int], slack: floa
         for part in (z[:, 1 : d + 1], z[:, d + 1 :], z[:, :1].expand(z[:, 1:].shape))
     )
 
-    def apart(a: Tensor, b: Tensor, error: float) -> Tensor:
+    def apart(a: Tensor, b: Tensor, error: Tensor | float) -> Tensor:
         made = layer.apart(a, b, error)
         return made.view(balls, -1, made.shape[1])
 
+    slack = error.repeat_interleave(d)[:, None].expand(-1, prod(layer.shape))
     doubt = ~(layer.decided(first, tiny, slack) & layer.decided(last, tiny, slack))
     others = z[:, 1:].reshape(-1, *layer.shape)
     counts = apart(first, last, slack), apart(first, last, tiny), doubt.view(balls, d, -1)
@@ -125,27 +135,25 @@ def _compare(layer: Nonlinearity, z: Tensor, shape: tuple[int, int], slack: floa
     return _Counts(*(part.count_nonzero(-1) for part in (*counts, mixed)))
 
 
-def _compare_signs(z: Tensor, d: int, slack: float) -> _Counts:
+def _compare_signs(z: Tensor, d: int, error: Tensor) -> _Counts:
     """The same for units with their one border at zero: z (k, 2 d + 1, n).
 
-    Few units switch, and few are near zero. So only signs are compared everywhere.
+    The range of its values in a ball tells whether a unit may switch there. Few do, and only their
+    values are compared. Were it all of them, that would take about three times the memory of z.
     """
-    above = z > 0
-    ball, point, unit = (above[:, 1:] != above[:, :1]).nonzero(as_tuple=True)
-    mixed = torch.zeros_like(z[:, 0, 0], dtype=torch.int64)
-    mixed.index_put_((torch.unique(ball * z.shape[2] + unit) // z.shape[2],), _ONE.to(mixed), True)
-    # On different sides are units of which one end is on the side of the centre.
-    pair = torch.stack([ball, point % d, unit], 1)
-    pair, times = torch.unique(pair, dim=0, return_counts=True)
-    ball, way, unit = pair[times == 1].unbind(1)
-    values = torch.stack([z[ball, way + 1, unit], z[ball, way + 1 + d, unit]])
-    counts = []
-    for known in (values.abs().amin(0) > slack, values.amin(0) < 0):
-        count = torch.zeros((z.shape[0], d), dtype=torch.int64, device=z.device)
-        counts.append(count.index_put_((ball[known], way[known]), _ONE.to(z.device), True))
-    near = (z[:, 1:].abs() <= slack).nonzero()
-    near = near[z[near[:, 0], near[:, 1] + 1, near[:, 2]] != 0]
-    near[:, 1] %= d  # a unit may be near zero at both ends
-    ball, way, _ = torch.unique(near, dim=0).unbind(1)
-    doubt = torch.zeros_like(counts[0]).index_put_((ball, way), _ONE.to(z.device), True)
-    return _Counts(counts[0], counts[1], doubt, mixed)
+    low, high, slack = z.amin(1), z.amax(1), error[:, None]
+    some = (low <= slack) & (high >= -slack) & ((low != 0) | (high != 0))
+    ball, unit = some.nonzero(as_tuple=True)
+    values = z[ball, :, unit]
+    above, below, near = values > 0, values < 0, values.abs() <= slack[ball]
+    first, last = slice(1, d + 1), slice(d + 1, None)
+    ends = (above[:, first] & below[:, last]) | (below[:, first] & above[:, last])
+    mixed = (above != above[:, :1]).any(1)
+    doubt = near & (above | below)  # what is zero is on both sides
+    lower, doubt = ends & ~(near[:, first] | near[:, last]), doubt[:, first] | doubt[:, last]
+
+    def by_ball(found: Tensor) -> Tensor:
+        count = torch.zeros((z.shape[0], *found.shape[1:]), dtype=torch.int32, device=z.device)
+        return count.index_add_(0, ball, found.int())
+
+    return _Counts(by_ball(lower), by_ball(ends), by_ball(doubt), by_ball(mixed))

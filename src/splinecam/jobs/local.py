@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
+from numbers import Integral
 from typing import Any, NamedTuple, Unpack
 
 import torch
@@ -20,7 +21,7 @@ from splinecam._util.progress import progress_bar
 from splinecam.engine.along_segments import run_segments
 from splinecam.engine.end_signs import EndCounts, count_at_ends
 from splinecam.engine.plan import free_memory
-from splinecam.errors import DomainError, UnsupportedOpError
+from splinecam.errors import CaptureError, DomainError, UnsupportedOpError
 from splinecam.geometry.ball_lines import BallLines
 from splinecam.geometry.domain import Domain
 from splinecam.jobs.sweep import sweep
@@ -110,10 +111,11 @@ def _lines(
     if sizes.numel() not in (1, N) or not bool((sizes > 0).all()):
         raise DomainError(f"radius must be one number above 0, or {N} of them, one for each sample")
     sizes = sizes.reshape(-1).expand(N).clone()
-    if isinstance(directions, int) and not isinstance(directions, bool):
+    if isinstance(directions, Integral) and not isinstance(directions, bool):
         if directions < 1:
             raise ValueError(f"directions must be at least 1, not {directions}")
-        return BallLines.random(given.flatten(1), sizes, directions, seed, chords=chords), shape
+        count = int(directions)
+        return BallLines.random(given.flatten(1), sizes, count, seed, chords=chords), shape
     ways = require_finite(as_float64(directions, "directions"), "directions").cpu()
     if tuple(ways.shape[1:]) != shape or not bool(ways.flatten(1).any(1).all()):
         raise DomainError(
@@ -135,6 +137,9 @@ def _captured(request: Request, shape: tuple[int, ...]) -> Program:
             return capture(request.model, shape, device=device, output=request.output, smooth=True)
         except UnsupportedOpError:
             raise error from None
+    except CaptureError as error:
+        hint = f"the samples in x have the shape {shape}; a single sample is x[None]"
+        raise CaptureError(f"{error}. Here {hint}.") from None
 
 
 class Exact(NamedTuple):

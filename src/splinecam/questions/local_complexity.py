@@ -68,7 +68,7 @@ class Sample(NamedTuple):
         left, rare = 1 - m / T, math.log(2 / risk) / m
         variance = float(off.var()) / m * left if m > 1 else 0.0
         if spread:
-            variance += float((self.cheap.var() + off.var()) / T) if T > 1 else math.inf
+            variance += self._spread(off) / T if T > 1 else math.inf
         reach = _student(1 - risk / 2, (T if spread and not left else m) - 1) * math.sqrt(variance)
         largest = float(off.max().clamp(min=_PAIR * self.step)), float(-off.min())
         value = base + float(off.mean())
@@ -77,16 +77,25 @@ class Sample(NamedTuple):
         low = value - below if spread else max(least, value - below)
         return Interval(value, max(0.0, min(value, low)), value + above)
 
+    def _spread(self, off: Tensor) -> float:
+        """The variance of the numbers; off: the known differences. They may grow together."""
+        cheap = self.cheap[self.chosen]
+        both = float(((cheap - cheap.mean()) * (off - off.mean())).sum()) / (off.shape[0] - 1)
+        return float(self.cheap.var() + off.var()) + 2 * max(0.0, both)
+
 
 def _student(level: float, degrees: int) -> float:
     """A quantile of Student's distribution, by its expansion about that of the normal one."""
+    if degrees <= 1:  # the expansion is far too small here
+        return math.tan(math.pi * (level - 0.5))
+    if degrees == 2:
+        return (2 * level - 1) / math.sqrt(2 * level * (1 - level))
     z = NormalDist().inv_cdf(level)
     parts = (
         (z**3 + z) / 4,
         (5 * z**5 + 16 * z**3 + 3 * z) / 96,
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
     )
-    degrees = max(1, degrees)
     return float(z + sum(part / degrees ** (k + 1) for k, part in enumerate(parts)))
 
 
@@ -180,16 +189,22 @@ class LocalComplexity:
         return not bool((self.switches.sum(1) == self.breakpoints).all())
 
     def _layer(self, layer: int | str) -> int:
-        if isinstance(layer, int):
-            return range(len(self.layers))[layer]
-        if layer not in self.layers:
-            raise ValueError(f"there is no layer {layer!r}; there are {', '.join(self.layers)}")
-        return self.layers.index(layer)
+        if isinstance(layer, str) and layer in self.layers:
+            return self.layers.index(layer)
+        if isinstance(layer, int) and -len(self.layers) <= layer < len(self.layers):
+            return layer % len(self.layers)
+        known = (
+            f"0 to {len(self.layers) - 1}, or {', '.join(self.layers)}" if self.layers else "none"
+        )
+        raise ValueError(f"there is no layer {layer!r}: choose {known}")
 
     def _kept(self, samples: Any) -> tuple[Tensor, _Known]:
         """The chosen samples, and which of their segments are known exactly."""
         every = torch.arange(len(self))
-        kept = every if samples is None else every[torch.as_tensor(samples)].flatten()
+        given = None if samples is None else torch.as_tensor(samples)
+        if given is not None and not (given.any() if given.dtype == torch.bool else given.numel()):
+            raise ValueError("samples chooses none of the samples, so there is no mean")
+        kept = every if given is None else every[given].flatten()
         place = torch.full((len(self),), -1)
         place[kept] = torch.arange(kept.shape[0])
         d = self.lower.shape[1]

@@ -364,6 +364,11 @@ total_edge_length)
     if statistics is None:
         statistics = BATCHED if accuracy is None else (*BATCHED, *BOUNDS)
     names = (statistics,) if isinstance(statistics, str) else tuple(statistics)
+    if "local_complexity" in names:
+        raise ValueError(
+            "grid() measures partitions, and local complexity comes from no partition: call "
+            "sc.local_complexity(model, x, radius) for each checkpoint"
+        )
     every = [domain for some in groups.values() for domain in some]
     work = _Work(every, Measures(names, reduce), options, accuracy)
     sizes = {name: len(some) for name, some in groups.items()}

@@ -285,7 +285,8 @@ class Playground {
     if (!legend) return;
     const bar = box("pg-ramp");
     bar.style.background = `linear-gradient(to right, ${legend.gradient})`;
-    const ends = [shortly(legend.low), legend.label, shortly(legend.high)];
+    const [low, high] = [legend.low, legend.high].map((x) => shortly(x).replace("-", "−"));
+    const ends = [low!, legend.label, high!];
     this.legend.replaceChildren(bar, box("pg-ends", ...ends.map((end) => text("", end))));
   }
 
@@ -371,14 +372,16 @@ class Playground {
     }
     const { region, at } = pointed;
     const rows: [string, string][] = region.values.length
-      ? Array.from(region.values, (value, k) => {
+      ? Array.from(region.values, (_, k) => {
           const [a, b] = region.weights[k]!;
           const name = region.values.length > 1 ? `y${k + 1}` : "y";
           const map = affine([a, b, region.biases[k]!], this.file ? ["u", "v"] : ["x₁", "x₂"]);
-          return [`${name} = ${shortly(value)}`, map];
+          return [name, map];
         })
       : [];
-    const place = at.map((x) => shortly(x)).join(", ");
+    const place = at.map((x) => shortly(x).replace("-", "−")).join(", ");
+    const values = Array.from(region.values, (y) => shortly(y).replace("-", "−")).join(", ");
+    if (values) rows.push(["y here", values]);
     rows.push(
       [this.file ? "u, v" : "x", place],
       ...(this.file ? this.slices.inputsAt(at) : []),
@@ -405,7 +408,9 @@ class Playground {
     this.experiment = { ...DEFAULT, ...experiment };
     this.heldUnit = null;
     this.picture.reset();
-    await this.begin();
+    const begun = this.begin();
+    setText(this.note, ""); // the card says what to do
+    await begun;
     if (steps) await this.ask({ ask: "run", steps, window: null });
     this.heldUnit = unit;
     this.showUnit();
