@@ -131,15 +131,15 @@ def _extracted(front: Front, solid: Solid, counts: Counter[str]) -> SurfaceData:
         return _nothing(counts, error, unresolved)
     # The piece below has the network's map, as the one above may be flat.
     cell = made.parent[torch.where(sides[face, 0], beside[face, 0], beside[face, 1])]
-    sheet = FlatFaces.of(whole, face, ~sides[face, 0]).joined()
-    gradients, bias = _maps(front, solid, cell, sheet.group)
-    vertices, face_vertices = torch.unique(sheet.start, return_inverse=True)
+    flat = FlatFaces.of(whole, face, ~sides[face, 0]).joined()
+    gradients, bias = _maps(front, solid, cell, flat.group)
+    vertices, face_vertices = torch.unique(flat.start, return_inverse=True)
     report = {**counts, "rounding": error}
     return SurfaceData(
         whole.uvw[vertices],
-        sheet.offsets,
+        flat.offsets,
         face_vertices,
-        sheet.layer.int(),
+        flat.layer.int(),
         gradients,
         bias,
         torch.arange(len(bias)),
@@ -229,8 +229,10 @@ class FlatFaces:
         rows, sizes = take_rows(offsets, turn)
         return corner[members[rows]], offsets_of(sizes)
 
-    def _straightened(self, kept: Tensor, offsets: Tensor, group: Tensor, gone: Tensor) -> FlatFaces:
-        """The sheet of some corners, without vertices at which an edge only goes straight on."""
+    def _straightened(
+        self, kept: Tensor, offsets: Tensor, group: Tensor, gone: Tensor
+    ) -> FlatFaces:
+        """The polygons of some corners, without vertices at which an edge only goes straight on."""
         n, start, layer = self.whole.num_vertices, self.start[kept], self.layer[kept]
         after = following(offsets, len(start))
         before = torch.empty_like(after)
