@@ -150,7 +150,7 @@ class Front:
             numbers = torch.arange(functions.m)
             front = replace(self, complex=_named(self.complex, values, tolerance, self.index))
             front = front.divided(values, tolerance, numbers, self.index)
-            front = replace(front, complex=_labelled(front, layer, functions))
+            front = replace(front, complex=_labelled(front, layer, functions, tolerance))
         bounds, live = dict(front.bounds), dict(front.live)
         bounds[layer.result] = layer.bound(bounds[layer.argument], low, high)
         following: dict[str, list[Tensor]] = {}
@@ -200,16 +200,28 @@ def _values(functions: Functions) -> Tensor:
 
 
 def _named(whole: Complex, z: Tensor, tolerance: Tensor, layer: int) -> Complex:
-    """The complex with the layer of auxiliary faces on which a function vanishes.
-
-    They are borders, unless the function vanishes on the cells beside them, too.
-    """
+    """The complex with the layer of auxiliary faces on which a function vanishes."""
     arrays = whole.arrays
-    faces = (arrays.face_layer == AUXILIARY).nonzero()[:, 0]
+    auxiliary = (arrays.face_layer == AUXILIARY).nonzero()[:, 0]
+    face, unit = _borders(whole, z, tolerance, auxiliary)
+    layers, units = arrays.face_layer.clone(), arrays.face_unit.clone()
+    layers[face], units[face] = layer, unit
+    rows, _ = take_rows(arrays.face_offsets, face)
+    edges, edge_layer = arrays.corners[rows] >> 1, arrays.edge_layer.clone()
+    edge_layer[edges[edge_layer[edges] == AUXILIARY]] = layer
+    made = arrays._replace(face_layer=layers, face_unit=units, edge_layer=edge_layer)
+    return replace(whole, arrays=made)
+
+
+def _borders(whole: Complex, z: Tensor, tolerance: Tensor, faces: Tensor) -> tuple[Tensor, Tensor]:
+    """The faces among some on which a function vanishes, and that function, pair by pair.
+
+    Where it vanishes on the cells beside a face, too, the face is no border of it.
+    """
     vertex, unit = (z.abs() <= tolerance).nonzero(as_tuple=True)
     if not faces.shape[0] or not vertex.shape[0]:
-        return whole
-    rows, sizes = take_rows(arrays.face_offsets, faces)
+        return faces[:0], faces[:0]
+    rows, sizes = take_rows(whole.arrays.face_offsets, faces)
     at, m = take(whole.corner_vertices(), rows), z.shape[1]
     found = _vanishing(at, sizes, vertex, unit, z.shape)
     face, unit_of = faces[found // m], found % m
@@ -221,13 +233,7 @@ def _named(whole: Complex, z: Tensor, tolerance: Tensor, layer: int) -> Complex:
         0, owners_of(sizes, rows.shape[0]), values, "amax"
     )
     border = largest > tolerance[unit_of]
-    layers, units = arrays.face_layer.clone(), arrays.face_unit.clone()
-    layers[face[border]], units[face[border]] = layer, unit_of[border]
-    rows, _ = take_rows(arrays.face_offsets, face[border])
-    edges, edge_layer = arrays.corners[rows] >> 1, arrays.edge_layer.clone()
-    edge_layer[edges[edge_layer[edges] == AUXILIARY]] = layer
-    made = arrays._replace(face_layer=layers, face_unit=units, edge_layer=edge_layer)
-    return replace(whole, arrays=made)
+    return face[border], unit_of[border]
 
 
 def _vanishing(
@@ -245,26 +251,41 @@ def _vanishing(
     return found
 
 
-def _labelled(front: Front, layer: Nonlinearity, functions: Functions) -> Complex:
+def _labelled(
+    front: Front, layer: Nonlinearity, functions: Functions, tolerance: Tensor
+) -> Complex:
     """The complex with units for new faces, of which some are no borders of a maximum."""
-    arrays = front.complex.arrays
+    whole, arrays = front.complex, front.complex.arrays
     new = (arrays.face_layer == front.index).nonzero()[:, 0]
     column = arrays.face_unit[new]
     units, layers = arrays.face_unit.clone(), arrays.face_layer.clone()
     units[new] = functions.label[column]
     if isinstance(layer, MaxNonlinearity) and layer.members.shape[1] > 2:
-        z = as_rows(front.live[layer.source])
-        rows, sizes = take_rows(arrays.face_offsets, new)
-        owner = owners_of(sizes, rows.shape[0])
-        group = layer.members[functions.label[column]]  # (N, R)
-        at = front.complex.corner_vertices()[rows]
-        own = z[at, functions.unit[column][owner]]
-        values = z[at[:, None], group[owner]]
-        ahead = own - values.amin(1) if layer.smallest else values.amax(1) - own
-        ahead = ahead.new_zeros(len(new)).scatter_reduce_(0, owner, ahead, "amax")
-        beaten = ahead > SAFETY * 2 * functions.error[column]
-        layers[new[beaten]] = AUXILIARY
-    return replace(front.complex, arrays=arrays._replace(face_layer=layers, face_unit=units))
+        functions = replace(functions, z=as_rows(front.live[layer.source]))
+        beaten = new[_beaten(whole, layer, functions, new, column)]
+        layers[beaten] = AUXILIARY
+        # Two other units may be equal on the same face.
+        face, column = _borders(whole, _values(functions), tolerance, beaten)
+        ahead = ~_beaten(whole, layer, functions, face, column)
+        layers[face[ahead]] = front.index
+        units[face[ahead]] = functions.label[column[ahead]]
+    return replace(whole, arrays=arrays._replace(face_layer=layers, face_unit=units))
+
+
+def _beaten(
+    whole: Complex, layer: MaxNonlinearity, functions: Functions, face: Tensor, column: Tensor
+) -> Tensor:
+    """Whether a third unit is ahead of two units that are equal on a face, for each face, (N,)."""
+    z = functions.z
+    rows, sizes = take_rows(whole.arrays.face_offsets, face)
+    owner = owners_of(sizes, rows.shape[0])
+    group = layer.members[functions.label[column]]  # (N, R)
+    at = take(whole.corner_vertices(), rows)
+    own = z[at, functions.unit[column][owner]]
+    values = z[at[:, None], group[owner]]
+    ahead = own - values.amin(1) if layer.smallest else values.amax(1) - own
+    ahead = ahead.new_zeros(len(face)).scatter_reduce_(0, owner, ahead, "amax")
+    return ahead > SAFETY * 2 * functions.error[column]
 
 
 def places_of(made: Cut) -> Tensor:
