@@ -623,7 +623,7 @@ def _sites(
     found = part._locator(uv)
     some = (found >= 0).nonzero()[:, 0]
     depth = signed_distances(part.mesh, uv[some], found[some])
-    off = float(-depth.clamp(max=0).min()) if some.shape[0] else 0.0
+    off = float(depth.clamp(max=0).min().abs()) if some.shape[0] else 0.0
     checks = [
         Check("points of the domain that locate finds in no region", len(uv) - len(some), 0),
         Check("distance of points from the region that locate finds", off, SAFETY * UV_ERROR),
