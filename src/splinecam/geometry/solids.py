@@ -35,7 +35,10 @@ class Solid:
     input_shape: tuple[int, ...]
 
     def to_input(self, uvw: Tensor) -> Tensor:
-        """The inputs ``(N, *input_shape)`` at coordinates (N, 3)."""
+        """The inputs ``(N, *input_shape)`` at some points.
+
+        uvw: (N, 3) their coordinates.
+        """
         x = uvw.to(torch.float64)
         if not self._plain:
             x = x @ self.basis.to(x.device) + self.origin.to(x.device)

@@ -28,7 +28,10 @@ class Interval(NamedTuple):
     high: float
 
     def within(self, precision: float) -> bool:
-        """Whether half the interval is no more than this share of the value, or of 1."""
+        """Whether half the interval is no more than a share of the value.
+
+        precision: the share; of 1, if the value is less.
+        """
         return self.high - self.low <= 2 * precision * max(1.0, self.value)
 
     def __str__(self) -> str:
