@@ -131,15 +131,15 @@ def _extracted(front: Front, solid: Solid, counts: Counter[str]) -> SurfaceData:
         return _nothing(counts, error, unresolved)
     # The piece below has the network's map, as the one above may be flat.
     cell = made.parent[torch.where(sides[face, 0], beside[face, 0], beside[face, 1])]
-    flat = FlatFaces.of(whole, face, ~sides[face, 0]).joined()
-    gradients, bias = _maps(front, solid, cell, flat.group)
-    vertices, face_vertices = torch.unique(flat.start, return_inverse=True)
+    polygons = FlatFaces.of(whole, face, ~sides[face, 0]).joined()
+    gradients, bias = _maps(front, solid, cell, polygons.group)
+    vertices, face_vertices = torch.unique(polygons.start, return_inverse=True)
     report = {**counts, "rounding": error}
     return SurfaceData(
         whole.uvw[vertices],
-        flat.offsets,
+        polygons.offsets,
         face_vertices,
-        flat.layer.int(),
+        polygons.layer.int(),
         gradients,
         bias,
         torch.arange(len(bias)),
