@@ -1,9 +1,5 @@
-"""Check a certificate that SplineCam wrote, in exact arithmetic: python splinecam_check.py FILE.
-
-This file needs Python alone and imports nothing of SplineCam. Cells of a certificate have the piece
-that each unit is on (the pattern), and the names of the lines of their sides. From these follow the
-maps of all units, and the corners. docs/certificates.md describes the file and proves the rest.
-"""
+"""Check a certificate that SplineCam wrote, in exact arithmetic: python splinecam_check.py FILE."""
+# It needs Python alone. docs/certificates.md describes certificates, and has the proof.
 
 import fileinput
 import json
@@ -296,5 +292,8 @@ def check_cell(network: Network, line: Any, last: list[Any], cell: int) -> tuple
 
 
 if __name__ == "__main__":
-    with fileinput.input(encoding="utf-8") as file:
+    file = fileinput.input(encoding="utf-8")  # noqa: SIM115 (the process ends with it)
+    try:
         print("proved", "\nproved ".join(check(file)))
+    except Exception as error:
+        raise SystemExit(f"refused at line {file.lineno()}: {error!r}") from None

@@ -172,7 +172,10 @@ def test_the_checker_is_one_file_that_runs_alone(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "proved regions 4" in done.stdout
     (tmp_path / "x.cert").write_text("{}\n")
-    assert subprocess.run(command, capture_output=True, check=False).returncode == 1
+    failed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert failed.returncode == 1
+    assert 'refused at line 1: ValueError("a line has other keys' in failed.stderr
+    assert failed.stderr.count("\n") == 1
 
 
 # -- files of an adversary --------------------------------------------------------------------
@@ -185,7 +188,7 @@ RIGHT = {"cell": ["1"], "sides": [[0], [1], [2], [0, 0, 0]]}
 WHOLE = {"sides": [[0], [1], [2], [3]]}
 
 
-def refused(lines: list[Any], why: str | None = None) -> None:
+def assert_refused(lines: list[Any], why: str | None = None) -> None:
     text = [x if isinstance(x, str) else json.dumps(x) + "\n" for x in lines]
     with pytest.raises((ValueError, LookupError, TypeError), match=why):
         checker.check(text)
@@ -213,23 +216,23 @@ def test_the_files_written_by_hand_pass_without_an_attack() -> None:
 @pytest.mark.parametrize("name", ["-1", "-2", "2", "3"])
 def test_a_piece_that_a_unit_does_not_have_is_refused(name: str) -> None:
     # Python counts from the end of a list below zero: -1 was the last piece, which asked nothing.
-    refused(judged(regions(1), {"cell": [[name]], **WHOLE}))
+    assert_refused(judged(regions(1), {"cell": [[name]], **WHOLE}))
     largest = {"max": [[0, 1]]}
     first = {"cell": [[name]], "sides": [[0], [1], [0, 0, 0]]}
-    refused(judged(regions(2), first, {"cell": ["1"], "sides": []}, network=(HEAD, largest)))
+    assert_refused(judged(regions(2), first, {"cell": ["1"], "sides": []}, network=(HEAD, largest)))
 
 
 @pytest.mark.parametrize("kept", [0, 1, 2, 3])
 def test_a_file_that_claims_nothing_is_refused(kept: int) -> None:
-    refused(judged([], LEFT, RIGHT)[:kept], "nothing is claimed")
+    assert_refused(judged([], LEFT, RIGHT)[:kept], "nothing is claimed")
 
 
 def test_the_network_is_read_once() -> None:
     # Rows after the inputs were computed once for each line of claims.
     rows = {"affine": [["0", 0, "1"]]}
     lines = judged([], network=(HEAD, rows, RELU))
-    refused([*lines, *judged(regions(2), LEFT, RIGHT)[2:]])
-    refused([*judged(regions(2)), *judged(regions(2), LEFT, RIGHT)[2:]])
+    assert_refused([*lines, *judged(regions(2), LEFT, RIGHT)[2:]])
+    assert_refused([*judged(regions(2)), *judged(regions(2), LEFT, RIGHT)[2:]])
 
 
 @pytest.mark.parametrize(
@@ -255,7 +258,7 @@ def test_a_line_that_can_be_read_in_two_ways_is_refused(line: Any) -> None:
     larger = {"cell": ["1"], "sides": below["sides"][:2] + above["sides"][2:]}
     for cells in ([{"cell": [], **WHOLE}], [LEFT, RIGHT], [below, above], [smaller, larger]):
         claimed = {"network": digest, "outputs": [0], "claims": regions(len(cells))}
-        refused([*network, claimed, *cells])
+        assert_refused([*network, claimed, *cells])
 
 
 def test_smallest_is_what_it_says() -> None:
@@ -283,7 +286,7 @@ def test_only_a_one_makes_an_unsafe_number_strict() -> None:
     for strict in (0, 2, "0", "1", None):
         holds = {"claim": "holds", "unsafe": [[[3, strict]]]}
         network = HEAD, RELU, {"affine": [["-1", 2, "1"]]}
-        refused(judged([holds], LEFT, RIGHT, network=network))
+        assert_refused(judged([holds], LEFT, RIGHT, network=network))
         network = HEAD, RELU, {"affine": [["-1", 2, "1"]]}
         proved(judged([holds | {"unsafe": [[[3, 1]]]}], LEFT, RIGHT, network=network))
 
@@ -292,8 +295,8 @@ def test_a_property_has_to_hold_everywhere() -> None:
     # The violation is in the polygon that is left out.
     holds = {"claim": "holds", "unsafe": [[[2, 1]]]}
     right = {"except": [["0", "-1"], ["1", "-1"], ["1", "1"], ["0", "1"]]}
-    refused(judged([holds], right, LEFT), "everywhere")
-    refused(judged([holds], {"except": SQUARE}), "everywhere")
+    assert_refused(judged([holds], right, LEFT), "everywhere")
+    assert_refused(judged([holds], {"except": SQUARE}), "everywhere")
     words = proved(judged(regions(1), right, LEFT))
     assert words[2].startswith("except an area of 2.0 in [(0.0, -1.0),")
 
@@ -313,7 +316,7 @@ def test_a_property_has_to_hold_everywhere() -> None:
 def test_a_domain_is_a_convex_polygon_that_runs_left(corners: Any) -> None:
     head = HEAD | {"domain": corners}
     cell = {"cell": [], "sides": [[k] for k in range(len(corners))]}
-    refused(judged(regions(1), cell, network=(head,), out=(0,)))
+    assert_refused(judged(regions(1), cell, network=(head,), out=(0,)))
 
 
 @pytest.mark.parametrize(
@@ -337,7 +340,7 @@ def test_a_domain_is_a_convex_polygon_that_runs_left(corners: Any) -> None:
 )
 def test_cells_that_are_no_cover_are_refused(cells: Any) -> None:
     for n in range(4):
-        refused(judged(regions(n), *cells))
+        assert_refused(judged(regions(n), *cells))
 
 
 @pytest.mark.parametrize("again", [[0, 2], [2, 0], [2, 2]])
@@ -347,8 +350,8 @@ def test_ties_on_whole_cells_give_no_cell_two_patterns(again: list[int]) -> None
     first = {"cell": ["0"], **WHOLE}
     network = HEAD, {"affine": [["0", 0, "1"], ["0", 0, "1"]]}, {"max": [[3, 2]]}
     assert proved(judged(regions(1), first, network=network, out=(4,)))
-    refused(judged(regions(1), {"cell": ["1"], **WHOLE}, network=network, out=(4,)))
+    assert_refused(judged(regions(1), {"cell": ["1"], **WHOLE}, network=network, out=(4,)))
     flat = HEAD, {"affine": [["0"]]}, {"units": [2], "function": [["0", "0"], ["0", "1", "2"], "0"]}
     assert proved(judged(regions(1), first, network=flat, out=(3,)))
     for other in "12":
-        refused(judged(regions(1), {"cell": [other], **WHOLE}, network=flat, out=(3,)))
+        assert_refused(judged(regions(1), {"cell": [other], **WHOLE}, network=flat, out=(3,)))

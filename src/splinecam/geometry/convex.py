@@ -48,15 +48,19 @@ def require_resolved(x: Tensor, extent: float) -> None:
         )
 
 
-def require_size(extent: float) -> None:
-    """Raise an error if the area of a polygon may leave the range of float64."""
-    if SMALLEST_DOMAIN <= extent <= LARGEST_DOMAIN:
+def require_size(
+    extent: float,
+    what: str = "The polygon",
+    numbers: str = "Areas and squared distances",
+    limits: tuple[float, float] = (SMALLEST_DOMAIN, LARGEST_DOMAIN),
+) -> None:
+    """Raise an error if areas, or other numbers, may leave the range of float64."""
+    if limits[0] <= extent <= limits[1]:
         return
-    size = "large" if extent > LARGEST_DOMAIN else "small"
+    size = "large" if extent > limits[1] else "small"
     raise DomainError(
-        f"The polygon is too {size}: it is {extent:.3g} wide. Areas and squared distances stay "
-        f"within the range of float64 for polygons that are {SMALLEST_DOMAIN:.0e} to "
-        f"{LARGEST_DOMAIN:.0e} wide: give the inputs in other units."
+        f"{what} is too {size}: it is {extent:.3g} wide. {numbers} stay within the range of "
+        f"float64 for widths of {limits[0]:.0e} to {limits[1]:.0e}: give the inputs in other units."
     )
 
 

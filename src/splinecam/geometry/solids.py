@@ -14,7 +14,9 @@ from torch import Tensor
 from splinecam._util import options
 from splinecam._util.tolerances import DEGENERATE, LARGEST_SOLID, SMALLEST_SOLID
 from splinecam.errors import DomainError, option
+from splinecam.geometry.convex import require_size
 
+_SIZES = "The body", "Volumes", (SMALLEST_SOLID, LARGEST_SOLID)
 _CUBE = ((0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3))
 _TETRAHEDRON = ((0, 2, 1), (0, 1, 3), (1, 2, 3), (0, 3, 2))
 
@@ -109,7 +111,7 @@ def box3(lo: Any, hi: Any, *, input_shape: Sequence[int] = (3,)) -> Solid:
         )
     if not bool((low < high).all()):
         raise DomainError(f"lo is {low.tolist()} and hi {high.tolist()}: lo must be below hi.")
-    _require_size(float((high - low).max()))
+    require_size(float((high - low).max()), *_SIZES)
     ends, places = torch.stack([low, high]), torch.cartesian_prod(*[torch.arange(2)] * 3)
     zero, eye = torch.zeros(3, dtype=torch.float64), torch.eye(3, dtype=torch.float64)
     return Solid(zero, eye, ends[places, torch.arange(3)], _CUBE, shape)
@@ -130,7 +132,7 @@ def tetrahedron(a: Any, b: Any, c: Any, d: Any) -> Solid:
     edges = x[1:] - x[0]
     size = float(edges.abs().max())
     if size:
-        _require_size(size)
+        require_size(size, *_SIZES)
     basis, lower = torch.linalg.qr(edges.T / (size or 1.0))
     if x.shape[1] < 3 or float(lower.diagonal().abs().min()) <= DEGENERATE:
         raise DomainError("The four inputs lie in one plane: give four corners of a tetrahedron.")
@@ -142,15 +144,3 @@ def tetrahedron(a: Any, b: Any, c: Any, d: Any) -> Solid:
     if float(torch.linalg.det(corners[1:] - corners[0])) < 0:
         corners = corners[[0, 2, 1, 3]]
     return Solid(origin, basis, corners.contiguous(), _TETRAHEDRON, shape)
-
-
-def _require_size(extent: float) -> None:
-    """Raise an error if volumes may leave the range of float64."""
-    if SMALLEST_SOLID <= extent <= LARGEST_SOLID:
-        return
-    size = "large" if extent > LARGEST_SOLID else "small"
-    raise DomainError(
-        f"The body is too {size}: it is {extent:.3g} wide. Volumes stay within the range of "
-        f"float64 for bodies that are {SMALLEST_SOLID:.0e} to {LARGEST_SOLID:.0e} wide: give the "
-        "inputs in other units."
-    )

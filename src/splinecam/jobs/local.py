@@ -105,7 +105,9 @@ def _lines(
     """The segments that the arguments of a call ask for, and the shape of one input."""
     given = require_finite(as_float64(x, "x"), "x").cpu()
     if given.ndim < 2 or not given.numel():
-        raise DomainError(f"x has shape {tuple(given.shape)}: give samples (N, *input_shape)")
+        raise DomainError(
+            f"x has shape {tuple(given.shape)}: give samples (N, *input_shape), and x[None] of one"
+        )
     N, shape = given.shape[0], tuple(given.shape[1:])
     sizes = require_finite(as_float64(radius, "radius"), "radius").cpu()
     if sizes.numel() not in (1, N) or not bool((sizes > 0).all()):

@@ -71,8 +71,8 @@ def surface(
     smooth = [layer.name for layer in program.layers if isinstance(layer, SmoothScalar)]
     if smooth:
         raise CaptureError(
-            f"{smooth[0]} is smooth, and surfaces are for piecewise-linear networks: replace it, "
-            "for example by splinecam.nn.PiecewiseLinear."
+            f"layer {smooth[0]!r} is smooth, and surfaces are for piecewise-linear networks: "
+            "replace it, for example by splinecam.nn.PiecewiseLinear."
         )
     with torch.inference_mode(False), torch.no_grad():
         data = surface_data(

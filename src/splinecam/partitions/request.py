@@ -16,6 +16,7 @@ from splinecam._util.text import did_you_mean
 from splinecam.files.loading import module_of
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.paths import Path, SegmentBatch
+from splinecam.geometry.solids import Solid
 from splinecam.network.capture import capture
 from splinecam.network.capture.models import Output, check_output
 from splinecam.network.program import Program
@@ -181,4 +182,5 @@ def require_domain(domain: object) -> None:
     if isinstance(domain, Path | SegmentBatch):
         raise TypeError("paths and segments are for sc.along; this takes a splinecam.Domain")
     if not isinstance(domain, Domain):
-        raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}")
+        hint = "; sc.surface takes bodies of three dimensions" if isinstance(domain, Solid) else ""
+        raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}{hint}")

@@ -54,15 +54,19 @@ def asset(name: str) -> str:
 
 _REGIONS = 4_000_000  # the most regions of a partition that is computed for a file
 
-# The text is for pages that do not start. It comes before anything that could swallow it: a damaged
-# quote ends at the quotes in the heading, a damaged end of an element comes later.
-_PAGE = """\
+HEAD = """\
 <!doctype html>
 <html lang=en>
 <meta charset=utf-8>
 <meta name=viewport content="width=device-width, initial-scale=1">
 <meta name=color-scheme content="light dark">
 <meta http-equiv=Content-Security-Policy content="{policy}">
+"""
+# The text is for pages that do not start. It comes before anything that could swallow it: a damaged
+# quote ends at the quotes in the heading, a damaged end of an element comes later.
+_PAGE = (
+    HEAD
+    + """\
 <main id=splinecam>
 <h1>"SplineCam"</h1>
 <p>This page is opening. If this text stays, the page could not start: the file is damaged or
@@ -73,6 +77,7 @@ incomplete, or the browser has no JavaScript or no WebGL2.</p>
 <script type=module>{script}</script>
 <script type="text/plain" id="splinecam-data">{data}</script>
 """
+)
 _POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data: blob:; "
     "base-uri 'none'; form-action 'none'"

@@ -6,16 +6,12 @@ import os
 from typing import BinaryIO
 
 from splinecam._util.files import opened
-from splinecam.viewer.page import asset, fingerprint_of, in_element
+from splinecam.viewer.page import HEAD, asset, fingerprint_of, in_element
 
-_PAGE = """\
-<!doctype html>
-<html lang=en>
-<meta charset=utf-8>
-<meta name=viewport content="width=device-width, initial-scale=1">
-<meta name=color-scheme content="light dark">
+_PAGE = (
+    HEAD
+    + """\
 <meta name=description content="Train a small network and see its exact linear regions.">
-<meta http-equiv=Content-Security-Policy content="{policy}">
 <title>SplineCam playground</title>
 <link rel=icon href="data:,">
 <style>{style}</style>
@@ -24,6 +20,7 @@ _PAGE = """\
 </div>
 <script type=module>{script}</script>
 """
+)
 # A worker is made of a text in the script. It compiles the kernel, which is in the script as well.
 _POLICY = (
     "default-src 'none'; script-src '{script}' 'wasm-unsafe-eval' blob:; worker-src blob:; "
