@@ -153,16 +153,41 @@ def test_an_empty_surface_is_drawn_with_no_numbers() -> None:
     assert axes.get_title() == ""
 
 
-def test_a_box_that_is_smaller_than_rounding_is_unresolved() -> None:
+def test_an_output_that_is_smaller_than_rounding_is_unresolved() -> None:
     """An output that is zero up to rounding in the whole box hides where it is zero."""
-    far, half = 1e6, 2.0**-30
-    model = Model(lambda x: (x - far).abs().sum(1) - half)
-    found = sc.surface(model, sc.Domain.cube(far - half, far + half))
+    found = surface_of(lambda x: (x.abs().sum(1) + 2.0**54) - 2.0**54 - 1)
     assert len(found.unresolved) == found.report()["unresolved"] > 0
-    assert found.unresolved[0] == pytest.approx([far] * 3)
+    assert found.unresolved[0] == pytest.approx([0.0] * 3)
     flat = surface_of(lambda x: x[:, 0].relu())
     assert flat.report()["flat cells"] > 0
     assert flat.unresolved == ()
+
+
+@pytest.mark.parametrize("half", [1e-6, 1e-3])
+def test_an_octahedron_far_from_the_origin_is_found(half: float) -> None:
+    far = 1e6
+    model = Model(lambda x: (x - far).abs().sum(1) - half)
+    found = sc.surface(model, sc.Domain.cube(far - 2 * half, far + 2 * half))
+    assert len(found) == 8
+    assert found.closed
+    assert found.volume == pytest.approx(4 / 3 * half**3, rel=1e-2)
+    found.validate(segments=50)
+
+
+@pytest.mark.parametrize("half", [1e-6, 1e-3])
+@pytest.mark.parametrize("far", [1.0, 1e3, 1e6])
+def test_small_boxes_far_from_the_origin_are_valid(far: float, half: float) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
+    centre = torch.full((1, 3), far).double()
+    with torch.no_grad():
+        plain = sc.surface(model.double(), CUBE, level=float(model(0 * centre)))
+        model[0].weight /= half
+        model[0].bias -= model[0].weight @ centre[0]
+        box = sc.Domain.box3(centre[0] - half, centre[0] + half)
+        found = sc.surface(model, box, level=float(model(centre)))
+    found.validate(segments=50)
+    assert len(found) == len(plain)
 
 
 def test_the_report_of_an_empty_surface_has_the_same_numbers() -> None:

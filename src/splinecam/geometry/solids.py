@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -61,6 +61,17 @@ class Solid:
         normals = torch.linalg.cross(second - first, third - first)
         normals = normals / normals.norm(dim=1, keepdim=True)
         return normals, (normals * first).sum(1)
+
+    @property
+    def middle(self) -> Tensor:
+        """The mean of the corners, (3,)."""
+        return self.corners.mean(0)
+
+    @property
+    def centred(self) -> Solid:
+        """The same body in coordinates whose origin is its middle."""
+        origin = self.origin + self.middle @ self.basis
+        return replace(self, origin=origin, corners=self.corners - self.middle)
 
     @property
     def dim(self) -> int:

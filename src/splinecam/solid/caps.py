@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from splinecam._util.tolerances import OVERLAY_SLACK
 from splinecam.solid.measures import Caps, cap_areas
 from splinecam.solid.structure import Structure
 
@@ -26,14 +25,15 @@ def caps_of(
     corners: Tensor,
     sides: tuple[Tensor, Tensor],
     below: Callable[[Tensor], Tensor],
+    slack: float,
 ) -> Caps:
     """The caps of a surface in a box.
 
     points: (V, 3) of the surface; corners: (K, 3) of the box; sides: normals (P, 3), outwards, and
-    offsets (P,); below: whether the output is below the level at points (N, 3), (N,).
+    offsets (P,); below: whether the output is below the level at points (N, 3), (N,);
+    slack: the distance up to which points lie on a side.
     """
     normals, every = sides[0], torch.cat([points, corners])
-    slack = OVERLAY_SLACK * float((corners - corners[0]).norm(dim=1).max())
     off = (every @ normals.T - sides[1]).abs()
     border = structure.border
     start, end = structure.end[border], structure.vertex[border]  # a cap is on the other side
@@ -47,7 +47,8 @@ def caps_of(
     # Somewhere between the ends: in the middle even outputs with a sign are often zero.
     middle = torch.lerp(every[stretches[:, 1]], every[stretches[:, 2]], _BETWEEN)
     # The output may vanish on the whole edge, so that its sign is that a little further inside.
-    middle += OVERLAY_SLACK * (corners.mean(0) - middle)
+    inwards = corners.mean(0) - middle
+    middle += slack * torch.nn.functional.normalize(inwards, dim=1)
     size = torch.tensor([every.shape[0], 1])
     taken = torch.cat([own[:, 1:], own[:, 1:].flip(1)]) @ size
     kept = below(middle) & ~torch.isin(stretches[:, 1:] @ size, taken)

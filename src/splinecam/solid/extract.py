@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -56,6 +56,7 @@ def surface_data(
     weight[first] += 1
     weight[second] -= 1
     counts: Counter[str] = Counter()
+    middle, solid = solid.middle, solid.centred
     front = without_empty(Front.of(program, solid, Target(weight, float(level))), counts)
     steps = len(program.layers) + grid
     with progress_bar(steps, "layer", progress) as bar:
@@ -66,7 +67,13 @@ def surface_data(
             _require_room(front, memory)
             front = without_empty(front, counts)
             tell(bar, f"step {k + 1} of {steps}, {front.complex.num_cells:,} cells", 0, 1)
-    return _extracted(front, solid, counts) if front.complex.num_cells else _nothing(counts)
+    found = _extracted(front, solid, counts) if front.complex.num_cells else _nothing(counts)
+    return replace(
+        found,
+        vertices=found.vertices + middle,
+        bias=found.bias - found.gradients @ middle,
+        unresolved=[(torch.tensor(place) + middle).tolist() for place in found.unresolved],
+    )
 
 
 def _require_room(front: Front, memory: int | None) -> None:
@@ -294,5 +301,7 @@ def _maps(front: Front, solid: Solid, cell: Tensor, group: Tensor) -> tuple[Tens
         ways = solid.basis.view(3, 1, *solid.input_shape).expand(3, *x.shape)
         slopes = program.derivatives(x, ways) @ target.weight
         gradient[narrow] = slopes.T
-        bias[narrow] = target.of(program(x)) + target.level - (slopes.T * centre).sum(1)
+        f = sizes.new_zeros(len(narrow), dtype=centre.dtype)
+        f = f.index_add_(0, owner, front.f[corners[rows]]) / sizes
+        bias[narrow] = f + target.level - (slopes.T * centre).sum(1)
     return gradient, bias

@@ -20,7 +20,7 @@ from splinecam.engine.activations import require_no_overflow
 from splinecam.geometry.solids import Solid
 from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity
 from splinecam.network.ops.bounds import Bound
-from splinecam.network.program import Program
+from splinecam.network.program import FAR, Program
 from splinecam.solid.complex import AUXILIARY, Complex, Cut
 
 _GENERATIONS = 4.0  # of interpolations in one layer, each of which rounds once
@@ -62,14 +62,22 @@ class Front:
 
     @classmethod
     def of(cls, program: Program, solid: Solid, target: Target | None = None) -> Front:
-        """A body as the only cell, after the first affine part."""
-        whole = Complex.of(solid)
-        x = solid.to_input(whole.uvw)
-        size = x.abs().amax(0, keepdim=True)
-        off = EPS * (solid.origin.abs() + solid.corners.abs().amax(0) @ solid.basis.abs())
-        bound = Bound(size, EPS * size + off.view_as(size))
-        live, name = program.advance(0, {program.input_name: x}), program.input_name
-        front = cls(program, whole, 0, live, program.bounds(0, {name: bound}), target)
+        """A body as the only cell, after the first affine part.
+
+        The origin goes through that part by itself, so that far away its rounding moves the values
+        of all vertices alike.
+        """
+        whole, name, shape = Complex.of(solid), program.input_name, (-1, *solid.input_shape)
+        ways = FAR * (whole.uvw @ solid.basis)
+        rows = torch.cat([ways, torch.zeros_like(ways[:1]), solid.origin[None]]).view(shape)
+        made = program.advance(0, {name: rows})
+        live = {key: (x[:-2] - x[-2]) / FAR + x[-1] for key, x in made.items()}
+        size = FAR * (whole.uvw.abs().amax(0) @ solid.basis.abs()).view(shape)
+        bounds = {}
+        for key, (_, error) in program.bounds(0, {name: Bound(size, 2 * EPS * size)}).items():
+            size = live[key].abs().amax(0, keepdim=True)
+            bounds[key] = Bound(size, error / FAR + EPS * size)
+        front = cls(program, whole, 0, live, bounds, target)
         return replace(front, f=front.outputs(0))
 
     @property

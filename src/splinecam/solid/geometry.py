@@ -11,6 +11,7 @@ from torch import Tensor
 from splinecam._util.arrays import as_rows
 from splinecam._util.bvh import BoxTree
 from splinecam._util.options import as_float64
+from splinecam._util.tolerances import EPS, OVERLAY_SLACK, SAFETY
 from splinecam.errors import SplineCamError
 from splinecam.network.capture.models import dtype_of
 from splinecam.partitions.captured import Captured
@@ -70,6 +71,16 @@ class SurfaceGeometry:
     def _extent(self) -> float:
         """The diameter of the box, or half of it."""
         return float((self._corners - self._corners[0]).norm(dim=1).max())
+
+    @cached_property
+    def _rounding(self) -> float:
+        """How far rounding may move a vertex, which is not little in a box far from the origin."""
+        return SAFETY * EPS * float(self._corners.abs().max())
+
+    @property
+    def _slack(self) -> float:
+        """The distance up to which a vertex lies on a side of the box."""
+        return OVERLAY_SLACK * self._extent + self._rounding
 
     def inputs(self, points: Any = None) -> Tensor:
         """Points of the box as inputs (N, ...) of the model, in its floating-point type.
@@ -228,7 +239,9 @@ class SurfaceGeometry:
         def below(points: Tensor) -> Tensor:
             return self.values(points) < self.level
 
-        return caps_of(self.structure, self.vertices, self._corners, self._sides, below)
+        return caps_of(
+            self.structure, self.vertices, self._corners, self._sides, below, self._slack
+        )
 
     @cached_property
     def _lost(self) -> int:

@@ -18,7 +18,6 @@ from splinecam._util.bvh import BoxTree
 from splinecam._util.tolerances import (
     EPS,
     JACOBIAN_PRECISION,
-    OVERLAY_SLACK,
     SAFETY,
     UNRESOLVED_REACH,
     VALUE_PRECISION,
@@ -96,7 +95,8 @@ def _compared_faces(
     structure, points = surface.structure, surface.vertices
     sides = (points[structure.end] - points[structure.vertex]).norm(dim=1)
     around = measures.sums(sides, structure.face, len(surface))
-    wide = 2 * surface.areas > UNRESOLVED_REACH * surface._extent * around
+    width = UNRESOLVED_REACH * surface._extent + 2 * surface._rounding
+    wide = 2 * surface.areas > width * around
     own = surface.face_region >= 0
     left = (wide & own).nonzero()[:, 0]
     chosen = left[torch.randperm(left.shape[0], generator=generator)[:samples]].sort().values
@@ -114,7 +114,7 @@ def _structure_checks(surface: SurfaceGeometry, faces: _Faces) -> list[Check]:
     off = (surface.vertices @ surface._sides[0].T - surface._sides[1]).abs()
     ends = surface.open_edges
     reach = torch.maximum(off[ends[:, 0]], off[ends[:, 1]]).amin(1) if len(border) else off[:0, 0]
-    lost = int((reach > OVERLAY_SLACK * surface._extent).sum())
+    lost = int((reach > surface._slack).sum())
     crosses = measures.crosses(surface.vertices, surface.structure)[faces.index]
     cosine = (crosses * surface.normals[faces.index]).sum(1) / crosses.norm(dim=1)
     return [
@@ -141,6 +141,7 @@ def _model_checks(
 
     def values(forward: Forward, dtype: torch.dtype) -> list[Check]:
         limit = VALUE_PRECISION * scale * torch.finfo(dtype).eps / EPS
+        limit += surface._rounding * steepest
         return [
             Check(f"output against the level at {name}", _worst(surface, forward, uvw), limit)
             for name, uvw in sites.items()
@@ -209,14 +210,14 @@ def _crossing_checks(
             extra + int(more.clamp(min=0).sum()),
         )
         alike = more == 0
-        apart = real[1][alike[real[0]]] - ours[1][alike[ours[0]]]
+        apart = (real[1][alike[real[0]]] - ours[1][alike[ours[0]]]) * ours[2][alike[ours[0]]]
         met += apart.numel()
         off = max(off, float(apart.abs().max()) if apart.numel() else 0.0)
-    limit = VALUE_PRECISION * surface._extent
+    limit = VALUE_PRECISION * surface._extent + 2 * surface._rounding
     return [
         Check("crossings of the level that the surface lacks", missing, 0),
         Check("crossings of the surface without a crossing of the level", extra, 0),
-        Check(f"distance between the {met:,} crossings of both", off, limit),
+        Check(f"distance of {met:,} crossings of the level from the surface", off, limit),
     ]
 
 
@@ -256,13 +257,14 @@ def _changes(surface: SurfaceGeometry, network: Captured, ends: Tensor) -> tuple
     return segment[a], place * (ends[:, 1] - ends[:, 0]).norm(dim=1)[segment[a]]
 
 
-def _hits(surface: SurfaceGeometry, ends: Tensor, axes: Tensor) -> tuple[Tensor, Tensor]:
-    """The segment and the distance from its start of each crossing with a triangle, in order."""
+def _hits(surface: SurfaceGeometry, ends: Tensor, axes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Crossings with triangles, in order: the segment, how far from its start, and the cosine."""
     triangles = surface.triangles()[surface.face_region[surface._triangles[1]] >= 0]
     at, start = surface.vertices @ axes, ends[:, 0] @ axes
     corners = at[triangles]
     tree = BoxTree(corners[..., :2].amin(1), corners[..., :2].amax(1))
     segment, place = [start.new_zeros(0, dtype=torch.long)], [start.new_zeros(0)]
+    cosine = [start.new_zeros(0)]
     reach = torch.zeros_like(start[:, 0])
     for point, item in tree.walk(start[:, :2].contiguous(), reach):
         vertex, p = triangles[item], start[point]
@@ -280,7 +282,8 @@ def _hits(surface: SurfaceGeometry, ends: Tensor, axes: Tensor) -> tuple[Tensor,
         kept = (depth >= 0) & (depth <= size)
         segment.append(point[hit][kept])
         place.append(depth[kept])
+        cosine.append(torch.nn.functional.normalize(normal[kept], dim=1)[:, 2].abs())
     segments, places = torch.cat(segment), torch.cat(place)
     order = torch.sort(places, stable=True).indices
     order = order[torch.sort(segments[order], stable=True).indices]
-    return segments[order], places[order]
+    return segments[order], places[order], torch.cat(cosine)[order]
