@@ -140,8 +140,8 @@ class BoxBounds:
         return BoundedOutputs(torch.cat(rows, 1), torch.cat(radius), torch.cat(passed))
 
     @cached_property
-    def _chain(self) -> _Chain | None:
-        return _Chain.of(self.program, self.functions, self.kernel)
+    def _chain(self) -> Chain | None:
+        return Chain.of(self.program, self.functions, self.kernel)
 
     def _bounds(self, x: Tensor) -> BoundedOutputs:
         program = self.program
@@ -261,7 +261,7 @@ class _Product(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _Chain:
+class Chain:
     """The same for a chain of products with matrices and ReLUs, in single precision.
 
     last: the functions of the last layer, if they are not differences of outputs.
@@ -273,8 +273,17 @@ class _Chain:
     kernel: Kernel | None
 
     @classmethod
-    def of(cls, program: Program, functions: Tensor | None, kernel: Kernel | None) -> _Chain | None:
-        """The chain that a network is, None if it is not one."""
+    def of(
+        cls,
+        program: Program,
+        functions: Tensor | None,
+        kernel: Kernel | None,
+        level: float | None = None,
+    ) -> Chain | None:
+        """The chain that a network is, None if it is not one.
+
+        level: is subtracted from the functions, which are then the outputs of the chain.
+        """
         if not all(layer.rectifies and len(layer.shape) == 1 for layer in program.layers):
             return None
         products = []
@@ -284,16 +293,21 @@ class _Chain:
                 return None
             weight, bias = found[1].args[1], (*found[1].args, None)[2]
             offset = weight.new_zeros(len(weight)) if bias is None else bias
+            if functions is not None and level is not None and i == len(program.layers):
+                weight, offset = functions @ weight, functions @ offset - level
             norm, rounding = weight.norm(dim=1) * _UPWARDS, _SINGLE * offset.abs()
             parts = weight, weight.abs() * _UPWARDS, offset, norm, rounding
             products.append(_Product(*(part.float() for part in parts)))
         if not all(bool(x.modulus.sum(1).isfinite().all()) for x in products):
             return None
-        last = None if functions is None else functions.float() @ products[-1].weight
+        last = None if functions is None else products[-1].weight
+        if functions is not None and level is None:
+            last = functions.float() @ products[-1].weight
         return cls(products, functions, last, kernel)
 
     @cached_property
-    def _compiled(self) -> CompiledChain:
+    def compiled(self) -> CompiledChain:
+        """The chain as the kernel takes it."""
         details = [torch.cat([getattr(x, name) for x in self.products]) for name in _DETAILS]
         return CompiledChain([x.weight for x in self.products], details, self.last, _SINGLE)
 
@@ -305,7 +319,7 @@ class _Chain:
             ways, rounding, radius, passed = self._bounds(ways)
         else:
             inputs = ways.transpose(0, 1).contiguous()
-            ways, rounding, radius, passed = self.kernel.bound_boxes(self._compiled, inputs)
+            ways, rounding, radius, passed = self.kernel.bound_boxes(self.compiled, inputs)
             ways = ways.transpose(0, 1)
         rows, radius = ways.to(x.dtype), radius.to(x.dtype).mul_(_UPWARDS)
         rows[1:] += rows[:1]

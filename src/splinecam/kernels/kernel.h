@@ -227,6 +227,17 @@ typedef struct {
     float *passed;       /* written, (count) how many units pass zero */
 } sc_boxes;
 
+/* Convex bodies with values at their corners, before the ReLUs of a layer of a chain. */
+typedef struct {
+    int64_t vertices, cells, layer;
+    const double *uvw;     /* (vertices, 3) */
+    const double *z;       /* (vertices, units) */
+    const int64_t *offset; /* (cells + 1) */
+    const int64_t *corner; /* the vertices of all cells */
+    double margin;         /* how far from zero the only function of the chain must be */
+    uint8_t *open;         /* (cells) those to look at; written: those on which it may vanish */
+} sc_bodies;
+
 /* Squares of several sizes, on which functions are near affine ones; see engine/open_part.py. */
 typedef struct {
     int64_t functions, first, deepest; /* how often squares are halved, at least and at most */
@@ -301,6 +312,7 @@ SC_EXPORT int sc_rows_between(sc_pool *pool, const double *table, int64_t rows, 
 SC_EXPORT int sc_table_values(sc_pool *pool, const sc_tables *tables, const double *z, int64_t rows,
                               double *out);
 SC_EXPORT int sc_bound_boxes(sc_pool *pool, const sc_chain *chain, sc_boxes *boxes);
+SC_EXPORT int sc_bound_bodies(sc_pool *pool, const sc_chain *chain, const sc_bodies *bodies);
 /* open: (faces) those to look at; written: those of them on which the question is open. */
 SC_EXPORT int sc_open_faces(sc_pool *pool, const sc_mesh *mesh, const sc_squares *squares,
                             uint8_t *open);

@@ -544,6 +544,19 @@ class Kernel:
         self._call("sc_bound_boxes", byref(chain.struct), byref(boxes))
         return tuple(made)
 
+    def bound_bodies(
+        self, chain: CompiledChain, numbers: tuple[float, ...], arrays: Sequence[Tensor]
+    ) -> None:
+        """Leave those bodies open on which the function of a chain may vanish; see ``sc_bodies``.
+
+        numbers: the layer and the margin; arrays: from uvw on.
+        """
+        layer, margin = numbers
+        *given, open_ = map(_address, arrays)
+        sizes = len(arrays[0]), len(arrays[-1]), layer
+        bodies = structs.sc_bodies(*sizes, *given, margin, open_)
+        self._call("sc_bound_bodies", byref(chain.struct), byref(bodies))
+
     def open_faces(
         self,
         mesh: Mesh,

@@ -34,6 +34,10 @@ typedef struct {
     void (*affine)(int64_t, const int32_t *, const float *, const float *, float *, int64_t);
     void (*lines)(int64_t, int64_t, const float *, const float *, float *, float *, float *);
     void (*way)(int64_t, const int32_t *, const float *, const float *, float *);
+    void (*affine4)(int64_t, const int32_t *, const float *, const float *, float *, int64_t);
+    void (*corner_lines)(int64_t, int64_t, int64_t, const float *, const float *, const float *,
+                         float *, float *, float *);
+    void (*misfit)(int64_t, int64_t, const float *, const double *, const float *, float *);
     int64_t tile_rows, tile_columns;
 } loops_t;
 

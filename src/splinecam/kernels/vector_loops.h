@@ -307,26 +307,37 @@ TARGET static void NAME(block)(const sc_dense *dense, const int64_t *rows, int64
     }
 }
 
-/* Multiply the four numbers of some units with a panel, the last one with its moduli.
- * x: (depth, 4); out: (4, stride), of which PANEL columns are written. */
-TARGET static void NAME(affine)(int64_t depth, const int32_t *unit, const float *x,
-                                const float *panel, float *out, int64_t stride) {
+/* Multiply the numbers of some units with a panel, the last one with its moduli.
+ * x: (depth, ways + 1); out: (ways + 1, stride), of which PANEL columns are written. */
+TARGET static inline __attribute__((always_inline)) void NAME(ways)(
+    int ways, int64_t depth, const int32_t *unit, const float *x, const float *panel, float *out,
+    int64_t stride) {
     for (int first = 0; first < PANEL; first += CHUNK) {
-        singles sum[4][CHUNK / SINGLES] = {{{0}}};
+        singles sum[5][CHUNK / SINGLES] = {{{0}}};
         for (int64_t k = 0; k < depth; k++) {
             const float *row = panel + (int64_t)unit[k] * PANEL + first;
-            const float *at = x + 4 * k;
+            const float *at = x + (ways + 1) * k;
             UNROLL for (int v = 0; v < CHUNK / SINGLES; v++) {
                 singles right = *(const singles *)(row + v * SINGLES);
                 singles size = (singles)((single_bits)right & 0x7fffffffu);
-                UNROLL for (int r = 0; r < 3; r++) sum[r][v] += at[r] * right;
-                sum[3][v] += at[3] * size;
+                UNROLL for (int r = 0; r < ways; r++) sum[r][v] += at[r] * right;
+                sum[ways][v] += at[ways] * size;
             }
         }
-        for (int r = 0; r < 4; r++)
-            for (int v = 0; v < CHUNK / SINGLES; v++)
+        UNROLL for (int r = 0; r <= ways; r++)
+            UNROLL for (int v = 0; v < CHUNK / SINGLES; v++)
                 *(singles *)(out + r * stride + first + v * SINGLES) = sum[r][v];
     }
+}
+
+TARGET static void NAME(affine)(int64_t depth, const int32_t *unit, const float *x,
+                                const float *panel, float *out, int64_t stride) {
+    NAME(ways)(3, depth, unit, x, panel, out, stride);
+}
+
+TARGET static void NAME(affine4)(int64_t depth, const int32_t *unit, const float *x,
+                                 const float *panel, float *out, int64_t stride) {
+    NAME(ways)(4, depth, unit, x, panel, out, stride);
 }
 
 /* Replace units by lines. x: (4, stride) what their products are, less the offsets, and what they
@@ -351,6 +362,53 @@ TARGET static void NAME(lines)(int64_t width, int64_t stride, const float *restr
     }
 }
 
+/* The same on a body with corners, of which each has three shares; x: (5, stride). */
+TARGET static void NAME(corner_lines)(int64_t width, int64_t stride, int64_t corners,
+                                      const float *share, const float *offset,
+                                      const float *rounding, float *x, float *slope, float *noise) {
+    for (int64_t u = 0; u < width; u += PANEL) {
+        float low[PANEL], high[PANEL], *restrict a = x + u, *restrict b = a + stride;
+        float *restrict c = b + stride, *restrict d = c + stride, *restrict wide = d + stride;
+        for (int i = 0; i < PANEL; i++) low[i] = INFINITY;
+        for (int i = 0; i < PANEL; i++) high[i] = -INFINITY;
+        for (int64_t k = 0; k < corners; k++) {
+            float one = share[3 * k], two = share[3 * k + 1], three = share[3 * k + 2];
+            for (int i = 0; i < PANEL; i++) {
+                float value = a[i] + one * b[i] + two * c[i] + three * d[i];
+                low[i] = value < low[i] ? value : low[i];
+                high[i] = value > high[i] ? value : high[i];
+            }
+        }
+        const float *restrict off = offset + u, *restrict rounded = rounding + u;
+        float *restrict slopes = slope + u, *restrict noises = noise + u;
+        for (int i = 0; i < MIN(PANEL, width - u); i++) {
+            float radius = UPWARDS * wide[i], reach = radius + rounded[i];
+            float above = high[i] + off[i] + reach, below = low[i] + off[i] - reach;
+            above = above > 0 ? above : 0;
+            below = below < 0 ? below : 0;
+            float part = above / (above - below), part_of = above > 0 ? part : 0;
+            slopes[i] = part_of;
+            noises[i] = -0.5f * below * part_of;
+            a[i] = (a[i] + off[i]) * part_of + noises[i];
+            b[i] *= part_of;
+            c[i] *= part_of;
+            d[i] *= part_of;
+            wide[i] = radius * part_of + noises[i];
+        }
+    }
+}
+
+/* Raise the distances of values z at a corner from the affine functions x: (5, stride). */
+TARGET static void NAME(misfit)(int64_t width, int64_t stride, const float *share, const double *z,
+                                const float *x, float *restrict off) {
+    float one = share[0], two = share[1], three = share[2];
+    for (int64_t u = 0; u < width; u++) {
+        float value = x[u] + one * x[stride + u] + two * x[2 * stride + u];
+        float gap = fabsf((float)z[u] - (value + three * x[3 * stride + u]));
+        off[u] = gap > off[u] ? gap : off[u];
+    }
+}
+
 /* Multiply some units with a panel. x: (depth); out: (PANEL). */
 TARGET static void NAME(way)(int64_t depth, const int32_t *unit, const float *x,
                              const float *panel, float *out) {
@@ -365,7 +423,7 @@ TARGET static void NAME(way)(int64_t depth, const int32_t *unit, const float *x,
 
 static const loops_t NAME(loops) = {NAME(scan),  NAME(fill),  NAME(sum), NAME(interpolate),
                                     NAME(block), NAME(bound), NAME(affine), NAME(lines),
-                                    NAME(way),
+                                    NAME(way), NAME(affine4), NAME(corner_lines), NAME(misfit),
                                     TILE_ROWS,   TILE_COLUMNS};
 
 #undef SINGLES

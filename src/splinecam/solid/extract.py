@@ -26,7 +26,7 @@ from splinecam.geometry.solids import Solid
 from splinecam.network.program import Program
 from splinecam.solid.complex import AUXILIARY, Complex
 from splinecam.solid.data import SurfaceData
-from splinecam.solid.dropping import extremes, without_empty
+from splinecam.solid.dropping import Dropping, extremes
 from splinecam.solid.fits import affine_fits
 from splinecam.solid.front import Front, Target, places_of
 from splinecam.solid.outputs import Output
@@ -55,9 +55,10 @@ def surface_data(
     first, *second = [output] if isinstance(output, int) else output
     weight[first] += 1
     weight[second] -= 1
-    counts: Counter[str] = Counter()
     middle, solid = solid.middle, solid.centred
-    front = without_empty(Front.of(program, solid, Target(weight, float(level))), counts)
+    target = Target(weight, float(level))
+    dropping = Dropping.of(program, target)
+    front, counts = dropping.without_empty(Front.of(program, solid, target)), dropping.counts
     steps = len(program.layers) + grid
     with progress_bar(steps, "layer", progress) as bar:
         for k in range(steps):
@@ -65,7 +66,7 @@ def surface_data(
                 break
             front = _halved(front, solid, k) if k < grid else front.carried()
             _require_room(front, memory)
-            front = without_empty(front, counts)
+            front = dropping.without_empty(front)
             tell(bar, f"step {k + 1} of {steps}, {front.complex.num_cells:,} cells", 0, 1)
     found = _extracted(front, solid, counts) if front.complex.num_cells else _nothing(counts)
     return replace(
