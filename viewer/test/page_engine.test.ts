@@ -124,7 +124,7 @@ test("regions cover the square while a network trains, and outputs are affine on
     };
     const task = taskOf(experiment);
     const network = drawn(experiment, task.outputs);
-    const trainer = new Trainer(network, task, experiment);
+    const trainer = new Trainer(kernel, network, task, experiment);
     for (const scale of [1, 1e-6, 1]) {
       const seen = onPlane(
         network,

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import code from "../kernel/kernel.wasm";
 import { taskOf } from "../src/play/data";
 import { activationOf, addressOf, CHOICES, DEFAULT, experimentOf } from "../src/play/experiment";
 import { networkOfFile, Unsupported } from "../src/play/files";
+import { Kernel } from "../src/play/kernel";
 import { evaluate, type Network } from "../src/play/network";
 import { onnxOf, pytorchOf } from "../src/play/save";
 import { networkOf, parametersOf, Trainer } from "../src/play/training";
@@ -101,19 +103,21 @@ function assertLearns(network: Network, trainer: Trainer): void {
   assert(parametersOf(network).every((array) => array.every(Number.isFinite)));
 }
 
-test("every kind of network learns every kind of data, and goes back", () => {
+test("every kind of network learns every kind of data, and goes back", async () => {
+  const kernel = await Kernel.of(code);
   for (const [activation] of CHOICES.activation) {
     for (const data of ["moons", "gaussians", "star"]) {
       const experiment = { ...DEFAULT, activation, data, layers: [8, 6], noise: 0.02 };
       const task = taskOf(experiment);
       const network = networkOf(experiment, task.outputs);
       assert.equal(network.layers[0]!.activation.name, activationOf(activation).name);
-      assertLearns(network, new Trainer(network, task, experiment));
+      assertLearns(network, new Trainer(kernel, network, task, experiment));
     }
   }
 });
 
-test("training moves against the gradient, as small changes of the parameters find it", () => {
+test("training moves against the gradient, as small changes of the parameters find it", async () => {
+  const kernel = await Kernel.of(code);
   for (const [activation] of CHOICES.activation) {
     const experiment = {
       ...DEFAULT,
@@ -126,7 +130,7 @@ test("training moves against the gradient, as small changes of the parameters fi
     };
     const task = taskOf(experiment);
     const network = networkOf(experiment, task.outputs);
-    const trainer = new Trainer(network, task, experiment);
+    const trainer = new Trainer(kernel, network, task, experiment);
     const arrays = parametersOf(network);
     const step = 1e-6;
     const slopes = arrays.map((array) => {

@@ -1,6 +1,6 @@
 // Networks in files that are dropped on the page: safetensors and ONNX. Nothing leaves the page.
 
-import type { Activation, Layer, Network } from "./network";
+import { type Activation, type Layer, type Network, transposed } from "./network";
 
 /** A file that the page cannot show; the message names the Python that can. */
 export class Unsupported extends Error {
@@ -94,16 +94,6 @@ function floats(type: string, bytes: ArrayBuffer): Float64Array {
 }
 
 // -- layers -----------------------------------------------------------------------------------
-
-/** A matrix with so many rows, the other way round. */
-function transposed(matrix: Float64Array, rows: number): Float64Array {
-  const columns = matrix.length / rows;
-  const result = new Float64Array(matrix.length);
-  for (let i = 0; i < rows; i++) {
-    for (let j = 0; j < columns; j++) result[j * rows + i] = matrix[i * columns + j]!;
-  }
-  return result;
-}
 
 /** Put a batch-norm into the dense layer before it. */
 function scale(

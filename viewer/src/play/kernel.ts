@@ -38,6 +38,7 @@ interface Exports {
     table: number,
     weight: number,
     bias: number,
+    beside: number,
     out: number,
   ): void;
   page_signs(
@@ -149,8 +150,22 @@ export class Kernel {
     const m = bias.length;
     const n = weight.length / m;
     const places = [this.put("weight", weight), this.put("bias", bias)] as const;
+    const beside = this.address("beside", 8 * 64 * n);
     const out = this.address(to, 8 * rows * m);
-    this.wasm.page_dense(rows, n, m, Number(rectified), this.address(from, 0), ...places, out);
+    const table = this.address(from, 0);
+    this.wasm.page_dense(rows, n, m, Number(rectified), table, ...places, beside, out);
+  }
+
+  /** A table, row after row, times weight (n, m), plus bias. */
+  product(
+    table: Float64Array,
+    layer: { weight: Float64Array; bias: Float64Array },
+  ): Float64Array<ArrayBuffer> {
+    const [m, all] = [layer.bias.length, layer.weight.length];
+    const rows = (table.length * m) / all;
+    this.put("left", table);
+    this.dense("left", false, rows, layer, "product");
+    return this.numbers("product", rows * m).slice();
   }
 
   /** Whether one of the functions counts as zero at a vertex; and the range (2, m) of each. */

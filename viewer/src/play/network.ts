@@ -158,3 +158,13 @@ export function onPlane(
   }
   return { layers: [{ inputs: 2, units, weight: columns, bias: moved, activation }, ...rest] };
 }
+
+/** A matrix with so many rows, the other way round. */
+export function transposed(matrix: Float64Array, rows: number): Float64Array {
+  const columns = matrix.length / rows;
+  const result = new Float64Array(matrix.length);
+  for (let i = 0; i < rows; i++) {
+    for (let j = 0; j < columns; j++) result[j * rows + i] = matrix[i * columns + j]!;
+  }
+  return result;
+}

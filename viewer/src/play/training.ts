@@ -2,7 +2,16 @@
 
 import { Random, type Task } from "./data";
 import { activationOf, type Experiment } from "./experiment";
-import { activate, evaluate, type Layer, type Network, slopeOf, widthAfter } from "./network";
+import type { Kernel } from "./kernel";
+import {
+  activate,
+  evaluate,
+  type Layer,
+  type Network,
+  slopeOf,
+  transposed,
+  widthAfter,
+} from "./network";
 
 /** The weights and biases of a network, one array after the other. */
 export function parametersOf({ layers }: Network): Float64Array[] {
@@ -42,19 +51,14 @@ export function networkOf(experiment: Experiment, outputs: number): Network {
   return { layers };
 }
 
-/** The values of one point on its way through the network. */
+/** The values of a batch on its way through a layer, row after row. */
 interface Trace {
   input: Float64Array;
   z: Float64Array;
-  output: Float64Array;
-  /** The derivatives of the loss by the inputs and the units. */
-  byInput: Float64Array;
-  byUnit: Float64Array;
 }
 
 export class Trainer {
   step = 0;
-  private readonly traces: Trace[];
   private readonly slopes: ((x: number) => number)[];
   private readonly gradients: Float64Array[];
   private first: Float64Array[];
@@ -63,17 +67,11 @@ export class Trainer {
   private order: number[] = [];
 
   constructor(
+    private readonly kernel: Kernel,
     readonly network: Network,
     private readonly task: Task,
     private readonly experiment: Experiment,
   ) {
-    this.traces = network.layers.map((layer) => ({
-      input: new Float64Array(layer.inputs),
-      z: new Float64Array(layer.units),
-      output: new Float64Array(widthAfter(layer)),
-      byInput: new Float64Array(layer.inputs),
-      byUnit: new Float64Array(layer.units),
-    }));
     this.slopes = network.layers.map(({ activation }) => slopeOf(activation));
     const zeros = () => parametersOf(network).map((array) => new Float64Array(array.length));
     [this.gradients, this.first, this.second] = [zeros(), zeros(), zeros()];
@@ -100,13 +98,20 @@ export class Trainer {
     const { points, targets } = this.task;
     const count = targets.length;
     if (!count) return;
-    for (const gradient of this.gradients) gradient.fill(0);
     const batch = Math.min(this.experiment.batch, count);
-    for (let k = 0; k < batch; k++) {
-      const at = this.draw(count);
-      this.forward(points[2 * at]!, points[2 * at + 1]!);
-      this.backward(targets[at]!);
-    }
+    const chosen = Array.from({ length: batch }, () => this.draw(count));
+    const input = new Float64Array(2 * batch);
+    chosen.forEach((at, k) => {
+      input.set(points.subarray(2 * at, 2 * at + 2), 2 * k);
+    });
+    const { traces, output } = this.forward(input);
+    const width = output.length / batch;
+    const byOutput = new Float64Array(output.length);
+    chosen.forEach((at, k) => {
+      const [begin, end] = [k * width, (k + 1) * width];
+      this.lossSlope(output.subarray(begin, end), targets[at]!, byOutput.subarray(begin, end));
+    });
+    this.backward(traces, byOutput);
     this.step++;
     this.move(1 / batch);
   }
@@ -133,21 +138,17 @@ export class Trainer {
     return targets.length ? sum / targets.length : 0;
   }
 
-  private forward(u: number, v: number): void {
-    let input: Float64Array = Float64Array.of(u, v);
-    for (const [k, layer] of this.network.layers.entries()) {
-      const { inputs, units, weight, bias } = layer;
-      const trace = this.traces[k]!;
-      trace.input.set(input);
-      trace.z.set(bias);
-      for (let j = 0; j < inputs; j++) {
-        const x = input[j]!;
-        if (x === 0) continue;
-        for (let i = 0; i < units; i++) trace.z[i]! += x * weight[j * units + i]!;
-      }
-      activate(layer, trace.z, 1, trace.output);
-      input = trace.output;
-    }
+  private forward(points: Float64Array): { traces: Trace[]; output: Float64Array } {
+    let input = points;
+    const traces = this.network.layers.map((layer): Trace => {
+      const z = this.kernel.product(input, layer);
+      const trace = { input, z };
+      const rows = z.length / layer.units;
+      input = new Float64Array(rows * widthAfter(layer));
+      activate(layer, z, rows, input);
+      return trace;
+    });
+    return { traces, output: input };
   }
 
   private lossAt(outputs: Float64Array, target: number): number {
@@ -161,48 +162,50 @@ export class Trainer {
     return Math.log(sum) + most - outputs[target]!;
   }
 
-  private backward(target: number): void {
-    const last = this.traces.at(-1)!;
-    const { output } = last;
-    if (this.task.kind === "numbers") last.byUnit[0] = 2 * (output[0]! - target);
-    else if (output.length === 1) last.byUnit[0] = 1 / (1 + Math.exp(-output[0]!)) - target;
+  /** The derivatives of the loss of one point by the outputs there. */
+  private lossSlope(output: Float64Array, target: number, result: Float64Array): void {
+    if (this.task.kind === "numbers") result[0] = 2 * (output[0]! - target);
+    else if (output.length === 1) result[0] = 1 / (1 + Math.exp(-output[0]!)) - target;
     else {
       const most = Math.max(...output);
       const shares = output.map((x) => Math.exp(x - most));
       const sum = shares.reduce((a, b) => a + b, 0);
       shares.forEach((share, k) => {
-        last.byUnit[k] = share / sum - (k === target ? 1 : 0);
+        result[k] = share / sum - (k === target ? 1 : 0);
       });
-    }
-    for (let k = this.traces.length - 1; k >= 0; k--) {
-      const { inputs, units, weight } = this.network.layers[k]!;
-      const { input, byUnit, byInput } = this.traces[k]!;
-      const [byWeight, byBias] = [this.gradients[2 * k]!, this.gradients[2 * k + 1]!];
-      for (let i = 0; i < units; i++) byBias[i]! += byUnit[i]!;
-      for (let j = 0; j < inputs; j++) {
-        let sum = 0;
-        for (let i = 0; i < units; i++) {
-          byWeight[j * units + i]! += input[j]! * byUnit[i]!;
-          sum += weight[j * units + i]! * byUnit[i]!;
-        }
-        byInput[j] = sum;
-      }
-      if (k) this.throughActivation(k - 1, byInput);
     }
   }
 
-  private throughActivation(k: number, byOutput: Float64Array): void {
-    const { byUnit, z } = this.traces[k]!;
+  /** Find the gradients from the derivatives by the outputs: products, as on the way forward. */
+  private backward(traces: readonly Trace[], byOutput: Float64Array): void {
+    let byUnit = byOutput;
+    for (let k = traces.length - 1; k >= 0; k--) {
+      const { inputs, units, weight } = this.network.layers[k]!;
+      const { input } = traces[k]!;
+      const rows = input.length / inputs;
+      const none = new Float64Array(Math.max(inputs, units));
+      const byWeight = { weight: byUnit, bias: none.subarray(0, units) };
+      this.gradients[2 * k]!.set(this.kernel.product(transposed(input, rows), byWeight));
+      const byBias = this.gradients[2 * k + 1]!.fill(0);
+      for (let i = 0; i < byUnit.length; i++) byBias[i % units]! += byUnit[i]!;
+      if (!k) return;
+      const back = { weight: transposed(weight, inputs), bias: none.subarray(0, inputs) };
+      byUnit = this.throughActivation(k - 1, traces[k - 1]!.z, this.kernel.product(byUnit, back));
+    }
+  }
+
+  private throughActivation(k: number, z: Float64Array, byOutput: Float64Array): Float64Array {
+    const byUnit = new Float64Array(z.length);
     if (this.network.layers[k]!.activation.name === "maxout") {
       for (let i = 0; i < byOutput.length; i++) {
         const first = z[2 * i]! >= z[2 * i + 1]!;
-        byUnit[2 * i] = first ? byOutput[i]! : 0;
-        byUnit[2 * i + 1] = first ? 0 : byOutput[i]!;
+        byUnit[first ? 2 * i : 2 * i + 1] = byOutput[i]!;
       }
-      return;
+      return byUnit;
     }
     const slope = this.slopes[k]!;
     for (let i = 0; i < z.length; i++) byUnit[i] = byOutput[i]! * slope(z[i]!);
+    return byUnit;
   }
 
   /** Move the parameters against their gradients; share: of each point in the batch. */

@@ -65,7 +65,7 @@ class Session {
       this.color = ask.experiment.color;
       this.task = taskOf(ask.experiment, ask.own);
       this.network = networkOf(ask.experiment, this.task.outputs);
-      this.trainer = new Trainer(this.network, this.task, ask.experiment);
+      this.trainer = new Trainer(this.kernel, this.network, this.task, ask.experiment);
       this.forget();
     } else if (ask.ask === "open") {
       [this.trainer, this.task, this.file] = [null, null, ask.network];
