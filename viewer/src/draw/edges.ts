@@ -2,8 +2,9 @@
 
 import type { Mesh } from "../geometry/mesh";
 import type { Rgb } from "./colours";
+import type { Prepared } from "./prepared";
 import type { GL, Programs } from "./programs";
-import { SegmentTexture, type Stroke } from "./segments";
+import { SegmentTexture, type Stroke, ThinSegments } from "./segments";
 import { type Segments, straightened } from "./straighten";
 import { boundaryWidth, edgeLook, type LineLook, RIM } from "./theme";
 import { coveredShare, coveredShares, type Tiles, tileSize, tilesOf, visibleRuns } from "./tiles";
@@ -12,6 +13,7 @@ import type { Steps, Work } from "./work";
 
 const TOLERANCE = 1e-7; // of the mesh's extent, within which lines are straight
 export const FAINT = 0.005; // width times opacity below which lines are not seen
+const MANY = 3000; // segments that are drawn a pixel wide where pictures follow each other quickly
 const MOST = 4096; // the cost of what is drawn at once, so that slices of work are small
 /** So many pixels of lines take as long as a triangle: they are blended, and most lines are long. */
 const PIXELS = 16;
@@ -51,6 +53,23 @@ export class Edges {
     const layers = Int16Array.from(first.subarray(0, -1), (begin) => layer[order[begin]!]!);
     inner.tiles.order = boundary.tiles.order = new Uint32Array(); // it is not needed any more
     return new Edges(mesh, inner, boundary, layers, most + 1);
+  }
+
+  /** The edges of a mesh that were made ready elsewhere, with a tile for each layer. */
+  static prepared(
+    { gl, maxTexture }: Programs,
+    mesh: Mesh,
+    { inner, boundary, box }: Prepared,
+  ): Edges {
+    const [lines, border] = [inner, boundary].map(({ ends, first, lengths }): Sorted => {
+      const boxes = Float32Array.from({ length: 4 * lengths.length }, (_, k) => box[k % 4]!);
+      const tiles = { order: new Uint32Array(), first, boxes };
+      const many = ends.length > 4 * MANY;
+      const texture = many ? new ThinSegments(gl, ends) : new SegmentTexture(gl, ends, maxTexture);
+      return { texture, tiles, lengths };
+    });
+    const layers = Int16Array.from(inner.lengths, (_, layer) => layer);
+    return new Edges(mesh, lines!, border!, layers, layers.length);
   }
 
   /** How edges look in a view in which so much area (in square local units) is seen.
@@ -179,7 +198,7 @@ function innerEdges(edgeLayer: Int16Array, only: Uint32Array | null): Uint32Arra
 
 /** Segments on the graphics card in the order of their tiles, and the lengths in each tile. */
 interface Sorted {
-  texture: SegmentTexture;
+  texture: SegmentTexture | ThinSegments;
   tiles: Tiles;
   lengths: Float32Array;
 }

@@ -3,6 +3,7 @@
 import type { Mesh } from "../geometry/mesh";
 import type { Box } from "../protocol/messages";
 import type { Paint } from "./colours";
+import type { Prepared } from "./prepared";
 import { attribute, type GL, type Programs, textureOf } from "./programs";
 import { boxAround, coveredShares, type Tiles, tileSize, tilesOf, visibleRuns } from "./tiles";
 import type { View } from "./view";
@@ -39,6 +40,17 @@ export class Fill {
     const bytes = 12 * (count - 2 * mesh.cellCount);
     gl.bufferData(gl.ELEMENT_ARRAY_BUFFER, bytes, gl.STATIC_DRAW);
     gl.bindVertexArray(null);
+  }
+
+  /** The cells of a mesh that were made ready elsewhere, as a single tile. */
+  static prepared(gl: GL, mesh: Mesh, { at, triangles, area, box }: Prepared): Fill {
+    const order = new Uint32Array(mesh.cellCount).map((_, cell) => cell);
+    const first = Uint32Array.of(0, mesh.cellCount);
+    const fill = new Fill(gl, mesh, { order, first, boxes: Float32Array.from(box) });
+    fill.upload(at, triangles, 0, 0);
+    fill.triangles[1] = triangles.length / 3;
+    fill.areas[0] = area;
+    return fill;
   }
 
   /** The cells of a mesh, made in steps. */
@@ -142,23 +154,29 @@ export class Fill {
 
   /** Write corners and triangles of all cells, in the order of the tiles. */
   private *write(): Steps<void> {
-    const { gl, areas } = this;
+    const { areas } = this;
     const { first } = this.tiles;
     const tilesInBlock = Math.max(1, Math.floor(BLOCK / Math.max(1, first[1] ?? 1)));
     let [written, done] = [0, 0]; // vertices and triangles before the block
     for (let begin = 0; begin < areas.length; begin += tilesInBlock) {
       const end = Math.min(begin + tilesInBlock, areas.length);
       const { at, numbers } = this.triangulate(begin, end, written, done);
-      gl.bindVertexArray(this.array);
-      gl.bindBuffer(gl.ARRAY_BUFFER, this.corners);
-      gl.bufferSubData(gl.ARRAY_BUFFER, 8 * written, at);
-      gl.bufferSubData(gl.ELEMENT_ARRAY_BUFFER, 12 * done, numbers);
-      gl.bindVertexArray(null);
+      this.upload(at, numbers, written, done);
       written += at.length / 2;
       done += numbers.length / 3;
       yield;
     }
     this.triangles[areas.length] = done;
+  }
+
+  /** Write corners and triangles, after so many before them. */
+  private upload(at: Float32Array, numbers: Uint32Array, written: number, done: number): void {
+    const { gl } = this;
+    gl.bindVertexArray(this.array);
+    gl.bindBuffer(gl.ARRAY_BUFFER, this.corners);
+    gl.bufferSubData(gl.ARRAY_BUFFER, 8 * written, at);
+    gl.bufferSubData(gl.ELEMENT_ARRAY_BUFFER, 12 * done, numbers);
+    gl.bindVertexArray(null);
   }
 
   /** The corners of the cells of some tiles and the triangles between them.

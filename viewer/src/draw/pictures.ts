@@ -96,8 +96,8 @@ export class Pictures {
     if (moving && this.drawDirectly(scene, view, few))
       return { more: true, shown: true, current: true };
     // The first picture is drawn directly if it is small, since it is seen earlier, and so is one
-    // that is waited for.
-    const some = AWAITED * this.pace.rate;
+    // that is waited for. One that the next one replaces would never be finished in slices.
+    const some = calm ? AWAITED * this.pace.rate : Number.POSITIVE_INFINITY;
     const awaited = this.front ? this.abrupt : !this.begun;
     if (awaited && this.drawDirectly(scene, view, some)) {
       this.begun = true;

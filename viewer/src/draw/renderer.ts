@@ -10,6 +10,7 @@ import type { HighlightStyle } from "./highlight";
 import type { LineStyle } from "./lines";
 import { Overlay, type OverlayLook } from "./overlay";
 import { Pictures } from "./pictures";
+import type { Prepared } from "./prepared";
 import { type GL, Programs } from "./programs";
 import type { Samples } from "./samples";
 import { type Scene, sceneOf } from "./scene";
@@ -86,10 +87,10 @@ export class Renderer {
 
   /** Draw a mesh in a slot, in place of the one before it, which stays until this one is ready.
    *
-   * abrupt: it replaces what is shown at once, and not by fading. */
-  setMesh(slot: string, mesh: Mesh | null, abrupt = false): void {
+   * abrupt: it replaces what is shown at once, and not by fading. prepared: made ready elsewhere. */
+  setMesh(slot: string, mesh: Mesh | null, abrupt = false, prepared?: Prepared): void {
     this.pictures.abrupt ||= abrupt;
-    this.slot(slot).setMesh(mesh);
+    this.slot(slot).setMesh(mesh, prepared);
     if (!mesh) this.version++;
   }
 

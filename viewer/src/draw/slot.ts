@@ -5,6 +5,7 @@ import type { Box, ColoringHeader, Message, RasterHeader } from "../protocol/mes
 import { brightness, type Paint, paintOf, type Rgb, type Theme } from "./colours";
 import { type EdgeLooks, Edges } from "./edges";
 import { Fill } from "./fills";
+import type { Prepared } from "./prepared";
 import type { Programs } from "./programs";
 import { Raster } from "./raster";
 import { type Sketch, sketchOf } from "./sketch";
@@ -37,6 +38,8 @@ interface Content {
   byClass: boolean;
   /** The only edges to draw, or null for all. */
   only: Uint32Array | null;
+  /** What was made ready elsewhere. */
+  prepared: Prepared | null;
 }
 
 /** What is on the graphics card of it; edges come after the cells. */
@@ -63,9 +66,9 @@ export class Slot {
   private message: Message<RasterHeader> | null = null;
   private raster: Raster | null = null;
 
-  setMesh(mesh: Mesh | null): void {
+  setMesh(mesh: Mesh | null, prepared: Prepared | null = null): void {
     this.stop();
-    this.content = mesh && { mesh, paint: null, byClass: false, only: null };
+    this.content = mesh && { mesh, paint: null, byClass: false, only: null, prepared };
     this.coloring = null;
     this.since = performance.now();
     this.sketched = false;
@@ -75,7 +78,7 @@ export class Slot {
   /** Colour the mesh; an Error says what is wrong with the message. */
   setColoring(message: Message<ColoringHeader>): void {
     if (!this.content) return;
-    const { mesh } = this.content;
+    const { mesh, prepared } = this.content;
     const only = message.arrays.edges?.data;
     const paint = paintOf(mesh, message, this.theme);
     this.coloring = message;
@@ -85,6 +88,7 @@ export class Slot {
       paint,
       byClass: message.header.name === "class",
       only: only ? partsOf(mesh, only) : null,
+      prepared,
     };
   }
 
@@ -126,7 +130,14 @@ export class Slot {
   sketch(view: View, look: SceneLook, paper: Rgb, few: number): Sketch | null {
     const { content } = this;
     const { paint } = content ?? {};
-    if (!content || paint?.kind !== "flat" || this.sketched || content.only || this.message)
+    if (
+      !content ||
+      paint?.kind !== "flat" ||
+      this.sketched ||
+      content.only ||
+      content.prepared ||
+      this.message
+    )
       return null;
     const { mesh, byClass } = content;
     if (mesh === this.shown?.content.mesh || mesh.cellCount < few) return null;
@@ -216,10 +227,13 @@ export class Slot {
   }
 
   private *make(programs: Programs, content: Content): Steps<void> {
-    const { mesh, paint, only } = content;
+    const { mesh, paint, only, prepared } = content;
+    const { gl } = programs;
     const kept = this.shown?.content.mesh === mesh ? this.shown : null;
-    const fill = kept?.fill ?? (yield* Fill.of(programs.gl, mesh));
+    const fill =
+      kept?.fill ?? (prepared ? Fill.prepared(gl, mesh, prepared) : yield* Fill.of(gl, mesh));
     let edges = kept?.content.only === only ? (kept?.edges ?? null) : null;
+    if (prepared) edges ??= Edges.prepared(programs, mesh, prepared);
     let shown = false;
     try {
       if (paint) yield* fill.setPaint(paint);

@@ -97,25 +97,26 @@ export class Diagram {
 
   /** Lines for the strongest weights, blue where they are positive. */
   private drawWeights({ layers }: Network): void {
-    const found: { size: number; column: number; from: number; to: number; sign: number }[] = [];
-    layers.forEach(({ inputs, units, weight, activation }, column) => {
-      const shared = activation.name === "maxout" ? 2 : 1;
-      let most = 1e-9;
-      for (const w of weight) most = Math.max(most, Math.abs(w));
-      for (let k = 0; k < inputs * units; k++) {
-        const size = Math.abs(weight[k]!) / most;
-        const [from, to] = [Math.floor(k / units), Math.floor((k % units) / shared)];
-        found.push({ size, column, from, to, sign: Math.sign(weight[k]!) });
-      }
-    });
-    if (found.length > MOST_LINES) found.sort((a, b) => b.size - a.size);
+    const most = layers.map(({ weight }) =>
+      weight.reduce((m, w) => Math.max(m, Math.abs(w)), 1e-9),
+    );
+    const sizes = layers.map(({ weight }, column) =>
+      weight.map((w) => Math.abs(w) / most[column]!),
+    );
+    const all = Float64Array.from(sizes.flatMap((each) => Array.from(each)));
+    const least = all.length > MOST_LINES ? all.sort()[all.length - MOST_LINES]! : 0;
     const paths = ["", "", "", ""];
-    for (const { size, column, from, to, sign } of found.slice(0, MOST_LINES)) {
-      const [a, b] = [this.at(column, from), this.at(column + 1, to)];
-      const place = (sign > 0 ? 0 : 2) + (size > 0.5 ? 1 : 0);
-      const [ax, ay, bx, by] = [...a, ...b].map((x) => x.toFixed(1));
-      paths[place] += `M${ax} ${ay}L${bx} ${by}`;
-    }
+    layers.forEach(({ units, weight, activation }, column) => {
+      const shared = activation.name === "maxout" ? 2 : 1;
+      sizes[column]!.forEach((size, k) => {
+        if (size < least) return;
+        const from = this.at(column, Math.floor(k / units));
+        const to = this.at(column + 1, Math.floor((k % units) / shared));
+        const place = (weight[k]! > 0 ? 0 : 2) + (size > 0.5 ? 1 : 0);
+        const [ax, ay, bx, by] = [...from, ...to].map((x) => x.toFixed(1));
+        paths[place] += `M${ax} ${ay}L${bx} ${by}`;
+      });
+    });
     while (this.lines.children.length < 4) {
       const path = document.createElementNS(SVG, "path");
       const place = this.lines.children.length;

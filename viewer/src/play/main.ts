@@ -16,13 +16,16 @@ import { onnxOf, pytorchOf } from "./save";
 import { Guide, type SCENES } from "./scenes";
 import { Slices } from "./slices";
 import { Picture, type Pointed, type Unit } from "./view";
-import type { Answer, Ask } from "./worker";
+import type { Answer as Answered, Ask, History } from "./worker";
 import workerCode from "./worker?text";
 
 const STEPS = 5; // of training between two frames
 const HINT = "Press Play to train. New here? The Tour shows in a minute what a region is.";
 const CALM = 500; // milliseconds between frames for those who want less motion
 const CHANGES: readonly (keyof Experiment)[] = ["color"]; // that need no new network
+
+/** An answer of the worker, with what it did not send again. */
+type Answer = Answered & { network: Network; history: History };
 
 class Playground {
   experiment: Experiment;
@@ -32,7 +35,7 @@ class Playground {
   private own: Own[] = [];
   private file: { name: string; network: Network } | null = null;
   private readonly worker = makeWorker();
-  private waiting: ((answer: Answer) => void)[] = [];
+  private waiting: ((answer: Answered) => void)[] = [];
   private asked: Promise<unknown> = Promise.resolve();
   private newest: Ask | null = null;
   private hoveredUnit: Unit | null = null;
@@ -232,26 +235,34 @@ class Playground {
     if (replaced) this.newest = request;
     const answer = this.asked.then(() => {
       if (replaced && this.newest !== request && this.answer) return this.answer;
-      return new Promise<Answer>((resolve) => {
+      return new Promise<Answered>((resolve) => {
         this.waiting.push(resolve);
         this.worker.postMessage(request);
       });
     });
     this.asked = answer;
-    return answer.then((found) => {
+    return answer.then((sent) => {
+      const found = { ...this.answer, ...sent } as Answer;
+      if (!sent.network) found.network = this.answer!.network;
+      if (!sent.history) found.history = this.answer!.history;
       if (found.problem) {
         this.pause();
         this.say(found.problem);
-      } else this.show(found);
+      } else this.show(found, sent.history !== null);
       return found;
     });
   }
 
-  private show(answer: Answer): void {
+  /** Show an answer; beside: also beside the picture, which takes longer to paint. */
+  private show(answer: Answer, beside: boolean): void {
     this.answer = answer;
-    const { snapshot, pixels, network, history, moment, step } = answer;
-    const layers = network.layers.length - 1;
-    this.picture.show(snapshot, pixels, this.task, this.experiment.color, layers);
+    const { snapshot, pixels, network } = answer;
+    this.picture.calm = !this.playing;
+    this.picture.show(snapshot, pixels, this.task, network.layers.length - 1);
+    if (beside) this.showBeside(answer);
+  }
+
+  private showBeside({ snapshot, network, history, moment, step }: Answer): void {
     this.diagram.show(this.file?.network ?? network);
     this.charts.show(history, moment);
     this.slider.max = String(Math.max(0, history.step.length - 1));
@@ -295,7 +306,10 @@ class Playground {
   toggle(): void {
     if (this.playing) {
       this.pause();
-      this.tell(`Paused. ${this.facts.textContent}`);
+      const { window } = this.picture;
+      this.ask({ ask: "run", steps: 0, window }).then(() =>
+        this.tell(`Paused. ${this.facts.textContent}`),
+      );
     } else if (!this.file) this.run();
   }
 
@@ -320,7 +334,10 @@ class Playground {
         if (calm) setTimeout(resolve, CALM);
         else requestAnimationFrame(resolve);
       });
-      await Promise.all([this.ask({ ask: "run", steps, window: this.picture.window }), drawn]);
+      await Promise.all([
+        this.ask({ ask: "run", steps, window: this.picture.window, more: true }),
+        drawn,
+      ]);
       this.frames = [...this.frames.slice(-59), performance.now()];
     }
   }

@@ -1,8 +1,11 @@
 // What a page shows of a network: its regions, cut along the decision boundary, and their numbers.
 
+import { type Prepared, prepared } from "../draw/prepared";
 import { cutByClass } from "../geometry/classes";
+import { levelSet } from "../geometry/level_sets";
 import { Mesh, type MeshArrays } from "../geometry/mesh";
-import type { Box, MeshHeader, Pair } from "../protocol/messages";
+import type { Box, ColoringHeader, MeshHeader, Message, Pair } from "../protocol/messages";
+import { coloringOf, type RegionNumbers } from "./colorings";
 import type { Kernel } from "./kernel";
 import { evaluate, isPiecewise, type Network, onPlane, widthAfter } from "./network";
 import { partition } from "./partition";
@@ -13,18 +16,13 @@ const PIXELS = 96; // of the raster where there are no regions
 
 export const SQUARE: Box = [-1, -1, 1, 1];
 
-/** Numbers of the regions, by which they can be coloured. */
-export interface RegionNumbers {
-  slope: Float32Array;
-  area: Float32Array;
-  active: Float32Array;
-  layer: Float32Array;
-}
-
 export interface Snapshot {
   header: MeshHeader;
   arrays: MeshArrays;
-  numbers: RegionNumbers;
+  prepared: Prepared;
+  coloring: Message<ColoringHeader>;
+  /** Where a network of numbers is zero, in local coordinates. */
+  level: Float64Array | null;
   regions: number;
   boundaryLength: number;
   largestSlope: number;
@@ -84,15 +82,15 @@ export function snapshotOf(
   };
   const whole = new Mesh(header, {
     points: flat.points,
-    edges: Uint32Array.from(flat.edges),
-    corners: Uint32Array.from(flat.corners),
-    offsets: Uint32Array.from(flat.offsets),
-    region: Uint32Array.from({ length: regions }, (_, k) => k),
+    edges: new Uint32Array(flat.edges),
+    corners: new Uint32Array(flat.corners),
+    offsets: new Uint32Array(flat.offsets),
+    region: new Uint32Array(regions).map((_, k) => k),
     cellClass: null,
-    edgeLayer: Int16Array.from(flat.edgeLayer),
+    edgeLayer: new Int16Array(flat.edgeLayer),
     edgeUnit: flat.edgeUnit,
     boundary: new Uint32Array(),
-    values: Float32Array.from(values),
+    values: new Float32Array(values),
     preciseValues: values,
     regionCorners: null,
     complete: null,
@@ -108,7 +106,9 @@ export function snapshotOf(
   return {
     header,
     arrays: plain(shown),
-    numbers,
+    prepared: prepared(shown),
+    coloring: coloringOf(shown, numbers, { classes, color }),
+    level: classes ? null : levelSet(whole, 0, 0),
     regions,
     boundaryLength: scale * lengthOf(shown),
     largestSlope: numbers.slope.reduce((most, slope) => Math.max(most, slope), 0),
@@ -154,20 +154,26 @@ function lengthOf({ boundary, edges, points }: Mesh): number {
 
 /** Areas, slopes and last layers of the regions. */
 function numbersOf(mesh: Mesh): RegionNumbers {
-  const { cellCount, offsets, corners, edges, points, preciseValues, edgeLayer, scale } = mesh;
+  const { cellCount, offsets, corners, edges, points, edgeLayer, scale } = mesh;
+  const values = mesh.preciseValues as Float64Array;
   const make = () => new Float32Array(cellCount);
   const numbers = { slope: make(), area: make(), active: make(), layer: make() };
   const outputs = mesh.outputs.length;
   for (let cell = 0; cell < cellCount; cell++) {
-    const [begin, end] = [offsets[cell]!, offsets[cell + 1]!];
+    const begin = offsets[cell]!;
+    const end = offsets[cell + 1]!;
     const first = edges[corners[begin]!]!;
-    let [area, widest, second, third, last] = [0, 0, first, first, -1];
-    for (let k = begin; k < end; k++) {
+    const x0 = points[2 * first]!;
+    const y0 = points[2 * first + 1]!;
+    let last = Math.max(edgeLayer[corners[begin]! >> 1]!, edgeLayer[corners[end - 1]! >> 1]!);
+    let [area, widest, second, third] = [0, 0, first, first];
+    for (let k = begin + 1; k + 1 < end; k++) {
       last = Math.max(last, edgeLayer[corners[k]! >> 1]!);
       const vertex = edges[corners[k]!]!;
-      if (k === begin || k + 1 === end) continue;
       const next = edges[corners[k + 1]!]!;
-      const size = doubleArea(points, first, vertex, next);
+      const size =
+        (points[2 * vertex]! - x0) * (points[2 * next + 1]! - y0) -
+        (points[2 * next]! - x0) * (points[2 * vertex + 1]! - y0);
       area += size / 2;
       if (size > widest) [widest, second, third] = [size, vertex, next];
     }
@@ -175,14 +181,18 @@ function numbersOf(mesh: Mesh): RegionNumbers {
     numbers.layer[cell] = last + 1;
     if (!(widest > 0)) continue;
     // The slope of the output that is largest there, or of a single one.
-    const best = winner(preciseValues as Float64Array, outputs, [first, second, third]);
-    const value = (vertex: number) => preciseValues[vertex * outputs + best]!;
-    const [p, q] = [value(second) - value(first), value(third) - value(first)];
-    const at = (vertex: number, axis: number) =>
-      points[2 * vertex + axis]! - points[2 * first + axis]!;
-    const x = (p * at(third, 1) - q * at(second, 1)) / widest;
-    const y = (q * at(second, 0) - p * at(third, 0)) / widest;
-    numbers.slope[cell] = Math.hypot(x, y) / scale;
+    let [best, most] = [0, Number.NEGATIVE_INFINITY];
+    for (let k = 0; k < outputs; k++) {
+      const sum = values[first * outputs + k]! + values[second * outputs + k]!;
+      const all = sum + values[third * outputs + k]!;
+      if (all > most) [best, most] = [k, all];
+    }
+    const value = values[first * outputs + best]!;
+    const p = values[second * outputs + best]! - value;
+    const q = values[third * outputs + best]! - value;
+    const x = p * (points[2 * third + 1]! - y0) - q * (points[2 * second + 1]! - y0);
+    const y = q * (points[2 * second]! - x0) - p * (points[2 * third]! - x0);
+    numbers.slope[cell] = Math.hypot(x, y) / widest / scale;
   }
   return numbers;
 }
@@ -196,21 +206,6 @@ function middlesOf(mesh: Mesh): Float64Array {
       middles[2 * cell + (k & 1)]! += (2 * ring[k]!) / ring.length;
   }
   return middles;
-}
-
-function doubleArea(points: Float64Array, a: number, b: number, c: number): number {
-  const [x, y] = [points[2 * a]!, points[2 * a + 1]!];
-  const first = (points[2 * b]! - x) * (points[2 * c + 1]! - y);
-  return first - (points[2 * c]! - x) * (points[2 * b + 1]! - y);
-}
-
-function winner(values: Float64Array, outputs: number, vertices: readonly number[]): number {
-  let [best, most] = [0, Number.NEGATIVE_INFINITY];
-  for (let k = 0; k < outputs; k++) {
-    const sum = vertices.reduce((total, vertex) => total + values[vertex * outputs + k]!, 0);
-    if (sum > most) [best, most] = [k, sum];
-  }
-  return best;
 }
 
 /** Count the units that are active at places: above zero, or where a clip is not flat; of the pairs

@@ -6,23 +6,17 @@ import { inTheme, rgb, type Theme } from "../draw/colours";
 import type { LineStyle } from "../draw/lines";
 import { type Look, Renderer } from "../draw/renderer";
 import { Camera } from "../geometry/camera";
-import { classColors } from "../geometry/class_colors";
 import { segmentsOf, unitCurve } from "../geometry/curves";
-import { levelSet } from "../geometry/level_sets";
 import { regionInfo } from "../geometry/maps";
 import { Mesh } from "../geometry/mesh";
 import { Picker } from "../geometry/picking";
 import type { RegionInfo } from "../geometry/region_info";
 import type { Box, ColoringHeader, Message, Pair } from "../protocol/messages";
 import { svgOf } from "../share/svg";
+import { CLASSES, DIVERGING, PALETTE } from "./colorings";
 import type { Task } from "./data";
-import { CHOICES } from "./experiment";
 import { type Pixels, type Snapshot, SQUARE } from "./snapshot";
 
-/** The colours of classes, as in plot/palette.py. */
-export const CLASSES = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"];
-const SEQUENTIAL = ["#f4f7fa", "#b9d5e8", "#6aa9d1", "#2173ad", "#08306b"];
-const DIVERGING = ["#0072B2", "#8fc0e0", "#ffffff", "#f0b48a", "#D55E00"];
 const LEVEL: LineStyle = { color: "#CC2EA0", width: 2.5, halo: "#FFFFFF" };
 const HOVERED = {
   color: "#FFFFFF",
@@ -48,44 +42,33 @@ export interface Listening {
   look(window: Box | null): void;
 }
 
-/** Colours between some, as 256 of three bytes. */
-export function table(colors: readonly string[]): Uint8Array {
-  const stops = colors.map(rgb);
-  const lut = new Uint8Array(768);
-  for (let k = 0; k < 256; k++) {
-    const at = (k / 255) * (stops.length - 1);
-    const first = Math.min(stops.length - 2, Math.floor(at));
-    for (let j = 0; j < 3; j++) {
-      const [a, b] = [stops[first]![j]!, stops[first + 1]![j]!];
-      lut[3 * k + j] = Math.round(255 * (a + (at - first) * (b - a)));
-    }
-  }
-  return lut;
-}
-
 export class Picture {
   theme: Theme = "light";
   edges = true;
   mesh: Mesh | null = null;
   coloring: Message<ColoringHeader> | null = null;
+  /** Whether no other frame is about to come, so that finishing touches are worth it. */
+  calm = true;
   private readonly renderer: Renderer;
   private picker: Picker | null = null;
   private snapshot: Snapshot | null = null;
   private pixels: Pixels | null = null;
   private task: Task | null = null;
-  private color = "class";
   private layers = 1;
   private camera: Camera;
   private unit: Unit | null = null;
   private hovered = -1;
   private wanted = 0;
   private cursor: Pair | null = null;
+  /** Of the canvas; asking for it in every frame would have the page laid out anew. */
+  private size: Pair;
 
   constructor(
     readonly canvas: HTMLCanvasElement,
     private readonly listening: Listening,
   ) {
     this.renderer = new Renderer(canvas);
+    this.size = [canvas.clientWidth || 1, canvas.clientHeight || 1];
     this.renderer.onWake = () => this.redraw();
     this.camera = Camera.fit(SQUARE, this.size);
     this.renderer.setDomain(cornersOf(SQUARE));
@@ -100,14 +83,11 @@ export class Picture {
       dive: (xy, out) => this.move(this.zoomed(out ? 0.4 : 2.5, xy), false),
     });
     new ResizeObserver(() => {
+      this.size = [canvas.clientWidth || 1, canvas.clientHeight || 1];
       const whole = this.isWhole;
       this.camera = whole ? Camera.fit(SQUARE, this.size) : this.camera.resized(this.size);
       this.redraw();
     }).observe(canvas);
-  }
-
-  private get size(): Pair {
-    return [this.canvas.clientWidth || 1, this.canvas.clientHeight || 1];
   }
 
   private get isWhole(): boolean {
@@ -168,19 +148,13 @@ export class Picture {
   }
 
   /** Show the regions, or the pixels, of a network of so many layers. */
-  show(
-    snapshot: Snapshot | null,
-    pixels: Pixels | null,
-    task: Task | null,
-    color: string,
-    layers: number,
-  ): void {
+  show(snapshot: Snapshot | null, pixels: Pixels | null, task: Task | null, layers: number): void {
     const mesh = snapshot && new Mesh(snapshot.header, snapshot.arrays);
     [this.snapshot, this.pixels, this.mesh, this.task] = [snapshot, pixels, mesh, task];
-    [this.color, this.layers, this.picker] = [color, layers, null];
-    this.renderer.setMesh("whole", mesh, true);
+    [this.layers, this.picker] = [layers, null];
+    this.renderer.setMesh("whole", mesh, true, this.calm ? undefined : snapshot?.prepared);
+    if (this.hovered >= 0) this.renderer.setHighlight("hovered", null);
     this.hovered = -1;
-    this.renderer.setHighlight("hovered", null);
     this.paint();
     this.drawUnit();
     this.drawLevel();
@@ -197,12 +171,11 @@ export class Picture {
       return;
     }
     const most = task.targets.reduce((size, x) => Math.max(size, Math.abs(x)), 1e-9);
-    const scale = table(DIVERGING);
     const colors = new Uint8Array(4 * task.targets.length);
     task.targets.forEach((target, k) => {
       const at = 3 * Math.round(127.5 + (127 * target) / most);
       const own = rgb(CLASSES[target] ?? "#888888").map((x) => Math.round(255 * x));
-      colors.set(task.kind === "numbers" ? scale.subarray(at, at + 3) : own, 4 * k);
+      colors.set(task.kind === "numbers" ? DIVERGING.subarray(at, at + 3) : own, 4 * k);
       colors[4 * k + 3] = 255;
     });
     this.renderer.setPoints({ at: task.points, colors, thumbnails: null });
@@ -225,8 +198,8 @@ export class Picture {
   }
 
   private drawLevel(): void {
-    const { mesh, task } = this;
-    const data = mesh && task?.kind === "numbers" ? levelSet(mesh, 0, 0) : null;
+    const { mesh, snapshot } = this;
+    const data = snapshot?.level ?? null;
     const { center, scale } = mesh ?? { center: [0, 0] as Pair, scale: 1 };
     this.renderer.setLines("level", data && { data, center, scale }, LEVEL);
   }
@@ -246,53 +219,9 @@ export class Picture {
   private paint(): void {
     this.renderer.setRaster("raster", null);
     if (this.mesh && this.snapshot) {
-      this.coloring = this.coloringOf(this.mesh, this.snapshot);
+      this.coloring = this.snapshot.coloring;
       this.renderer.setColoring("whole", this.coloring);
     } else if (this.pixels) this.paintPixels(this.pixels);
-  }
-
-  private coloringOf(mesh: Mesh, { numbers }: Snapshot): Message<ColoringHeader> {
-    const legend: ColoringHeader["legend"] = [];
-    const common = { kind: "coloring" as const, mesh: mesh.id, output: null, legend };
-    const numbersWanted = this.task?.kind === "numbers";
-    if (this.color === "output" || (this.color === "class" && numbersWanted)) {
-      const [low, high] = mesh.header.ranges[0]!;
-      const most = Math.max(Math.abs(low), Math.abs(high)) || 1;
-      const scale = {
-        type: "centered" as const,
-        low: -most,
-        center: 0,
-        high: most,
-        extend: "neither" as const,
-      };
-      const header = { ...common, name: "output", label: "Output", by: "output" as const, scale };
-      const lut = { data: table(DIVERGING), shape: [256, 3] };
-      return { header: { ...header, output: 0 }, arrays: { lut } };
-    }
-    if (this.color === "class") {
-      const palette = CLASSES.map((color) => rgb(color).map((x) => 255 * x));
-      const typical = typicalLead(mesh);
-      const data = classColors(mesh, palette, typical);
-      const header = { ...common, name: "class", label: "Class", by: "class" as const };
-      const arrays = { colors: { data, shape: [mesh.cellCount, 3] } };
-      return { header: { ...header, scale: null, palette, typical }, arrays };
-    }
-    const data = numbers[this.color as keyof typeof numbers];
-    let [low, high] = [Infinity, -Infinity];
-    for (const x of data) {
-      if (x > 0 || this.color === "active" || this.color === "layer") low = Math.min(low, x);
-      high = Math.max(high, x);
-    }
-    if (!(low < high)) low = high / 2;
-    const logarithmic = this.color === "slope" || this.color === "area";
-    if (logarithmic) low = Math.max(low, 1e-4 * high);
-    const type = logarithmic ? ("log" as const) : ("linear" as const);
-    const scale = { type, low, center: low, high, extend: "neither" as const };
-    const label = CHOICES.color.find(([name]) => name === this.color)?.[1] ?? this.color;
-    const header = { ...common, name: this.color, label, by: "region" as const, scale };
-    const clamped = logarithmic ? data.map((x) => Math.max(x, low)) : data;
-    const lut = { data: table(SEQUENTIAL), shape: [256, 3] };
-    return { header, arrays: { numbers: { data: clamped, shape: [data.length] }, lut } };
   }
 
   private paintPixels({ size, window, outputs }: Pixels): void {
@@ -310,8 +239,8 @@ export class Picture {
       });
     }
     const arrays = { pixels: { data, shape: [size, size, 3] } };
-    const palette = CLASSES.map((color) => rgb(color).map((x) => 255 * x));
-    const header = { kind: "raster", pane: 0, frame: 0, window, reason: "", palette } as const;
+    const about = { pane: 0, frame: 0, window, reason: "", palette: PALETTE };
+    const header = { kind: "raster", ...about } as const;
     this.renderer.setRaster("raster", { header, arrays });
   }
 
@@ -349,9 +278,6 @@ export class Picture {
     if (this.wanted) return;
     this.wanted = requestAnimationFrame(() => {
       this.wanted = 0;
-      if (this.camera.pixels.join() !== this.size.join()) {
-        this.camera = this.camera.resized(this.size);
-      }
       if (this.renderer.draw(this.camera, this.look)) this.redraw();
     });
   }
@@ -365,6 +291,7 @@ export class Picture {
       hiddenLayers: [],
       edgeWidth: 1,
       layers: this.layers,
+      calm: this.calm,
       points: true,
       thumbnails: false,
     };
@@ -403,17 +330,4 @@ function cornersOf([u0, v0, u1, v1]: Box): Pair[] {
     [u1, v1],
     [u0, v1],
   ];
-}
-
-/** The lead at which a class has half of its colour: the middle one of those at vertices. */
-function typicalLead(mesh: Mesh): number {
-  const { preciseValues: values, vertexCount } = mesh;
-  const count = mesh.outputs.length;
-  const step = Math.max(1, Math.floor(vertexCount / 500));
-  const leads: number[] = [];
-  for (let v = 0; v < vertexCount; v += step) {
-    const row = Array.from(values.subarray(v * count, (v + 1) * count)).sort((a, b) => b - a);
-    leads.push(count === 1 ? Math.abs(row[0]!) : row[0]! - row[1]!);
-  }
-  return leads.sort((a, b) => a - b)[leads.length >> 1] ?? 1;
 }

@@ -15,8 +15,9 @@ export type Ask =
   /** Colour regions by other numbers. */
   | { ask: "color"; color: string; window: Box | null }
   | { ask: "open"; network: Network }
-  /** Train so many steps, and show what is then; window: a part of the square that is looked at. */
-  | { ask: "run"; steps: number; window: Box | null }
+  /** Train so many steps, and show what is then; window: a part of the square that is looked at;
+   * more: whether the next steps follow at once. */
+  | { ask: "run"; steps: number; window: Box | null; more?: boolean }
   /** Go to a moment of the run; training goes on from there. */
   | { ask: "back"; moment: number; window: Box | null }
   /** Look at another plane of the network of a file. */
@@ -32,17 +33,19 @@ export interface History {
 }
 
 export interface Answer {
-  network: Network;
+  /** What changes little from frame to frame is sent a few times a second; null: not this time. */
+  network: Network | null;
+  history: History | null;
   step: number;
   moment: number;
   snapshot: Snapshot | null;
   pixels: Pixels | null;
-  history: History;
   /** How long the regions took, in milliseconds. */
   took: number;
   problem: string | null;
 }
 
+const SELDOM = 180; // milliseconds between what is shown beside the picture
 const KEPT = 1200; // moments; when there are more, every second one is forgotten
 
 class Session {
@@ -56,6 +59,8 @@ class Session {
   private runs = 0;
   private moment = -1;
   private history = emptyHistory();
+  /** When all was sent. */
+  private sent = 0;
 
   constructor(private readonly kernel: Kernel) {}
 
@@ -88,7 +93,7 @@ class Session {
       if (ask.steps) this.cutAfter(this.moment);
     }
     const keep = ask.ask === "begin" || (ask.ask === "run" && ask.steps > 0);
-    return this.shown(window, keep);
+    return this.shown(window, keep, ask.ask !== "run" || !ask.more);
   }
 
   private forget(): void {
@@ -109,21 +114,23 @@ class Session {
     this.moment = moment;
   }
 
-  /** What is shown now; keep: whether it is a moment that one can come back to. */
-  private shown(window: Box | null, keep: boolean): Answer {
+  /** What is shown now; keep: whether it is a moment that one can come back to; all: send all. */
+  private shown(window: Box | null, keep: boolean, all: boolean): Answer {
     const begun = performance.now();
+    const due = all || begun - this.sent > SELDOM;
+    if (due) this.sent = begun;
     const wanted = { classes: this.task?.kind !== "numbers", color: this.color };
     const whole = snapshotOf(this.kernel, this.network, SQUARE, wanted);
     const took = performance.now() - begun;
     if (keep && this.trainer) this.keep(whole);
     const exact = window && whole ? snapshotOf(this.kernel, this.network, window, wanted) : whole;
     return {
-      network: this.network,
+      network: due ? this.network : null,
+      history: due ? this.history : null,
       step: this.trainer?.step ?? 0,
       moment: this.moment,
       snapshot: exact,
       pixels: exact ? null : pixelsOf(this.network, window ?? SQUARE),
-      history: this.history,
       took,
       problem: null,
     };
@@ -160,12 +167,25 @@ function emptyHistory(): History {
   return { step: [], loss: [], regions: [], boundary: [], slope: [] };
 }
 
+/** The memory of arrays, which is sent without a copy. */
+function buffersIn(value: unknown, found = new Set<ArrayBuffer>()): Set<ArrayBuffer> {
+  if (ArrayBuffer.isView(value)) found.add(value.buffer as ArrayBuffer);
+  else if (value && typeof value === "object") {
+    for (const part of Object.values(value)) buffersIn(part, found);
+  }
+  return found;
+}
+
 let session: Promise<Session> | null = null;
 
 self.onmessage = async ({ data }: MessageEvent<Ask>) => {
   session ??= Kernel.of(code).then((kernel) => new Session(kernel));
   try {
-    self.postMessage((await session).answer(data));
+    const answer = (await session).answer(data);
+    const { snapshot, pixels } = answer;
+    const { arrays, prepared, coloring, level } = snapshot ?? {};
+    const moved = [...buffersIn([arrays, prepared, coloring?.arrays, level, pixels])];
+    self.postMessage(answer, { transfer: moved });
   } catch (error) {
     const problem = error instanceof Error ? error.message : String(error);
     self.postMessage({ problem } as Answer);
