@@ -49,10 +49,65 @@ def test_indices_of_all_kinds_are_outputs(output: Any) -> None:
     assert found.output in (1, (0, 1))
 
 
-@pytest.mark.parametrize("level", [[0.0, 1.0], None, "high"])
+@pytest.mark.parametrize("level", [[], [0.0, None], None, "high"])
 def test_a_level_that_is_no_number_is_refused(level: Any) -> None:
     with pytest.raises(TypeError, match="give one number"):
         sc.surface(network(), CUBE, level=level)
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array, torch.tensor])
+def test_several_levels_have_a_surface_each_in_their_order(kind: Callable[[Any], Any]) -> None:
+    found = sc.surface(network(), CUBE, level=kind([0.25, -0.25]))
+    assert isinstance(found, tuple)
+    assert [each.level for each in found] == [0.25, -0.25]
+    for each in found:
+        alone = sc.surface(network(), CUBE, level=each.level)
+        assert len(each) == len(alone)
+        assert torch.equal(each.vertices, alone.vertices)
+    assert found[0].volume > found[1].volume
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_surfaces_around_classes_divide_the_box(count: int) -> None:
+    model = network(count)
+    with torch.no_grad():
+        x = torch.rand((4000, 3)).double() * 2 - 1
+        model[2].bias -= model(x).mean(0)
+        shares = torch.bincount(model(x).argmax(1), minlength=count) / len(x)
+        least = sc.surface(model, CUBE, output="argmin")
+    found = sc.surface(model, CUBE, output="argmax")
+    assert len(found) == len(least) == count
+    for each, share in zip(found, shares.tolist(), strict=True):
+        each.validate(segments=50)
+        assert each.volume / 8 == pytest.approx(share, abs=0.03)
+        assert each.capped().closed
+    assert sum(each.volume for each in found) == pytest.approx(8, abs=1e-12)
+    assert sum(each.volume for each in least) == pytest.approx(8, abs=1e-12)
+    pairs = [(i, j) for i in range(count) for j in range(i)]
+    ties = sum(sc.surface(model, CUBE, output=pair).area for pair in pairs)
+    both = sum(each.area for each in found) / 2  # each face is there from both sides
+    assert both == pytest.approx(ties) if count == 2 else 0 < both < ties
+
+
+def test_a_class_that_never_wins_has_no_surface() -> None:
+    model = network(3)
+    with torch.no_grad():
+        model[2].bias[1] -= 100
+    found = sc.surface(model, CUBE, output="argmax")
+    assert len(found[1]) == 0
+    assert found[1].volume == 0
+    assert found[0].area == pytest.approx(sc.surface(model, CUBE, output=(0, 2)).area)
+
+
+def test_what_has_no_classes_is_refused() -> None:
+    with pytest.raises(ValueError, match="only one"):
+        sc.surface(network(1), CUBE, output="argmax")
+    with pytest.raises(TypeError, match="leave it out"):
+        sc.surface(network(), CUBE, output="argmax", level=1.0)
+    with pytest.raises(TypeError, match="'argmax'"):
+        sc.surface(network(), CUBE, output="classes")
+    with pytest.raises(sc.CaptureError, match="final softmax"):
+        sc.surface(nn.Sequential(network(), nn.Softmax(1)), CUBE, output="argmax")
 
 
 def test_a_smooth_function_is_refused_with_what_to_do() -> None:

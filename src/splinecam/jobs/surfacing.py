@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from math import isfinite, prod
 from operator import index
-from typing import Any
+from typing import Any, TypedDict, Unpack, get_args, overload
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from splinecam._util.options import kind_of, memory_of
 from splinecam.errors import CaptureError, DomainError
@@ -18,19 +19,46 @@ from splinecam.network.program import Program
 from splinecam.partitions.captured import Captured, capture
 from splinecam.questions.partition_data import counted
 from splinecam.solid.extract import surface_data
-from splinecam.solid.outputs import Output
+from splinecam.solid.outputs import Margin, Output, Winner
 from splinecam.solid.surface import Surface
 
+Model = nn.Module | Captured | str | os.PathLike[str]
 
+
+Levels = Sequence[float] | Tensor
+
+
+class _Options(TypedDict, total=False):
+    memory: float | str | None
+    progress: bool
+
+
+@overload
 def surface(
-    model: nn.Module | Captured | str | os.PathLike[str],
+    model: Model,
     box: Solid,
     *,
     level: float = 0.0,
     output: Output = 0,
+    **options: Unpack[_Options],
+) -> Surface: ...
+@overload
+def surface(
+    model: Model, box: Solid, *, level: Levels, output: Output = 0, **options: Unpack[_Options]
+) -> tuple[Surface, ...]: ...
+@overload
+def surface(
+    model: Model, box: Solid, *, output: Winner, **options: Unpack[_Options]
+) -> tuple[Surface, ...]: ...
+def surface(
+    model: Model,
+    box: Solid,
+    *,
+    level: float | Levels = 0.0,
+    output: Output | Winner = 0,
     memory: float | str | None = None,
     progress: bool = True,
-) -> Surface:
+) -> Surface | tuple[Surface, ...]:
     """The exact surface in a box on which an output of a network equals a level.
 
     In each linear region it is a flat polygon, and polygons of neighbouring regions share their
@@ -40,10 +68,13 @@ def surface(
 
     model: any ``nn.Module`` of continuous piecewise-linear operations, in eval mode, a captured
     network, or the path of a file for ``load_model``. box: ``Domain.cube``, ``Domain.box3`` or
-    ``Domain.tetrahedron``. level: the value. output: the index of the output among the numbers
-    that the model returns, or a pair of indices, for the difference of two outputs: with level 0
-    their tie. memory: the number of bytes that the cells may take, also as text such as ``"4GB"``;
-    a ``LimitError`` says so beyond. progress: show a progress bar in interactive use.
+    ``Domain.tetrahedron``. level: the value; of several the result is a tuple with a surface for
+    each. output: the index of the output among the numbers that the model returns, or a pair of
+    indices, for the difference of two outputs: with level 0 their tie. With ``"argmax"`` the result
+    is a tuple with the surface around each class, which is the part of the box where its output is
+    the largest; with ``"argmin"`` the smallest output wins. memory: the number of bytes that the
+    cells may take, also as text such as ``"4GB"``; a ``LimitError`` says so beyond. progress: show
+    a progress bar in interactive use.
 
     >>> from splinecam import Domain
     >>> model = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2))
@@ -51,34 +82,78 @@ def surface(
     >>> len(tie) >= 0
     True
     """
+    levels, several = _levels_of(level)
+    network, limit = exact_network(model, box), memory_of(memory)
+    if isinstance(output, str):
+        if levels != [0.0]:
+            raise TypeError(f"level is for one output or two: leave it out with output={output!r}")
+        wanted: list[tuple[Captured, float, Output]]
+        wanted = [(each, 0.0, 0) for each in _around(network, output)]
+    else:
+        chosen = _output_of(network.program, output)
+        wanted = [(network, each, chosen) for each in levels]
+    found = []
+    with torch.inference_mode(False), torch.no_grad():
+        for given, value, number in wanted:
+            which: Any = {"level": value, "output": number}
+            options = {**which, "memory": limit, "progress": progress}
+            data = surface_data(given.program.to("cpu"), box, **options)
+            found.append(Surface(data, box, given, **which))
+    return tuple(found) if several or isinstance(output, str) else found[0]
+
+
+def exact_network(model: Model, box: Solid) -> Captured:
+    """The captured network, as it is now, of piecewise-linear operations on the inputs of a box."""
     if not isinstance(box, Solid):
         raise TypeError(
             f"box must be a body of three dimensions such as Domain.cube(-1, 1), not {kind_of(box)}"
         )
-    if isinstance(level, str) or not hasattr(level, "__float__"):
-        raise TypeError(f"level is {level!r}: give one number, and call surface for each level")
-    level = float(level)
-    if not isfinite(level):
-        raise ValueError(f"level is {level}; give a finite number")
-    shape, limit = box.input_shape, memory_of(memory)
+    shape = box.input_shape
     given = (
         model if isinstance(model, Captured) else capture(model, shape, device="cpu", smooth=True)
     )
     if given.input_shape != shape:
         raise DomainError(f"The box has inputs {shape}, and the network takes {given.input_shape}.")
-    program = given.update().program.to("cpu")
-    output = _output_of(program, output)
-    smooth = [layer.name for layer in program.layers if isinstance(layer, SmoothScalar)]
+    layers = given.update().program.layers
+    smooth = [layer.name for layer in layers if isinstance(layer, SmoothScalar)]
     if smooth:
         raise CaptureError(
-            f"layer {smooth[0]!r} is smooth, and surfaces are for piecewise-linear networks: "
-            "replace it, for example by splinecam.nn.PiecewiseLinear."
+            f"layer {smooth[0]!r} is smooth, and three dimensions are for piecewise-linear "
+            "networks: replace it, for example by splinecam.nn.PiecewiseLinear."
         )
-    with torch.inference_mode(False), torch.no_grad():
-        data = surface_data(
-            program, box, level=level, output=output, memory=limit, progress=progress
+    return given
+
+
+def _around(network: Captured, kind: Winner) -> list[Captured]:
+    """For each class the network that tells by how much it is behind the best of the others."""
+    program, count = network.program, prod(network.program.output_shape)
+    if kind not in get_args(Winner):
+        raise TypeError(
+            f"output is {kind!r}: give one index, or a pair of indices, or 'argmax' or 'argmin'"
         )
-    return Surface(data, box, given, level=level, output=output)
+    if count < 2:
+        raise ValueError(f"output={kind!r} compares outputs, but the network has only one")
+    if program.stripped:
+        raise CaptureError(
+            f"output={kind!r} needs a network without its final {program.stripped}: leave it out, "
+            "which changes no class."
+        )
+    margins = [Margin(network.output, k, kind) for k in range(count)]
+    how: Any = {"device": "cpu", "smooth": network.smooth}
+    return [capture(network.model, network.input_shape, output=each, **how) for each in margins]
+
+
+def _levels_of(level: Any) -> tuple[list[float], bool]:
+    """One level or several as a list, checked, and whether they were given as several."""
+    several = isinstance(level, list | tuple) or getattr(level, "ndim", 0) > 0
+    given = list(level) if several else [level]
+    if not given or not all(hasattr(each, "__float__") for each in given):
+        raise TypeError(f"level is {level!r}: give one number, or a list of numbers")
+    levels = [float(each) for each in given]
+    for each in levels:
+        if not isfinite(each):
+            raise ValueError(f"level is {each}; give a finite number")
+    return levels, several
 
 
 def _output_of(program: Program, output: Any) -> Output:
