@@ -254,7 +254,7 @@ static int bound_boxes(void *context, int thread, int64_t begin, int64_t end) {
 }
 
 /* The sizes of a job, and memory for each thread. numbers: what one box has beside its units. */
-static int open_boxes(sc_pool *pool, boxes_job_t *job, int64_t numbers) {
+static int open_boxes(int64_t threads, boxes_job_t *job, int64_t numbers) {
     const sc_chain *chain = job->chain;
     int64_t rows = 0, columns = 0;
     job->loops = sc_loops();
@@ -268,7 +268,7 @@ static int open_boxes(sc_pool *pool, boxes_job_t *job, int64_t numbers) {
     }
     if (rows != chain->rows || columns != chain->columns) return SC_MALFORMED;
     job->each = 12 * (job->widest + PANEL) + 2 * job->units + job->widest + numbers;
-    job->memory = malloc((size_t)(sc_threads(pool) * BOXES * job->each) * sizeof(float));
+    job->memory = malloc((size_t)(threads * BOXES * job->each) * sizeof(float));
     return job->memory ? SC_DONE : SC_NO_MEMORY;
 }
 
@@ -278,7 +278,7 @@ int sc_bound_boxes(sc_pool *pool, const sc_chain *chain, sc_boxes *boxes) {
         (!chain->functions && boxes->functions != chain->width[chain->products]))
         return SC_MALFORMED;
     boxes_job_t job = {.chain = chain, .boxes = boxes, .ways = 3};
-    int status = open_boxes(pool, &job, 0);
+    int status = open_boxes(sc_threads(pool), &job, 0);
     if (!status) status = sc_parallel(pool, boxes->count, BOXES, bound_boxes, &job);
     free(job.memory);
     return status;
@@ -400,22 +400,63 @@ static int bound_bodies(void *context, int thread, int64_t begin, int64_t end) {
     return SC_DONE;
 }
 
-int sc_bound_bodies(sc_pool *pool, const sc_chain *chain, const sc_bodies *bodies) {
-    if (!pool || !chain || !bodies || chain->products < 2 || bodies->layer < 0 ||
-        bodies->layer + 1 >= chain->products || !chain->functions ||
-        chain->width[chain->products] != 1)
-        return SC_MALFORMED;
+static int fits(const sc_chain *chain, const sc_bodies *bodies) {
+    return chain && bodies && chain->products >= 2 && bodies->layer >= 0 &&
+           bodies->layer + 1 < chain->products && chain->functions &&
+           chain->width[chain->products] == 1 && bodies->units == chain->width[bodies->layer + 1];
+}
+
+/* The most corners of a body. */
+static int64_t most_corners(const sc_bodies *bodies) {
     int64_t most = 0;
+    for (int64_t i = 0; i < bodies->cells; i++)
+        most = MAX(most, bodies->offset[i + 1] - bodies->offset[i]);
+    return most;
+}
+
+int sc_bound_bodies(sc_pool *pool, const sc_chain *chain, const sc_bodies *bodies) {
+    if (!pool || !fits(chain, bodies)) return SC_MALFORMED;
     for (int64_t i = 0; i < bodies->cells; i++) {
-        int64_t count = bodies->offset[i + 1] - bodies->offset[i];
-        if (count < 1 || bodies->offset[i] < 0) return SC_MALFORMED;
-        most = MAX(most, count);
+        if (bodies->offset[i + 1] <= bodies->offset[i] || bodies->offset[i] < 0) return SC_MALFORMED;
         for (int64_t k = bodies->offset[i]; k < bodies->offset[i + 1]; k++)
             if ((uint64_t)bodies->corner[k] >= (uint64_t)bodies->vertices) return SC_MALFORMED;
     }
     boxes_job_t job = {.chain = chain, .bodies = bodies, .ways = 4, .start = bodies->layer};
-    int status = open_boxes(pool, &job, 3 * most);
+    int status = open_boxes(sc_threads(pool), &job, 3 * most_corners(bodies));
     if (!status) status = sc_parallel(pool, bodies->cells, 4 * BOXES, bound_bodies, &job);
     free(job.memory);
     return status;
+}
+
+struct sc_bounds {
+    boxes_job_t job;
+    int64_t corners;
+};
+
+int sc_bounds_new(const sc_chain *chain, const sc_bodies *bodies, sc_bounds **made) {
+    *made = NULL;
+    if (!fits(chain, bodies)) return SC_MALFORMED;
+    sc_bounds *bounds = *made = calloc(1, sizeof *bounds);
+    if (!bounds) return SC_NO_MEMORY;
+    bounds->job = (boxes_job_t){.chain = chain, .ways = 4, .start = bodies->layer};
+    return open_boxes(1, &bounds->job, 0);
+}
+
+int sc_bound_some(sc_bounds *bounds, const sc_bodies *bodies) {
+    boxes_job_t *job = &bounds->job;
+    int64_t most = most_corners(bodies);
+    if (most > bounds->corners) {
+        job->each += 3 * (2 * most - bounds->corners);
+        bounds->corners = 2 * most;
+        float *memory = realloc(job->memory, (size_t)(BOXES * job->each) * sizeof(float));
+        if (!memory) return SC_NO_MEMORY;
+        job->memory = memory;
+    }
+    job->bodies = bodies;
+    return bound_bodies(job, 0, 0, bodies->cells);
+}
+
+void sc_bounds_free(sc_bounds *bounds) {
+    if (bounds) free(bounds->job.memory);
+    free(bounds);
 }

@@ -229,7 +229,7 @@ typedef struct {
 
 /* Convex bodies with values at their corners, before the ReLUs of a layer of a chain. */
 typedef struct {
-    int64_t vertices, cells, layer;
+    int64_t vertices, cells, layer, units;
     const double *uvw;     /* (vertices, 3) */
     const double *z;       /* (vertices, units) */
     const int64_t *offset; /* (cells + 1) */
@@ -277,13 +277,24 @@ typedef struct {
 
 /* The complex after a cut. sc_free releases each of its arrays. */
 typedef struct {
-    int64_t edges, faces, corners, cells, sides, points, uncuts;
+    int64_t vertices, edges, faces, corners, cells, sides, points, uncuts;
+    int64_t bounded, dropped; /* pieces of cells whose bounds were found, and that were left out */
+    int64_t *kept; /* (vertices) which of the old vertices, and of the points behind them, are left */
     int64_t *edge, *edge_layer, *face_offset, *corner, *face_layer, *face_unit, *cell_offset, *side;
     int64_t *parent; /* (cells) the cell of which each is a part */
     int64_t *point;  /* (points, 3) new vertices: the ends of a line, and the function zero there */
     double *t;       /* (points) the fraction of that line */
     int64_t *uncut;  /* (uncuts) cells in which rounding leaves open where a function vanishes */
 } sc_cut;
+
+/* Rows of old vertices, and the vertices of which rows are wanted, as in sc_cut. */
+typedef struct {
+    int64_t vertices, points, count, width;
+    const double *row;    /* (vertices, width) */
+    const int64_t *point; /* (points, 3) */
+    const double *t;      /* (points) */
+    const int64_t *kept;  /* (count) */
+} sc_rows;
 
 typedef struct sc_pool sc_pool;
 
@@ -322,9 +333,11 @@ SC_EXPORT int sc_open_corners(sc_pool *pool, const sc_mesh *mesh, const uint8_t 
                               int64_t *row, int64_t *count);
 SC_EXPORT int sc_dense_layer(sc_pool *pool, const sc_dense *dense, double *table,
                              sc_sign_range *sign_range);
-SC_EXPORT int sc_cut_solid(const sc_solid *solid, const sc_zero_sets *zero, int64_t layer,
+/* chain, bodies: what bounds a function on cells, or NULL; bodies has uvw and z of the vertices. Cells
+ * on which it cannot vanish are left out. */
+SC_EXPORT int sc_cut_solid(sc_pool *pool, const sc_solid *solid, const sc_zero_sets *zero,
+                           int64_t layer, const sc_chain *chain, const sc_bodies *bodies,
                            sc_cut *made);
-/* Fill the rows behind the first ones of a table between earlier rows: (1 - t) p + t q. */
-SC_EXPORT int sc_interpolate(double *table, int64_t rows, int64_t width, const int64_t *point,
-                             const double *t, int64_t count);
+/* out: written, (count, width); those of points are (1 - t) p + t q. */
+SC_EXPORT int sc_gather_rows(sc_pool *pool, const sc_rows *rows, double *out);
 SC_EXPORT int sc_cell_corners(const sc_solid *solid, int64_t *offset, int64_t *out);

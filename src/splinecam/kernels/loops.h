@@ -51,3 +51,9 @@ int sc_order_rows(const sc_dense *dense, int64_t rows, int64_t *order, int64_t *
 int sc_fits_along(const sc_dense *dense);
 void sc_gather_along(const sc_dense *dense, const loops_t *loops, const int64_t *rows,
                      int64_t count, worker_t *own);
+
+/* What bounds the function of a chain on bodies, on one thread (boxes.c). */
+typedef struct sc_bounds sc_bounds;
+int sc_bounds_new(const sc_chain *chain, const sc_bodies *bodies, sc_bounds **made);
+int sc_bound_some(sc_bounds *bounds, const sc_bodies *bodies);
+void sc_bounds_free(sc_bounds *bounds);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from ctypes import byref
 from typing import Any, NamedTuple
 
@@ -9,7 +11,7 @@ import torch
 from torch import Tensor
 
 from splinecam.errors import SplineCamError
-from splinecam.kernels.kernel import Block
+from splinecam.kernels.kernel import Block, CompiledChain
 from splinecam.kernels.library import STATUS, library, structs
 
 
@@ -40,6 +42,29 @@ class CutArrays(NamedTuple):
     points: Tensor  # (P, 3) new vertices: the ends of a line, and the function zero there
     t: Tensor  # (P,) the fraction of that line
     uncut: Tensor  # (N,) cells in which rounding leaves open where a function vanishes
+    kept: Tensor  # (V,) which of the old vertices, and of the points behind them, are left
+    bounded: int  # pieces of cells of which bounds were found
+    dropped: int  # and those that were left out
+
+
+class Bounded(NamedTuple):
+    """What bounds a function on cells: a chain from the ReLUs of a layer to the function.
+
+    uvw: (V, 3) the vertices; z: (V, n) the units of the layer there; margin: how far from zero the
+    function is where it does not vanish.
+    """
+
+    chain: CompiledChain
+    layer: int
+    margin: float
+    uvw: Tensor
+    z: Tensor
+
+    def struct(self) -> Any:
+        """The same as the library takes it."""
+        sizes, arrays = (len(self.z), 0, self.layer, self.z.shape[1]), (self.uvw, self.z)
+        addresses = (x.data_ptr() for x in arrays)
+        return structs.sc_bodies(*sizes, *addresses, None, None, self.margin, None)
 
 
 def require_library() -> Any:
@@ -53,19 +78,40 @@ def require_library() -> Any:
     return lib
 
 
+@contextmanager
+def _threads() -> Iterator[tuple[Any, Any]]:
+    """The library, and a pool with as many threads as torch has."""
+    lib = require_library()
+    pool = lib.sc_pool_new(torch.get_num_threads())
+    try:
+        yield lib, pool
+    finally:
+        lib.sc_pool_free(pool)
+
+
 def cut_solid(
-    solid: SolidArrays, z: Tensor, tolerance: Tensor, label: Tensor, layer: int
+    solid: SolidArrays,
+    z: Tensor,
+    tolerance: Tensor,
+    label: Tensor,
+    layer: int,
+    bounded: Bounded | None = None,
 ) -> CutArrays:
     """Cut all cells along the zero sets of functions that are affine on each.
 
     z: (V, m) values at the vertices; tolerance: (m,) moduli up to which values count as zero;
-    label: (m,) the units of new faces.
+    label: (m,) the units of new faces; bounded: leaves out pieces of divided cells on which another
+    function does not vanish.
     """
-    lib, made = require_library(), structs.sc_cut()
+    made = structs.sc_cut()
     z, tolerance, label = z.contiguous(), tolerance.contiguous(), label.contiguous()
     arrays = z.data_ptr(), tolerance.data_ptr(), label.data_ptr()
     zero = structs.sc_zero_sets(z.shape[1], *arrays)
-    _check(lib.sc_cut_solid(byref(solid.struct(z.shape[0])), byref(zero), layer, byref(made)))
+    chain = (None, None) if bounded is None else (bounded.chain.struct, bounded.struct())
+    given = byref(solid.struct(z.shape[0])), byref(zero), layer
+    with _threads() as (lib, pool):
+        further = (x and byref(x) for x in (*chain, made))
+        _check(lib.sc_cut_solid(pool, *given, *further))
 
     def array(name: str, size: int) -> Tensor:
         address, real = getattr(made, name), name in type(made).real
@@ -84,18 +130,27 @@ def cut_solid(
         array("cell_offset", made.cells + 1),
         array("side", made.sides),
     )
-    parent, points = array("parent", made.cells), array("point", 3 * made.points).view(-1, 3)
-    return CutArrays(result, parent, points, array("t", made.points), array("uncut", made.uncuts))
+    return CutArrays(
+        result,
+        array("parent", made.cells),
+        array("point", 3 * made.points).view(-1, 3),
+        array("t", made.points),
+        array("uncut", made.uncuts),
+        array("kept", made.vertices),
+        made.bounded,
+        made.dropped,
+    )
 
 
-def interpolated(rows: Tensor, points: Tensor, t: Tensor) -> Tensor:
-    """Rows (V, ...) of old vertices, and behind them those of new ones, (V + P, ...)."""
-    count = rows.shape[0]
-    table = rows.new_empty((count + t.shape[0], *rows.shape[1:]))
-    table[:count] = rows
-    width = table[0].numel() if table.shape[0] else 0
-    arrays = points.data_ptr(), t.data_ptr(), t.shape[0]
-    _check(require_library().sc_interpolate(table.data_ptr(), count, width, *arrays))
+def gathered(rows: Tensor, made: CutArrays) -> Tensor:
+    """Rows of the vertices that are left of a cut; rows: (V, ...) of the old ones."""
+    rows = rows.contiguous()
+    table = rows.new_empty((made.kept.shape[0], *rows.shape[1:]))
+    width = rows[0].numel() if rows.shape[0] else 0
+    sizes = rows.shape[0], made.t.shape[0], made.kept.shape[0], width
+    arrays = (x.data_ptr() for x in (rows, made.points, made.t, made.kept))
+    with _threads() as (lib, pool):
+        _check(lib.sc_gather_rows(pool, byref(structs.sc_rows(*sizes, *arrays)), table.data_ptr()))
     return table
 
 

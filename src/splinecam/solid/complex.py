@@ -14,7 +14,14 @@ from torch import Tensor
 
 from splinecam._util.arrays import offsets_of, owners_of, take, take_rows
 from splinecam.geometry.solids import Solid
-from splinecam.kernels.solid import SolidArrays, cell_corners, cut_solid, interpolated
+from splinecam.kernels.solid import (
+    Bounded,
+    CutArrays,
+    SolidArrays,
+    cell_corners,
+    cut_solid,
+    gathered,
+)
 
 SIDE = -1  # the layer of faces on the sides of the body
 AUXILIARY = -2  # of faces that are no borders of linear regions
@@ -76,11 +83,17 @@ class Complex:
         found[self.arrays.sides] = owners_of(counts, self.arrays.sides.shape[0])
         return found.view(-1, 2)
 
-    def cut(self, z: Tensor, tolerance: Tensor, label: Tensor, layer: int) -> Cut:
+    def cut(
+        self,
+        z: Tensor,
+        tolerance: Tensor,
+        label: Tensor,
+        layer: int,
+        bounded: Bounded | None = None,
+    ) -> Cut:
         """Cut the cells along the zero sets of functions z (V, m); see ``cut_solid``."""
-        made = cut_solid(self.arrays, z, tolerance, label, layer)
-        refined = Complex(interpolated(self.uvw, made.points, made.t), made.solid)
-        return Cut(refined, made.parent, made.points, made.t, made.uncut)
+        made = cut_solid(self.arrays, z, tolerance, label, layer, bounded)
+        return Cut(Complex(gathered(self.uvw, made), made.solid), made)
 
     def select(self, cells: Tensor) -> tuple[Complex, Tensor]:
         """Some of the cells (N,), and which vertices are left."""
@@ -126,17 +139,14 @@ class Complex:
 
 
 class Cut(NamedTuple):
-    """A complex after a cut; parent, points, t and uncut are those of ``CutArrays``."""
+    """A complex after a cut, and how it was made."""
 
     complex: Complex
-    parent: Tensor
-    points: Tensor
-    t: Tensor
-    uncut: Tensor
+    made: CutArrays
 
     def carry(self, rows: Tensor) -> Tensor:
-        """Values at the old vertices (V, ...), and behind them those between, at the new ones."""
-        return interpolated(rows, self.points, self.t)
+        """Values at the vertices that are left, from those (V, ...) at the old ones."""
+        return gathered(rows, self.made)
 
 
 def _used(numbers: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -19,6 +19,7 @@ from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import LARGEST_ERROR, SAFETY
 from splinecam.engine.box_bounds import AffineRange, BoxBounds, Chain, CornerRange
 from splinecam.kernels.kernel import Kernel, kernel_for
+from splinecam.kernels.solid import Bounded, CutArrays
 from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import Program
 from splinecam.solid.front import Front, Target
@@ -42,12 +43,31 @@ class Dropping:
         """What leaves out cells that the zero set of a target does not meet."""
         kernel = kernel_for(program.device)
         chain = Chain.of(program, target.weight[None], kernel, target.level)
-        return cls(kernel, chain, Counter())
+        none = dict.fromkeys(("crossed", "largest", "bounded", "kept", "dropped"), 0)
+        return cls(kernel, chain, Counter(none))
+
+    def bounded(self, front: Front) -> Bounded | None:
+        """What leaves out cells of a front while they are divided, None if nothing can."""
+        if self.chain is None or self.kernel is None or front.layer is None:
+            return None
+        assert front.target is not None
+        margin = SAFETY * front.target.error(front.output_bound)
+        if not margin <= LARGEST_ERROR:
+            return None
+        z = as_rows(front.live[front.layer.source]).contiguous()
+        return Bounded(self.chain.compiled, front.index, margin, front.complex.uvw, z)
+
+    def count(self, made: CutArrays) -> None:
+        """Take note of what was left out of a cut."""
+        cells = made.parent.shape[0] + made.dropped
+        self.counts.update(bounded=made.bounded, dropped=made.dropped)
+        self.counts["largest"] = max(self.counts["largest"], cells)
 
     def without_empty(self, front: Front) -> Front:
         """The front with the cells only that the zero set of the target may meet."""
+        if self.bounded(front) is not None:
+            return front  # they are left out while they are divided
         assert front.target is not None
-        assert front.f is not None
         counts, margin = self.counts, SAFETY * front.target.error(front.output_bound)
         offsets, corners = front.complex.cell_corners()
         low, high = extremes(take(front.f, corners), offsets)

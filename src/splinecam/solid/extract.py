@@ -58,13 +58,13 @@ def surface_data(
     middle, solid = solid.middle, solid.centred
     target = Target(weight, float(level))
     dropping = Dropping.of(program, target)
-    front, counts = dropping.without_empty(Front.of(program, solid, target)), dropping.counts
+    front, counts = Front.of(program, solid, target), dropping.counts
     steps = len(program.layers) + grid
     with progress_bar(steps, "layer", progress) as bar:
         for k in range(steps):
             if not front.complex.num_cells:
                 break
-            front = _halved(front, solid, k) if k < grid else front.carried()
+            front = _halved(front, solid, k, dropping) if k < grid else front.carried(dropping)
             _require_room(front, memory)
             front = dropping.without_empty(front)
             tell(bar, f"step {k + 1} of {steps}, {front.complex.num_cells:,} cells", 0, 1)
@@ -88,7 +88,7 @@ def _require_room(front: Front, memory: int | None) -> None:
         )
 
 
-def _halved(front: Front, solid: Solid, halvings: int) -> Front:
+def _halved(front: Front, solid: Solid, halvings: int, dropping: Dropping) -> Front:
     """The front with all cells of a grid halved along each axis."""
     low, high = solid.corners.amin(0), solid.corners.amax(0)
     steps = (2 * torch.arange(2**halvings, dtype=torch.float64) + 1) / 2 ** (halvings + 1)
@@ -97,8 +97,8 @@ def _halved(front: Front, solid: Solid, halvings: int) -> Front:
     places = low + (high - low) * steps[:, None]  # (K, 3)
     z = (front.complex.uvw[:, None] - places).flatten(1)
     tolerance = (SAFETY * EPS) * torch.maximum(low.abs(), high.abs()).repeat(len(steps))
-    label, known = torch.zeros(len(tolerance), dtype=torch.int64), front.complex.num_vertices
-    return front.divided(z, tolerance, label, AUXILIARY).with_outputs(known)
+    label = torch.zeros(len(tolerance), dtype=torch.int64)
+    return front.divided(z, tolerance, label, AUXILIARY, dropping)
 
 
 def _nothing(counts: Counter[str], error: float = 0.0, places: Sequence[Any] = ()) -> SurfaceData:
@@ -113,13 +113,12 @@ def _extracted(front: Front, solid: Solid, counts: Counter[str]) -> SurfaceData:
     """The surface between negative cells and others."""
     target, before, known = front.target, front.complex, front.complex.num_vertices
     assert target is not None
-    assert front.f is not None
     error = target.error(front.bounds[front.program.output_name])
     require_no_overflow({}, torch.tensor([error], dtype=torch.float64))
     tolerance = torch.tensor([SAFETY * error], dtype=torch.float64)
     f = torch.where(front.f.abs() <= tolerance, 0.0, front.f)
-    made = before.cut(f[:, None], tolerance, torch.zeros(1, dtype=torch.int64), _SURFACE)
-    whole = made.complex
+    cut = before.cut(f[:, None], tolerance, torch.zeros(1, dtype=torch.int64), _SURFACE)
+    whole, made = cut.complex, cut.made
     f = torch.cat([f, f.new_zeros(whole.num_vertices - known)])
     offsets, corners = whole.cell_corners()
     low, high = extremes(take(f, corners), offsets)
@@ -133,7 +132,7 @@ def _extracted(front: Front, solid: Solid, counts: Counter[str]) -> SurfaceData:
     # An output that is zero up to rounding in the whole body hides where it is zero.
     hidden = not counts["dropped"] and 0 < float(front.f.abs().max()) <= float(tolerance)
     places = [*front.uncut, solid.corners.mean(0, keepdim=True)[: int(hidden)]]
-    places += [places_of(made)] if made.uncut.shape[0] else []
+    places += [places_of(cut)] if made.uncut.shape[0] else []
     unresolved = torch.cat(places).tolist()
     if not face.shape[0]:
         return _nothing(counts, error, unresolved)
@@ -280,7 +279,6 @@ def _maps(front: Front, solid: Solid, cell: Tensor, group: Tensor) -> tuple[Tens
     """
     target, whole, program = front.target, front.complex, front.program
     assert target is not None
-    assert front.f is not None
     offsets, corners = whole.cell_corners()
     rows, sizes = take_rows(offsets, cell)
     corners, starts = corners[rows], offsets_of(sizes)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -18,6 +20,7 @@ from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.arrangement.crossings import Functions
 from splinecam.engine.activations import require_no_overflow
 from splinecam.geometry.solids import Solid
+from splinecam.kernels.solid import Bounded, CutArrays
 from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity
 from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import FAR, Program
@@ -43,12 +46,22 @@ class Target:
         return float((size @ self.weight.abs()).amax()) + 2 * EPS * abs(self.level)
 
 
+class Thinning(Protocol):
+    """What leaves out cells of a front while they are divided."""
+
+    def bounded(self, front: Front) -> Bounded | None:
+        """What bounds the target on cells of the front, None if nothing does."""
+
+    def count(self, made: CutArrays) -> None:
+        """Take note of what was left out."""
+
+
 @dataclass(frozen=True, eq=False)
 class Front:
     """A complex after the affine part of a stage, and values at its V vertices.
 
-    live: (V, ...) by names; bounds: of these; f: (V,) of the target, if there is one; uncut: places
-    (N, 3) where rounding left open where a function vanishes.
+    live: (V, ...) by names; bounds: of these; uncut: places (N, 3) where rounding left open where a
+    function vanishes.
     """
 
     program: Program
@@ -57,7 +70,6 @@ class Front:
     live: dict[str, Tensor]
     bounds: dict[str, Bound]
     target: Target | None = None
-    f: Tensor | None = None
     uncut: list[Tensor] = field(default_factory=list)
 
     @classmethod
@@ -77,20 +89,19 @@ class Front:
         for key, (_, error) in program.bounds(0, {name: Bound(size, 2 * EPS * size)}).items():
             size = live[key].abs().amax(0, keepdim=True)
             bounds[key] = Bound(size, error / FAR + EPS * size)
-        front = cls(program, whole, 0, live, bounds, target)
-        return replace(front, f=front.outputs(0))
+        return cls(program, whole, 0, live, bounds, target)
 
     @property
     def layer(self) -> Nonlinearity | None:
         """The layer that divides the cells next."""
         return self.program.stages[self.index].layer
 
-    def outputs(self, first: int) -> Tensor | None:
-        """The target's values at the vertices from a number on."""
-        if self.target is None:
-            return None
+    @cached_property
+    def f(self) -> Tensor:
+        """The target's values at the vertices, (V,)."""
+        assert self.target is not None
         parts = []
-        for some in self._blocks(first):
+        for some in self._blocks():
             for i in range(self.index, len(self.program.stages)):
                 some = _applied(self.program, i, some)
                 if i + 1 < len(self.program.stages):
@@ -112,39 +123,43 @@ class Front:
             bounds = self.program.bounds(i + 1, {**bounds, layer.result: result})
         return bounds[self.program.output_name]
 
-    def _blocks(self, first: int) -> Iterator[dict[str, Tensor]]:
+    def _blocks(self) -> Iterator[dict[str, Tensor]]:
         width = max(*self.program.widths, 1)
         step = max(64, backend_of(self.complex.uvw.device).numbers // (2 * width))
-        for start in range(first, self.complex.num_vertices, step):
+        for start in range(0, self.complex.num_vertices, step):
             yield {name: x[start : start + step] for name, x in self.live.items()}
 
     def select(self, cells: Tensor) -> Front:
         """The front with some of its cells."""
         part, kept = self.complex.select(cells)
         live = {name: take(x, kept) for name, x in self.live.items()}
-        return replace(self, complex=part, live=live, f=None if self.f is None else self.f[kept])
+        return replace(self, complex=part, live=live)
 
-    def divided(self, z: Tensor, tolerance: Tensor, label: Tensor, layer: int) -> Front:
+    def divided(
+        self,
+        z: Tensor,
+        tolerance: Tensor,
+        label: Tensor,
+        layer: int,
+        thinning: Thinning | None = None,
+    ) -> Front:
         """The front with cells cut along the zero sets of functions (V, m)."""
-        made = self.complex.cut(z, tolerance, label, layer)
-        live = {name: made.carry(x) for name, x in self.live.items()}
         bounds = {
             name: Bound(size, error + _GENERATIONS * EPS * size)
             for name, (size, error) in self.bounds.items()
         }
-        uncut = [*self.uncut, places_of(made)] if made.uncut.shape[0] else self.uncut
-        return replace(self, complex=made.complex, live=live, bounds=bounds, uncut=uncut)
+        front = replace(self, bounds=bounds)
+        bounded = None if thinning is None else thinning.bounded(front)
+        cut = self.complex.cut(z, tolerance, label, layer, bounded)
+        if thinning is not None:
+            thinning.count(cut.made)
+        live = {name: cut.carry(x) for name, x in self.live.items()}
+        uncut = [*self.uncut, places_of(cut)] if cut.made.uncut.shape[0] else self.uncut
+        return replace(front, complex=cut.complex, live=live, uncut=uncut)
 
-    def with_outputs(self, first: int) -> Front:
-        """The front with the target's values at vertices from a number on."""
-        new = self.outputs(first)
-        if self.f is None or new is None:
-            return self
-        return replace(self, f=torch.cat([self.f[:first], new]))
-
-    def carried(self) -> Front:
+    def carried(self, thinning: Thinning | None = None) -> Front:
         """Divide the cells by the layer, and go on to the next affine part."""
-        layer, program, known = self.layer, self.program, self.complex.num_vertices
+        layer, program = self.layer, self.program
         assert layer is not None
         z, bound = as_rows(self.live[layer.source]), self.bounds[layer.source]
         low, high = z.amin(0), z.amax(0)
@@ -157,23 +172,22 @@ class Front:
             tolerance = SAFETY * functions.error
             numbers = torch.arange(functions.m)
             front = replace(self, complex=_named(self.complex, values, tolerance, self.index))
-            front = front.divided(values, tolerance, numbers, self.index)
+            front = front.divided(values, tolerance, numbers, self.index, thinning)
             front = replace(front, complex=_labelled(front, layer, functions, tolerance))
-        bounds, live = dict(front.bounds), dict(front.live)
+        bounds, known = dict(front.bounds), front.complex.num_vertices
         bounds[layer.result] = layer.bound(bounds[layer.argument], low, high)
         following: dict[str, list[Tensor]] = {}
         i = self.index + 1
-        for some in replace(front, live=live)._blocks(0):
+        for some in front._blocks():
             made = program.advance(i, _applied(program, self.index, some))
             for name, x in made.items():
                 following.setdefault(name, []).append(x.clone() if len(x) < known else x)
-        front = replace(
+        return replace(
             front,
             index=i,
             live={name: torch.cat(parts) for name, parts in following.items()},
             bounds=program.bounds(i, {name: bounds[name] for name in program.stages[i].live_in}),
         )
-        return front.with_outputs(known)
 
 
 def _applied(program: Program, i: int, live: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -296,11 +310,11 @@ def _beaten(
     return ahead > SAFETY * 2 * functions.error[column]
 
 
-def places_of(made: Cut) -> Tensor:
+def places_of(cut: Cut) -> Tensor:
     """The centres of the corners of cells that are not cut, (N, 3)."""
-    offsets, corners = made.complex.cell_corners()
-    rows, sizes = take_rows(offsets, made.uncut)
+    offsets, corners = cut.complex.cell_corners()
+    rows, sizes = take_rows(offsets, cut.made.uncut)
     owner = owners_of(sizes, rows.shape[0])
-    total = made.complex.uvw.new_zeros((len(sizes), 3))
-    total.index_add_(0, owner, made.complex.uvw[corners[rows]])
+    total = cut.complex.uvw.new_zeros((len(sizes), 3))
+    total.index_add_(0, owner, cut.complex.uvw[corners[rows]])
     return total / sizes[:, None]
