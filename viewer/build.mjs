@@ -1,6 +1,6 @@
 // Build the viewer into the Python package, with the fingerprint of the sources it was built from.
 //
-// `node build.mjs` writes the viewer, the playground and SOURCES; `--tests` bundles the tests into out/.
+// `node build.mjs` writes the viewer, that of surfaces, the playground and SOURCES; `--tests` bundles the tests into out/.
 
 import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
@@ -35,6 +35,7 @@ if (process.argv.includes("--tests")) {
   mkdirSync(target, { recursive: true });
   const entryPoints = {
     viewer: join(here, "src/main.ts"),
+    surface: join(here, "src/solid/main.ts"),
     style: join(here, "src/style.css"),
     playground: join(here, "src/play/main.ts"),
     "playground-style": join(here, "src/play/style.css"),

@@ -36,12 +36,13 @@ def test_the_bundle_is_built_from_these_sources() -> None:
 
 def test_the_bundle_is_small() -> None:
     """As bundles are weighed: compressed, as a web server sends them."""
-    both = [(STATIC / name).read_bytes() for name in ("viewer.js", "style.css")]
-    assert sum(len(gzip.compress(content)) for content in both) <= KILOBYTES * 1000
+    for script in ("viewer.js", "surface.js"):
+        both = [(STATIC / name).read_bytes() for name in (script, "style.css")]
+        assert sum(len(gzip.compress(content)) for content in both) <= KILOBYTES * 1000
 
 
 def test_the_bundle_names_no_other_place() -> None:
-    for name in ("viewer.js", "style.css"):
+    for name in ("viewer.js", "surface.js", "style.css"):
         text = (STATIC / name).read_text()
         assert set(re.findall(r"(?:https?|wss?)://[\w./-]+", text)) <= NAMESPACES
         assert "@import" not in text

@@ -68,9 +68,8 @@ def plot_facets(facets: Facets, look: SolidLook) -> Axes3D:
     from splinecam.plot.scene import Scene, Strokes
     from splinecam.plot.sheets import edge_style, explain_colors, label_axes, lit, place_axes
 
-    if look.up not in _TURNS:
-        raise ValueError(f"up is {look.up!r}; choose 'x', 'y' or 'z'")
-    coloring = _coloring(facets, look)
+    require_up(look.up)
+    coloring = facet_coloring(facets, look)
     ax, fit = place_axes(look.ax, look.colorbar)
     ax.view_init(*look.view, vertical_axis=look.up)
     label_axes(fit, ("x₁", "x₂", "x₃"), facets.limits)
@@ -100,7 +99,13 @@ def _area(facets: Facets) -> float:
     return float(np.linalg.norm(np.cross(at, np.roll(at, -1, 1)).sum(1), axis=1).sum()) / 2
 
 
-def _coloring(facets: Facets, look: SolidLook) -> Any:
+def require_up(up: str) -> None:
+    """Raise an error unless this is the name of an axis."""
+    if up not in _TURNS:
+        raise ValueError(f"up is {up!r}; choose 'x', 'y' or 'z'")
+
+
+def facet_coloring(facets: Facets, look: SolidLook) -> Any:
     """The colours of the faces, and what explains them."""
     from matplotlib.colors import Normalize, to_rgba
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,6 +22,9 @@ from splinecam.solid.data import SurfaceData
 from splinecam.solid.geometry import SurfaceGeometry, on_host
 from splinecam.solid.sections import Section, cut
 from splinecam.solid.validate import SurfaceReport, validate
+
+if TYPE_CHECKING:
+    from splinecam.viewer.viewer import Viewer
 
 
 class SurfacePoints(NamedTuple):
@@ -232,6 +235,25 @@ class Surface(SurfaceGeometry):
         options: the names above.
         """
         return plot_facets(self._facets(), SolidLook(**options))
+
+    def view(self, **options: Any) -> Viewer:
+        """Open a viewer in which one turns the surface, points at faces, and cuts it by a plane.
+
+        options: as for ``sc.view``: ``color``, ``cmap``, ``limits``, ``edges``, ``view`` and ``up``
+        as in ``plot``, where ``color`` may also be another surface, whose distance is shown.
+        """
+        from splinecam.viewer.viewer import view
+
+        return view(self, **options)
+
+    def to_html(self, path: str | os.PathLike[str] | BinaryIO, **options: Any) -> None:
+        """Write a viewer as one HTML file, which opens offline.
+
+        path: the file. options: as for ``view``, and ``title``.
+        """
+        from splinecam.viewer.page import to_html
+
+        to_html(self, path, **options)
 
     def _repr_html_(self) -> str:
         shown = ("faces", "vertices", "open edges", "components", "genus", "area", "unresolved")

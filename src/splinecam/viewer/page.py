@@ -78,9 +78,13 @@ incomplete, or the browser has no JavaScript or no WebGL2.</p>
 <script type="text/plain" id="splinecam-data">{data}</script>
 """
 )
-_POLICY = (
+POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data: blob:; "
     "base-uri 'none'; form-action 'none'"
+)
+# A worker is made of a text in the script. It compiles the kernel, which is in the script as well.
+COMPUTING_POLICY = POLICY.replace(
+    "'{script}'", "'{script}' 'wasm-unsafe-eval' blob:; worker-src blob:", 1
 )
 
 
@@ -99,8 +103,8 @@ def to_html(
     complete. It takes about 50 MB for 1,000,000 regions.
 
     subject: a partition; a list of partitions of one domain, with a slider; a tuple of several,
-    side by side; a model and a domain as a tuple; a run of ``sc.watch``, or its folder. path: the
-    file, conventionally .html.
+    side by side; a model and a domain as a tuple; a run of ``sc.watch``, or its folder; a surface
+    of ``sc.surface``, or a list of them, with a slider. path: the file, conventionally .html.
 
     colorings: the names of the colourings in the file, by default all, or fewer for many regions.
     gradients: whether the file holds the derivative of the winning output on each region, by
@@ -124,21 +128,30 @@ def to_html(
 def write_page(session: Session, path: str | os.PathLike[str] | BinaryIO, **recorded: Any) -> None:
     """Write a session that is not live to a file; recorded: options of ``Recording``."""
     from splinecam.viewer.recording import Recording
+    from splinecam.viewer.surfaces import SurfaceSession
 
     with torch.no_grad():
-        recording = Recording(session, **recorded)
-        page = page_of(recording.scene.message["title"], archive(recording.answers()))
+        if isinstance(session, SurfaceSession):
+            given = [name for name, value in recorded.items() if value is not None]
+            if given:
+                raise TypeError(f"a surface has no option {given[0]!r}")
+            page = page_of(session.title, archive(session.recorded()), session.script)
+        else:
+            recording = Recording(session, **recorded)
+            page = page_of(recording.scene.message["title"], archive(recording.answers()))
     with opened(path) as file:
         file.write(page)
 
 
-def page_of(title: str, data: bytes) -> bytes:
-    """Return a page with a title and an archive of answers."""
+def page_of(title: str, data: bytes, name: str = "viewer.js") -> bytes:
+    """Return a page with a title and an archive of answers; name: the built script."""
     style, script = (
         in_element(asset("style.css"), "style"),
-        in_element(asset("viewer.js"), "script"),
+        in_element(asset(name), "script"),
     )
-    policy = _POLICY.format(script=fingerprint_of(script), style=fingerprint_of(style))
+    policy = (POLICY if name == "viewer.js" else COMPUTING_POLICY).format(
+        script=fingerprint_of(script), style=fingerprint_of(style)
+    )
     before, after = _PAGE.split("{data}")
     before = before.format(policy=policy, title=html.escape(title), style=style, script=script)
     text = base64.b64encode(deflated(data))

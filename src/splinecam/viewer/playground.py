@@ -6,7 +6,7 @@ import os
 from typing import BinaryIO
 
 from splinecam._util.files import opened
-from splinecam.viewer.page import HEAD, asset, fingerprint_of, in_element
+from splinecam.viewer.page import COMPUTING_POLICY, HEAD, asset, fingerprint_of, in_element
 
 _PAGE = (
     HEAD
@@ -21,11 +21,6 @@ _PAGE = (
 <script type=module>{script}</script>
 """
 )
-# A worker is made of a text in the script. It compiles the kernel, which is in the script as well.
-_POLICY = (
-    "default-src 'none'; script-src '{script}' 'wasm-unsafe-eval' blob:; worker-src blob:; "
-    "style-src '{style}'; img-src data: blob:; base-uri 'none'; form-action 'none'"
-)
 
 
 def playground_page() -> str:
@@ -36,7 +31,7 @@ def playground_page() -> str:
     """
     style = in_element(asset("playground-style.css"), "style")
     script = in_element(asset("playground.js"), "script")
-    policy = _POLICY.format(script=fingerprint_of(script), style=fingerprint_of(style))
+    policy = COMPUTING_POLICY.format(script=fingerprint_of(script), style=fingerprint_of(style))
     return _PAGE.format(policy=policy, style=style, script=script)
 
 

@@ -27,6 +27,7 @@ from splinecam.viewer.scene import (
     quantized_gradients,
 )
 from splinecam.viewer.session import Session
+from splinecam.viewer.surfaces import SurfaceSession
 from splinecam.viewer.windows import raster_pixels
 
 _FILE = MeshSizes(outputs=200, values=3_200_000, points=1_000_000, precise=1_000_000)
@@ -160,6 +161,8 @@ _PIXELS = 480  # of a decision whose regions are not known
 
 def still_png(session: Session, state: Mapping[str, Any]) -> bytes:
     """Return the PNG of all domains; without a partition, it shows the decision of the network."""
+    if isinstance(session, SurfaceSession):
+        return session.still_png(min(int(state.get("frame", 0)), len(session.surfaces) - 1))
     figure = Figure(figsize=(_SIDE * len(session.panes), _SIDE), layout="constrained")
     axes = figure.subplots(1, len(session.panes), squeeze=False)[0]
     for ax, pane in zip(axes, session.panes, strict=True):

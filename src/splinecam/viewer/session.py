@@ -92,6 +92,8 @@ def _never() -> bool:
 class Session:
     """Panes, and the answers to requests about them, one at a time."""
 
+    script = "viewer.js"  # of the page
+
     def __init__(
         self,
         panes: Sequence[Pane],
@@ -123,6 +125,10 @@ class Session:
         for pane in self.panes:
             if self.options.live and pane.live:
                 pane.plane = pane.home = _plane_of(pane.domain, self.options)
+
+    def with_options(self, options: SceneOptions) -> Session:
+        """Return a session of the same panes with other options."""
+        return Session(self.panes, options)
 
     def answer(
         self, request: Any, outdated: Callable[[], bool] = _never, *, request_id: int | None = None

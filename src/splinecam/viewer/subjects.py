@@ -52,8 +52,13 @@ def session_of(
     try:
         from splinecam.viewer.scene import scene_answer
         from splinecam.viewer.session import Session
+        from splinecam.viewer.surfaces import has_surfaces, surface_session
     except ImportError as error:
         raise missing_package("The viewer needs matplotlib for its colours", error) from error
+    if has_surfaces(subjects):
+        options |= {"color": color, "frames": frames, "state": state}
+        chosen = {name: value for name, value in options.items() if value is not None}
+        return surface_session(subjects, **chosen)
     given = ("memory", "device", "smooth")
     computed: dict[str, Any] = {name: options.pop(name) for name in given if name in options}
     if "names" in options:

@@ -127,8 +127,6 @@ def _region(session: Session, mesh: str, request: Request, name: str, uv: Place 
 
 _LOG = logging.getLogger("splinecam")
 
-_ASSETS = {"viewer.js": "text/javascript", "style.css": "text/css"}
-
 Callback = Callable[[Selection], object]
 Door = Literal["widget", "browser"] | None
 
@@ -300,10 +298,8 @@ class Viewer:
 
         path: the file. recorded: the options ``colorings`` and ``gradients`` of ``sc.to_html``.
         """
-        from splinecam.viewer.session import Session
-
         options = replace(self.session.options, live=False, state=browser_state(self.state))
-        write_page(Session(self.session.panes, options), path, **recorded)
+        write_page(self.session.with_options(options), path, **recorded)
 
     def __enter__(self) -> Viewer:
         return self
@@ -362,7 +358,8 @@ def view(  # noqa: PLR0913 - the options of a picture, each given by its name
 
     subjects: a partition or an atlas, or several side by side; a list of partitions of one domain,
     with a slider; a model and a domain, ``sc.view(model, domain)``, computed as far as one looks; a
-    run of ``sc.watch``, or its folder, also while it grows.
+    run of ``sc.watch``, or its folder, also while it grows; a surface of ``sc.surface``, or a list
+    of surfaces in one box, with a slider.
 
     color, output, level, points, labels, images, names: as for ``part.plot``. color may be any name
     that the viewer offers, such as a column of ``part.table()``, or an array of numbers or colours
@@ -412,14 +409,17 @@ def opened(
             raise missing_package("In a notebook the viewer needs anywidget", error) from error
         traits: Any = {"height": height, "state": browser_state(viewer.state)}
         traits["draw"] = lambda: still_png(session, viewer.state)
-        viewer.open(ViewerWidget(session.answer, **traits))
+        viewer.open(ViewerWidget(session.answer, script=session.script, **traits))
         return viewer
     try:
         from splinecam.viewer.server import Server
     except ImportError as error:
         raise missing_package("The viewer needs starlette and uvicorn", error) from error
-    files = {name: (asset(name).encode(), kind) for name, kind in _ASSETS.items()}
-    files[""] = (LIVE_PAGE.encode(), "text/html")
+    files = {
+        "": (LIVE_PAGE.encode(), "text/html"),
+        "viewer.js": (asset(session.script).encode(), "text/javascript"),
+        "style.css": (asset("style.css").encode(), "text/css"),
+    }
     server = Server(session.answer, files, port=port)
     viewer.open(server)
     shown = browser and open_browser(server.ticket)

@@ -24,9 +24,9 @@ class ViewerWidget(anywidget.AnyWidget):
     A request of the view is a message ``{"id": 7, "request": {...}}``. The answer is a message
     ``{"id": 7}`` with the bytes as its only buffer; the id of a notice is None. height: in pixels.
     state: as the browser writes it. draw: returns a PNG for exported notebooks without Python.
+    script: the built file that shows it.
     """
 
-    _esm = asset("viewer.js")
     _css = asset("style.css")
 
     height = traitlets.Int(560, min=100).tag(sync=True)
@@ -35,7 +35,15 @@ class ViewerWidget(anywidget.AnyWidget):
 
     url: str | None = None
 
-    def __init__(self, answer: Answerer, *, draw: Callable[[], bytes] | None = None, **traits: Any):
+    def __init__(
+        self,
+        answer: Answerer,
+        *,
+        draw: Callable[[], bytes] | None = None,
+        script: str = "viewer.js",
+        **traits: Any,
+    ):
+        self._esm = asset(script)
         super().__init__(**traits)
         self._answer, self._draw = answer, draw
         # marimo sends messages from the thread of its cells only, Jupyter from any.

@@ -4,6 +4,7 @@ import type { Camera } from "../geometry/camera";
 import { outputsAt } from "../geometry/maps";
 import { visibleCells } from "../geometry/visible";
 import type { Box, Pair } from "../protocol/messages";
+import type { SolidHandle } from "../solid/app";
 import type { ViewState } from "../state";
 import type { Clock } from "./clock";
 import { type Hit, type Hover, hitAt, unitOf } from "./hover";
@@ -51,7 +52,7 @@ export interface Handle {
 }
 
 declare global {
-  var splinecam: Handle[] | undefined;
+  var splinecam: (Handle | SolidHandle)[] | undefined;
 }
 
 /** The handle of a viewer. */
@@ -144,7 +145,7 @@ function picked(hit: Hit | null): Picked | null {
 }
 
 /** Add a viewer to `globalThis.splinecam`; returns the function that removes it. */
-export function publish(handle: Handle): () => void {
+export function publish(handle: Handle | SolidHandle): () => void {
   // Before, the name means the element of the page that has it as its id.
   const list = Array.isArray(globalThis.splinecam) ? globalThis.splinecam : [];
   globalThis.splinecam = list;

@@ -32,7 +32,7 @@ export class Program {
     gl.linkProgram(this.program);
   }
 
-  /** Use the program with some uniforms: numbers, or lists of two to four numbers. */
+  /** Use the program with some uniforms: numbers, lists of two to four numbers, or of sixteen. */
   use(uniforms: Record<string, number | readonly number[]>): this {
     this.check();
     this.gl.useProgram(this.program);
@@ -46,7 +46,8 @@ export class Program {
     if (typeof value === "number") gl.uniform1f(at, value);
     else if (value.length === 2) gl.uniform2f(at, value[0]!, value[1]!);
     else if (value.length === 3) gl.uniform3f(at, value[0]!, value[1]!, value[2]!);
-    else gl.uniform4f(at, value[0]!, value[1]!, value[2]!, value[3]!);
+    else if (value.length === 4) gl.uniform4f(at, value[0]!, value[1]!, value[2]!, value[3]!);
+    else gl.uniformMatrix4fv(at, false, value);
   }
 
   /** Throw an error if the driver refuses the program; asked late, since it waits for the driver. */

@@ -72,6 +72,17 @@ export class EdgeControls {
     this.update(this.store.state);
   }
 
+  /** Give the lines of the layers colours, and what they are drawn on. */
+  paint(colors: readonly string[], ground: string): void {
+    for (const [k, swatch] of this.list
+      .querySelectorAll<HTMLElement>(".sc-line-swatch")
+      .entries()) {
+      swatch.style.background = colors[k] ?? "";
+      swatch.style.boxShadow = `0 0 0 4px ${ground}`;
+      swatch.style.opacity = "1";
+    }
+  }
+
   update(state: Readonly<ViewState>): void {
     this.all.set(state.edges);
     this.width.set(Math.log2(Math.max(state.edgeWidth, 1e-3)));

@@ -27,9 +27,9 @@ export class Help {
     show(this.overlay, false);
   }
 
-  showShortcuts(shortcuts: readonly Shortcut[]): void {
+  showShortcuts(shortcuts: readonly Shortcut[], gestures = GESTURES): void {
     const pointing = element("dl", { class: "sc-keys" });
-    for (const [gesture, what] of GESTURES) row(pointing, [gesture], what, "sc-gesture");
+    for (const [gesture, what] of gestures) row(pointing, [gesture], what, "sc-gesture");
     const keys = element("dl", { class: "sc-keys" });
     for (const { written, what } of shortcuts) row(keys, written, what, "sc-key");
     const head = box("sc-help-head", text("sc-card-title", "How to look around"), this.close);

@@ -8,7 +8,11 @@ import { iconButton } from "./icons";
 export const ZOOM = 1.5;
 
 /** fail: is told if the browser allows no full screen. */
-export function mapButtons(root: HTMLElement, actions: Actions, fail: () => void): HTMLElement {
+export function mapButtons(
+  root: HTMLElement,
+  actions: Pick<Actions, "zoom" | "home">,
+  fail: () => void,
+): HTMLElement {
   const page = root.ownerDocument;
   const toggle = () => {
     const done = page.fullscreenElement ? page.exitFullscreen() : root.requestFullscreen();

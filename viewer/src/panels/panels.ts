@@ -31,7 +31,7 @@ import { PlanePanel } from "./plane";
 import { ScaleBar } from "./scale_bar";
 import { type Shared, shareMenu } from "./share_menu";
 import { Sheet } from "./sheet";
-import { isForField, type KeyTargets, type Shortcut, shortcutsOf } from "./shortcuts";
+import { answerKey, type KeyTargets, type Shortcut, shortcutsOf } from "./shortcuts";
 import { FrameSlider } from "./slider";
 import type { Theme } from "./theme";
 import { ThemeButton } from "./theme_button";
@@ -289,15 +289,7 @@ export class Panels {
   }
 
   private readonly onKey = (event: KeyboardEvent): void => {
-    if (isForField(event)) return;
-    const arrow = event.shiftKey && event.key.startsWith("Arrow") ? "Shift+" : "";
-    const key = event.key.length === 1 ? event.key.toLowerCase() : arrow + event.key;
-    if (this.help.isOpen && key !== "Escape" && key !== "?") return;
-    const shortcut = this.shortcuts.find(({ keys }) => keys.includes(key));
-    if (!shortcut) return;
-    shortcut.run(key);
-    event.preventDefault();
-    event.stopPropagation();
+    answerKey(event, this.shortcuts, this.help.isOpen);
   };
 
   /** Close what is open; if nothing is, let go of the kept regions. */

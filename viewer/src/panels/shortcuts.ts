@@ -89,3 +89,20 @@ export function isForField(event: KeyboardEvent): boolean {
   if (target.type === "checkbox") return event.key === " ";
   return target.type !== "range" || event.key.startsWith("Arrow") || event.key === "Home";
 }
+
+/** Do what a key asks for. While the help is open, only keys that close it count. */
+export function answerKey(
+  event: KeyboardEvent,
+  shortcuts: readonly Shortcut[],
+  helpIsOpen: boolean,
+): void {
+  if (isForField(event)) return;
+  const arrow = event.shiftKey && event.key.startsWith("Arrow") ? "Shift+" : "";
+  const key = event.key.length === 1 ? event.key.toLowerCase() : arrow + event.key;
+  if (helpIsOpen && key !== "Escape" && key !== "?") return;
+  const shortcut = shortcuts.find(({ keys }) => keys.includes(key));
+  if (!shortcut) return;
+  shortcut.run(key);
+  event.preventDefault();
+  event.stopPropagation();
+}

@@ -58,7 +58,7 @@ export class FrameSlider {
     return this.labels.length - 1;
   }
 
-  showPanes(panes: readonly PaneHeader[]): void {
+  showPanes(panes: readonly Pick<PaneHeader, "frames" | "grows">[]): void {
     this.panes = panes.map((pane) => [...pane.frames]);
     this.grows = panes.some((pane) => pane.grows);
     this.relabel();

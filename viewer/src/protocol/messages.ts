@@ -3,6 +3,8 @@
 // Python answers in `src/splinecam/viewer/`; a file on disk holds the answers to the requests that
 // need no computation. Arrays travel beside these headers, under the names in the comments.
 
+import type { SolidHeader, SolidRequest, SurfaceHeader } from "../solid/messages";
+
 export type Pair = [number, number];
 /** Opposite corners of a rectangle in plane coordinates: u0, v0, u1, v1. */
 export type Box = [number, number, number, number];
@@ -19,6 +21,7 @@ export type Request =
   | { ask: "gradient"; mesh: string; region: number; output: number | null }
   | PlaneRequest
   | SelectRequest
+  | SolidRequest
   /** Tell Python how the view is: the whole state, some time after it changed; the answer is "ok". */
   | { ask: "state"; state: Record<string, unknown> };
 
@@ -258,6 +261,8 @@ export type Header =
   | GradientHeader
   | BandHeader
   | PlaneHeader
+  | SolidHeader
+  | SurfaceHeader
   | OkHeader
   | DroppedHeader
   | ErrorHeader
