@@ -1,20 +1,23 @@
 """Vertices, areas, maps and boundaries as functions of the parameters, with gradients.
 
-A vertex lies where two known functions vanish: units on their knots, ties, sides of the domain. One
-Newton step ``v - J^-1 z(v)``, with J and v held fixed and z computed from the parameters, leaves
-the vertex where it is, and has the gradient of its place. Outputs at moving vertices, areas and
-integrals are sums over triangles of them. The combinatorics are those of the present parameters.
+A vertex lies where two known functions vanish: units on their knots, ties, sides of the domain. It
+is the corner of a region on which both are affine, and along each of the two sides there one of
+them vanishes. One Newton step in the coordinates of these sides, which are held fixed, leaves the
+vertex where it is, and has the gradient of its place, as the functions are computed from the
+parameters. All else follows from the vertices. The combinatorics are those of the present
+parameters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from splinecam._util.arrays import as_rows, take
@@ -35,31 +38,24 @@ from splinecam.questions.boundary import check_kind, levels_of, output_of, winne
 from splinecam.questions.partition_data import PartitionData
 
 Integrand = Literal["output", "modulus", "square"]
-_PARALLEL = 1e-9  # the sine of the angle between lines up to which they have no one crossing
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Differentiable:
-    """The geometry of a partition, as tensors with gradients.
+    """The geometry of a partition with V vertices and F regions, as tensors with gradients.
 
-    Regions are cut where the largest output changes, into C convex cells with V vertices. Gradients
-    are with respect to the parameters of the model, and to the corners of the domain if given.
+    Gradients are with respect to the parameters of the model, and to the corners of the domain if
+    given. What is first used is computed, from the vertices that it needs.
 
-    region, label: (C,) the region and the class of each cell; degenerate: (V,) vertices in which
-    more than two lines meet, whose gradient is that of two of them.
+    partition: the partition, in whose order vertices and regions are.
     """
 
     partition: PartitionData
-    region: Tensor
-    label: Tensor
-    degenerate: Tensor
-    _mesh: Mesh
+    _level: float
     _program: Program
-    _at: Tensor
     _corners: Tensor
-    _functions: tuple[_Functions, _Functions]
-    _inverse: Tensor
     _names: dict[int, tuple[str, bool]]
+    _fixed: dict[str, Any]  # what does not depend on the parameters, which all of ``at`` share
 
     def at(self, parameters: Mapping[str, Tensor], corners: Tensor | None = None) -> Differentiable:
         """The same as a function of other tensors with the same values, as ``torch.func`` needs.
@@ -80,23 +76,63 @@ class Differentiable:
         changed = {"_program": program, "_corners": _corners_like(corners, self._corners)}
         return replace(self, **changed)  # type: ignore[arg-type]
 
-    @cached_property
-    def vertices(self) -> Tensor:
-        """Plane coordinates of the vertices, (V, 2)."""
-        one, other = self._functions
-        z = _evaluate(self._program, self.partition, self._at, (one, other), self._corners)
-        return self._at - (self._inverse @ z[:, :, None])[:, :, 0]
+    def _once(self, name: str, make: Callable[[], Any]) -> Any:
+        """What does not depend on the parameters, without the marks that torch.func leaves."""
+        if name not in self._fixed:
+            with torch.no_grad(), temporarily_clear_interpreter_stack():
+                self._fixed[name] = make()
+        return self._fixed[name]
+
+    def _follow(self, places: _Places) -> tuple[Tensor, Tensor, Tensor]:
+        """Where vertices (N,) move, (N, 2), by which parts of their sides, and the outputs."""
+        part, outputs = _newton(self.partition, self._program, places, self._corners)
+        return places.at + (part[:, :, None] * places.sides).sum(1), part, outputs
+
+    def _vertices_and_values(self, ids: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The vertices, and the outputs there; if some are given, only these (N,) move."""
+        data = self.partition
+
+        def functions(edge: Tensor) -> _Functions:
+            return _functions(data, edge)
+
+        def find() -> tuple[_Places, Tensor, Tensor]:
+            return _places(data.mesh, data.vertices, ids, functions), data.vertices, data.values
+
+        name = "all vertices" if ids is None else "some vertices"
+        if ids is not None:
+            self._fixed.pop(name, None)
+        places, fixed, known = self._once(name, find)
+        at, part, out = self._follow(places)
+        here, after, before = (take(known, x) for x in (places.vertex, *places.beside.unbind(1)))
+        values = out + part[:, :1] * (after - here) + part[:, 1:] * (before - here)
+        if ids is None:
+            return at, values
+        return fixed.index_copy(0, ids, at), known.index_copy(0, ids, values)
 
     @cached_property
+    def _everywhere(self) -> tuple[Tensor, Tensor]:
+        return self._vertices_and_values(None)
+
+    @property
+    def vertices(self) -> Tensor:
+        """Plane coordinates of the vertices, (V, 2)."""
+        return self._everywhere[0]
+
+    @property
     def values(self) -> Tensor:
         """The outputs at the moving vertices, (V, n_out)."""
-        domain = self.partition.domain
-        return as_rows(self._program(domain.embed(self.vertices)))
+        return self._everywhere[1]
+
+    @property
+    def degenerate(self) -> Tensor:
+        """The vertices at which more than two lines meet; the gradient is that of two, (V,)."""
+        found: Tensor = self._once("degenerate", lambda: _degenerate(self.partition))
+        return found
 
     @cached_property
     def _triangles(self) -> tuple[Tensor, Tensor]:
         """Triangles that fill the cells, by their vertices (T, 3), and the cell of each."""
-        mesh = self._mesh
+        mesh = self.partition.mesh
         vertex, owner, after = mesh.corner_vertices(), mesh.owners(), mesh.next_corner()
         first = mesh.offsets[:-1][owner]
         place = torch.arange(len(vertex), device=vertex.device)
@@ -111,33 +147,41 @@ class Differentiable:
         a, b, c = _rows(self.vertices, self._triangles[0]).unbind(1)
         return cross(b - a, c - a) / 2
 
-    def _over(self, index: Tensor, count: int, sums: Tensor) -> Tensor:
-        """Sums over the triangles of each region or class."""
-        total = sums.new_zeros((count, *sums.shape[1:]))
-        return total.index_add(0, index[self._triangles[1]], sums)
-
     @cached_property
     def areas(self) -> Tensor:
         """The area of each region, (F,)."""
-        return self._over(self.region, len(self.partition), self._sizes)
+        mesh, at = self.partition.mesh, self.vertices
+        vertex, owner = mesh.corner_vertices(), mesh.owners()
+        first = take(vertex, mesh.offsets[:-1])
+        p = take(at, vertex) - take(take(at.detach(), first), owner)  # for precision
+        sums = cross(p, take(p, mesh.next_corner())) / 2
+        return sums.new_zeros(mesh.num_faces).index_add(0, owner, sums)
+
+    @cached_property
+    def _outline(self) -> tuple[Tensor, Tensor]:
+        """The segments where classes meet or end, (S, 2, 2), and those left and right, (S, 2)."""
+        places, ends, sides = self._once("outline", lambda: _outline(self.partition, self._level))
+        return _rows(self._follow(places)[0], ends), sides
 
     @cached_property
     def class_areas(self) -> Tensor:
         """The area of each class, (K,); of one output, class 1 is where it is above the level."""
-        return self._over(self.label, max(2, self.partition._n_out), self._sizes)
+        segments, sides = self._outline
+        p, q = (segments - self.partition.domain.center.to(segments)).unbind(1)
+        sums = cross(p, q) / 2
+        areas = sums.new_zeros(max(2, self.partition._n_out) + 1)  # the last one is outside
+        left, right = torch.where(sides < 0, len(areas) - 1, sides).unbind(1)
+        return areas.index_add(0, left, sums).index_add(0, right, -sums)[:-1]
 
     @cached_property
     def _maps(self) -> tuple[Tensor, Tensor]:
         """The slopes (F, n_out, 2) and offsets (F, n_out) of the regions."""
-        triangles, cell = self._triangles
-        order = self._sizes.detach().argsort()
-        rank = torch.empty_like(order).index_copy_(0, order, torch.arange(len(order)).to(order))
-        largest = torch.zeros(len(self.partition), dtype=torch.int64, device=order.device)
-        largest.scatter_reduce_(0, self.region[cell], rank, "amax")
-        corner = triangles[order[largest]]  # of the largest triangle, which is the most precise
-        uv, f = _rows(self.vertices, corner), _rows(self.values, corner)
-        weight = torch.linalg.solve(uv[:, 1:] - uv[:, :1], f[:, 1:] - f[:, :1]).mT
-        return weight, f[:, 0] - (weight @ uv[:, 0, :, None])[:, :, 0]
+        domain, mesh = self.partition.domain, self.partition.mesh
+        uv = self.partition._frame.to_plane(mesh.means())
+        x = domain.embed(uv)
+        axes = domain.basis.to(uv).view(2, 1, *domain.input_shape).expand(2, *x.shape)
+        weight = self._program.derivatives(x, axes).permute(1, 2, 0)
+        return weight, as_rows(self._program(x)) - (weight @ uv[:, :, None])[:, :, 0]
 
     @property
     def weight(self) -> Tensor:
@@ -163,14 +207,15 @@ class Differentiable:
             mean = _mean_modulus(f)
         else:
             raise ValueError(f"of is {of!r}; choose 'output', 'modulus' or 'square'")
-        return self._over(self.region, len(self.partition), self._sizes[:, None] * mean)
+        sums = self._sizes[:, None] * mean
+        total = sums.new_zeros((len(self.partition), sums.shape[1]))
+        return total.index_add(0, self._triangles[1], sums)
 
     @cached_property
     def boundary(self) -> Tensor:
-        """The segments of the decision boundary, (S, 2, 2): where cells of two classes meet."""
-        beside = self._mesh.halfedge_face().view(-1, 2)
-        a, b = self.label[beside.clamp(min=0)].unbind(1)
-        return _rows(self.vertices, self._mesh.edges[(a != b) & (beside >= 0).all(1)])
+        """The segments of the decision boundary, (S, 2, 2): where two classes meet."""
+        segments, sides = self._outline
+        return take(segments, (sides >= 0).all(1).nonzero()[:, 0])
 
     def level_set(self, level: float = 0.0, output: int | None = None) -> Tensor:
         """The segments on which an output has a level, (S, 2, 2).
@@ -180,16 +225,24 @@ class Differentiable:
         index = output_of(self.partition, output)
         if not isinstance(level, Tensor):
             levels_of(level)
-        y, mesh = self.values[:, index] - level, self._mesh
+        mesh, known = self.partition.mesh, self.partition.values[:, index].detach()
+        above = known > level
         p, q = mesh.edges.unbind(1)
-        crossed = (y[p] > 0) != (y[q] > 0)
-        t = y[p[crossed]] / (y[p[crossed]] - y[q[crossed]])
-        ends = _rows(self.vertices, mesh.edges[crossed])
-        points = torch.lerp(ends[:, 0], ends[:, 1], t[:, None])
+        edge = (take(above, p) != take(above, q)).nonzero()[:, 0]
         number = torch.full_like(p, -1)
-        number[crossed] = torch.arange(len(t), device=p.device)
-        at = number[mesh.corners >> 1]  # a convex cell is crossed on two sides, or on none
-        return _rows(points, at[at >= 0].view(-1, 2))
+        number[edge] = torch.arange(len(edge), device=p.device)
+        ends = take(mesh.edges, edge)
+        if not len(edge):
+            return self.partition.vertices.new_zeros((0, 2, 2))
+        if "_everywhere" in vars(self):
+            uv, values = self._everywhere
+        else:
+            uv, values = self._vertices_and_values(torch.unique(ends))
+        y = _rows(values[:, index], ends) - level
+        t = y[:, :1] / (y[:, :1] - y[:, 1:])
+        a, b = _rows(uv, ends).unbind(1)
+        at = take(number, mesh.corners >> 1)  # a convex cell is crossed on two sides, or on none
+        return _rows(torch.lerp(a, b, t), at[at >= 0].view(-1, 2))
 
     def distances(self, points: Tensor) -> Tensor:
         """The distance of each of some points from the decision boundary, (N,).
@@ -212,7 +265,7 @@ class Differentiable:
 
     def __repr__(self) -> str:
         bad = int(self.degenerate.sum())
-        words = f"{len(self.partition):,} regions, {len(self._at):,} vertices"
+        words = f"{len(self.partition):,} regions, {len(self.degenerate):,} vertices"
         return f"Differentiable({words}{f', {bad:,} degenerate' * (bad > 0)})"
 
 
@@ -254,30 +307,13 @@ def differentiable(
             "Partition the new domain, and give its corners."
         )
     names = _constants(part)
-    program = _filled(part._network, names, dict(unwrap(part.model).named_parameters()), same=True)
-    found = winners_of(part, "argmax", level, whole=True)
-    cells, source = found.overlay.mesh, found.overlay.source
-    at = part._frame.to_plane(cells.uv)
-    with torch.no_grad():
-        edges = _edge_functions(part, cells, source, found.overlay.z, level)
-        one, other, degenerate = _chosen(cells, edges)
-    fixed = fixed.to(at)
-    moving = at.clone().requires_grad_()
-    with torch.enable_grad():
-        z = _evaluate(part._network, part, moving, (one, other), fixed)
-        rows = [torch.autograd.grad(z[:, k].sum(), moving, retain_graph=k == 0)[0] for k in (0, 1)]
     return Differentiable(
         part,
-        found.overlay.face,
-        found.winner,
-        degenerate,
-        cells,
-        program,
-        at,
-        fixed if corners is None else corners,
-        (one, other),
-        _inverse(torch.stack(rows, 1)),
+        level,
+        _filled(part._network, names, dict(unwrap(part.model).named_parameters()), same=True),
+        fixed.to(part.vertices) if corners is None else corners,
         names,
+        {},
     )
 
 
@@ -297,18 +333,6 @@ def _corners_like(corners: Tensor, fixed: Tensor) -> Tensor:
     return corners
 
 
-def _inverse(jacobian: Tensor) -> Tensor:
-    """The inverses of (V, 2, 2), or least steps where rows are parallel or zero."""
-    size = jacobian.norm(dim=2)
-    sine = cross(*jacobian.unbind(1)).abs() / (size[:, 0] * size[:, 1]).clamp_min(1e-300)
-    odd = (sine <= _PARALLEL).nonzero()[:, 0]
-    safe = jacobian.clone()
-    safe[odd] = torch.eye(2).to(safe)
-    inverse: Tensor = torch.linalg.inv(safe)
-    inverse[odd] = torch.linalg.pinv(jacobian[odd], rtol=_PARALLEL)
-    return inverse
-
-
 def _mean_modulus(f: Tensor) -> Tensor:
     """The mean of |f| over triangles, from its values (T, 3, n) at their corners."""
     low, middle, high = f.sort(1).values.unbind(1)
@@ -320,11 +344,10 @@ def _mean_modulus(f: Tensor) -> Tensor:
     return 2 * positive - (a + b + c) / 3
 
 
-# -- the functions that vanish at a vertex ---------------------------------------------------------
+# -- vertices, and the functions that vanish there -------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Functions:
+class _Functions(NamedTuple):
     """Functions (N,): ``z[first] - z[second] - level`` of a layer; -1 as second for none.
 
     The layer -1 is the border, where first is the side; the layer after the last is the output.
@@ -337,50 +360,119 @@ class _Functions:
 
     def at(self, index: Tensor) -> _Functions:
         """The functions of some numbers."""
-        return _Functions(*(take(x, index) for x in vars(self).values()))
-
-    def ids(self) -> Tensor:
-        """Equal numbers for equal functions."""
-        found: Tensor = torch.unique(self.level, return_inverse=True)[1]
-        for part in (self.layer, self.first, self.second):
-            found = found * int(part.max() + 2) + part + 1
-        return found
+        return _Functions(*(take(x, index) for x in self))
 
 
-def _edge_functions(
-    part: PartitionData, cells: Mesh, source: Tensor, scores: Tensor, level: float
-) -> _Functions:
-    """The function that vanishes on each edge of the cells."""
-    old, network = part.mesh, part._network
-    layer, first = old.edge_layer.clone(), old.edge_unit.clone()
-    found = _Functions(
-        layer,
-        first,
-        torch.full_like(first, -1),
-        torch.zeros_like(old.uv[:1, 0]).expand(len(first)).clone(),
-    )
-    middle = old.uv[old.edges].mean(1)
+class _Places(NamedTuple):
+    """N vertices, each as a corner of a cell, and the functions that vanish along its two sides.
+
+    vertex: (N,); beside: (N, 2) the next corner of the cell, and the previous one; at: (N, 2) the
+    vertex; sides: (N, 2, 2) the ways to the two; functions: (2 N,) along the previous side, and
+    along the next.
+    """
+
+    vertex: Tensor
+    beside: Tensor
+    at: Tensor
+    sides: Tensor
+    functions: _Functions
+
+
+def _places(
+    mesh: Mesh, uv: Tensor, ids: Tensor | None, functions: Callable[[Tensor], _Functions]
+) -> _Places:
+    """Vertices (N,) of a mesh, or all, as corners of the cells that are largest there.
+
+    uv: (V, 2) plane coordinates; functions: those of some edges.
+    """
+    vertex = mesh.corner_vertices()
+    after, before = mesh.next_corner(), mesh.previous_corner()
+    corner = torch.arange(len(vertex), device=vertex.device)
+    if ids is not None:
+        wanted = torch.zeros(mesh.num_vertices, dtype=torch.bool, device=vertex.device)
+        corner = take(wanted.index_fill(0, ids, True), vertex).nonzero()[:, 0]
+    own, p, q = (take(vertex, x) for x in (corner, take(after, corner), take(before, corner)))
+    at = take(uv, own)
+    size = cross(take(uv, p) - at, take(uv, q) - at)
+    top = uv.new_zeros(mesh.num_vertices).scatter_reduce_(0, own, size, "amax")
+    best = (size >= take(top, own)).nonzero()[:, 0]
+    chosen = corner.new_zeros(mesh.num_vertices).scatter_reduce_(0, take(own, best), best, "amax")
+    chosen = chosen if ids is None else take(chosen, ids)
+    own, p, q, corner = (take(x, chosen) for x in (own, p, q, corner))
+    at = take(uv, own)
+    edges = torch.stack([take(mesh.corners, take(before, corner)), take(mesh.corners, corner)], 1)
+    sides = torch.stack([take(uv, p) - at, take(uv, q) - at], 1)
+    return _Places(own, torch.stack([p, q], 1), at, sides, functions(edges.view(-1) >> 1))
+
+
+def _functions(part: PartitionData, edge: Tensor) -> _Functions:
+    """The function that vanishes on each of some edges (N,) of the partition."""
+    mesh, network = part.mesh, part._network
+    layer, first = take(mesh.edge_layer, edge).long(), take(mesh.edge_unit, edge).long()
+    found = _Functions(layer, first, torch.full_like(first, -1), mesh.uv.new_zeros(len(first)))
     border = (layer < 0).nonzero()[:, 0]
-    first[border] = _sides(part, part._frame.to_plane(middle[border]))
-    inner = (layer >= 0).nonzero()[:, 0]
-    one_knot = [isinstance(x, PiecewiseScalar) and x.at_zero for x in network.layers]
-    if not all(one_knot):
-        asked = ~torch.tensor([*one_knot, True], device=layer.device)
-        inner = inner[asked[layer[inner]]]
-        walk = network.walk(part.domain.embed(part._frame.to_plane(middle[inner])))
-        for k, (each, z) in enumerate(walk):
-            own = (layer[inner] == k).nonzero()[:, 0]
-            if not one_knot[k] and len(own):
-                edge = inner[own]
-                _describe(each, z.flatten(1)[own], first[edge], edge, found)
-    new = (source < 0).nonzero()[:, 0]
-    top = scores[cells.edges[new]].mean(1).topk(2, 1).indices.sort(1).values
-    kept = found.at(source.clamp(min=0))
-    kept.layer[new] = len(network.layers)
+    first[border] = _sides(part, _middles(part, edge[border]))
+    asked = [k for k, own in enumerate(network.layers) if not _is_plain(own)]
+    if asked:
+        others = torch.isin(layer, layer.new_tensor(asked)).nonzero()[:, 0]
+        x = part.domain.embed(_middles(part, edge[others]))
+        for k, (own, z) in enumerate(network.walk(x)):
+            rows = (layer[others] == k).nonzero()[:, 0]
+            if k in asked and len(rows):
+                place = others[rows]
+                _describe(own, z.flatten(1)[rows], first[place], place, found)
+            if k == asked[-1]:
+                break
+    return found
+
+
+def _is_plain(layer: Nonlinearity) -> bool:
+    """Whether all borders of a layer are zeros of its units."""
+    described = PiecewiseScalar, MaxNonlinearity, SortNonlinearity
+    if isinstance(layer, PiecewiseScalar):
+        return layer.at_zero
+    return not isinstance(layer, described)
+
+
+def _middles(part: PartitionData, edge: Tensor) -> Tensor:
+    """The middles of edges (N,) in plane coordinates, (N, 2)."""
+    return _rows(part.vertices, take(part.mesh.edges, edge)).mean(1)
+
+
+def _outline(part: PartitionData, level: float) -> tuple[_Places, Tensor, Tensor]:
+    """The vertices N where classes meet or end, segments (S, 2) between, and classes beside."""
+    found = winners_of(part, "argmax", level, whole=True)
+    cells, source, scores = found.overlay.mesh, found.overlay.source, found.overlay.z
+    beside = cells.halfedge_face()
+    label = torch.where(beside < 0, -1, take(found.winner, beside.clamp(min=0))).view(-1, 2)
+    edge = (label[:, 0] != label[:, 1]).nonzero()[:, 0]
+    ids, ends = torch.unique(take(cells.edges, edge), return_inverse=True)
     single = part._n_out == 1
-    kept.first[new], kept.second[new] = (top[:, 0] * (not single)), (-1 if single else top[:, 1])
-    kept.level[new] = level if single else 0.0
-    return kept
+
+    def functions(edge: Tensor) -> _Functions:
+        old = take(source, edge)
+        made = _functions(part, old.clamp(min=0))
+        new = (old < 0).nonzero()[:, 0]
+        tied = _rows(scores, take(cells.edges, edge[new])).mean(1).topk(2, 1).indices
+        made.layer[new] = len(part._network.layers)
+        made.first[new], made.second[new] = (0, -1) if single else tied.sort(1).values.unbind(1)
+        made.level[new] = level if single else 0.0
+        return made
+
+    uv = part._frame.to_plane(cells.uv)
+    return _places(cells, uv, ids, functions), ends, take(label, edge)
+
+
+def _degenerate(part: PartitionData) -> Tensor:
+    """The vertices at which more than two lines meet, (V,)."""
+    mesh = part.mesh
+    layer, unit = mesh.edge_layer.long(), mesh.edge_unit.long().clone()
+    border = (layer < 0).nonzero()[:, 0]
+    unit[border] = _sides(part, _middles(part, border))
+    line = torch.unique((layer + 1) * (int(unit.max()) + 1) + unit, return_inverse=True)[1]
+    count = int(line.max()) + 1
+    ends = mesh.edges * count + line[:, None]
+    return torch.bincount(torch.unique(ends) // count, minlength=mesh.num_vertices) > 2
 
 
 def _sides(part: PartitionData, uv: Tensor) -> Tensor:
@@ -417,59 +509,64 @@ def _describe(
         found.second[edge] = group[rows, gap.argmin(1)]
 
 
-def _chosen(cells: Mesh, edges: _Functions) -> tuple[_Functions, _Functions, Tensor]:
-    """Two functions that vanish at each vertex, as unlike as possible, and if there are more."""
-    ids, count = edges.ids(), cells.num_vertices
-    vertex = cells.edges.view(-1)
-    edge = torch.arange(len(vertex), device=vertex.device) // 2
-    way = cells.uv[cells.edges[:, 1]] - cells.uv[cells.edges[:, 0]]
-    way = way / way.norm(dim=1, keepdim=True).clamp_min(1e-300)
-    one = (
-        torch.zeros_like(vertex[:1]).expand(count).clone().scatter_reduce_(0, vertex, edge, "amax")
-    )
-    sine = cross(way[edge], way[one[vertex]]).abs()
-    sine = sine.masked_fill(ids[edge] == ids[one[vertex]], -1)
-    order = sine.argsort(stable=True)
-    rank = torch.empty_like(order).index_copy_(0, order, torch.arange(len(order)).to(order))
-    best = torch.zeros_like(one).scatter_reduce_(0, vertex, rank, "amax")
-    other = edge[order[best]]
-    third = (ids[edge] != ids[one[vertex]]) & (ids[edge] != ids[other[vertex]])
-    degenerate = torch.zeros(count, dtype=torch.bool, device=vertex.device)
-    degenerate[vertex[third]] = True
-    return edges.at(one), edges.at(other), degenerate
+def _newton(
+    part: PartitionData, program: Program, places: _Places, corners: Tensor
+) -> tuple[Tensor, Tensor]:
+    """One step at N vertices, as parts of the two sides, (N, 2), and the outputs, (N, n_out).
 
-
-def _evaluate(
-    program: Program,
-    part: PartitionData,
-    uv: Tensor,
-    functions: tuple[_Functions, _Functions],
-    corners: Tensor,
-) -> Tensor:
-    """The values of two functions each at plane coordinates (V, 2), (V, 2)."""
-    corner, found = corners.to(uv), []
-    way = corner.roll(-1, 0) - corner
-    for own in functions:
-        side = torch.where(own.layer < 0, own.first, 0)
-        found.append(cross(_rows(way, side), uv - _rows(corner, side)))
-    live = program._entry(part.domain.embed(uv))
+    Units are on the pieces of the cell, which a point in it tells. This matters for those whose
+    knots are at the vertex, and for their part in the units of later layers.
+    """
+    domain, base, own = part.domain, part._network, places.functions
+    inner = places.at + places.sides.sum(1) / 3
+    border = (own.layer < 0).nonzero()[:, 0]
+    way = corners.roll(-1, 0) - corners
+    side, row = take(own.first, border), border // 2
+    way, corner = (take(x.to(inner), side) for x in (way, corners))
+    order, values = [border], [cross(way, take(places.at, row) - corner)]
+    rises = [cross(way.detach(), take(inner - places.at, row))]
+    live = program._entry(domain.embed(places.at))
+    fixed = base._entry(domain.embed(inner))
     for k, stage in enumerate(program.stages):
-        live_before = program.advance(k, live)
-        live = program._apply_layer(k, live_before)
-        z = live_before[program.output_name if stage.layer is None else stage.layer.source]
-        z = z.flatten(1)
-        for i, own in enumerate(functions):
-            here = own.layer == k
-            if not bool(here.any()):
-                continue
-            first, second = (torch.where(here, x, 0)[:, None] for x in (own.first, own.second))
-            value = z.gather(1, first)[:, 0] - own.level
-            if bool((second >= 0).any()):
-                value = (
-                    value - torch.where(second >= 0, z.gather(1, second.clamp(min=0)), 0.0)[:, 0]
-                )
-            found[i] = torch.where(here, value, found[i])
-    return torch.stack(found, 1)
+        live = program.advance(k, live)
+        with torch.no_grad():
+            fixed = base.advance(k, fixed)
+        name = program.output_name if stage.layer is None else stage.layer.source
+        mine = (own.layer == k).nonzero()[:, 0]
+        order.append(mine)
+        functions, row = own.at(mine), mine // 2
+        values.append(_values(live[name], functions, row, stage.layer))
+        inside = _values(fixed[name], functions, row, stage.layer)
+        rises.append(inside - values[-1].detach())
+        layer = base.stages[k].layer
+        if stage.layer is not None and layer is not None:
+            z, at = live[layer.argument], fixed[layer.argument]
+            with torch.no_grad():
+                fixed = base._apply_layer(k, fixed)
+            live = live | {layer.result: _applied(stage.layer, layer, z, at)}
+    step = -torch.cat(values) / (3 * torch.cat(rises))
+    place = torch.cat(order)
+    rank = torch.empty_like(place).index_copy_(0, place, torch.arange(len(place)).to(place))
+    return take(step, rank).view(-1, 2), as_rows(live[program.output_name])
+
+
+def _values(z: Tensor, functions: _Functions, row: Tensor, layer: Nonlinearity | None) -> Tensor:
+    """The values of functions of a layer (N,) from its units (V, ...) at vertices (N,)."""
+    size, flat = z.shape[1:].numel(), z.reshape(-1)
+    value = take(flat, row * size + functions.first)
+    if layer is not None and _is_plain(layer):
+        return value
+    paired = (functions.second >= 0).nonzero()[:, 0]
+    other = take(flat, take(row, paired) * size + take(functions.second, paired))
+    return value.index_add(0, paired, -other) - functions.level
+
+
+def _applied(layer: Nonlinearity, base: Nonlinearity, z: Tensor, at: Tensor) -> Tensor:
+    """A layer at z (N, ...) with its derivative at other points (N, ...), by z and parameters."""
+    if layer.rectifies:
+        return z * (at > 0)
+    moved = base.apply(z + (at - z).detach())
+    return layer.apply(z.detach()) + (moved - moved.detach())
 
 
 # -- the program as a function of the parameters ---------------------------------------------------
