@@ -21,6 +21,9 @@ export interface Prepared {
   boundary: PreparedLines;
 }
 
+/** Cells from which on a picture that replaces another one is sketched. */
+export const MANY = 2000;
+
 export function prepared(mesh: Mesh): Prepared {
   const { edges, corners, offsets, cellCount, points, edgeLayer, boundary } = mesh;
   const at = new Float32Array(2 * corners.length);

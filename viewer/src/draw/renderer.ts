@@ -10,7 +10,7 @@ import type { HighlightStyle } from "./highlight";
 import type { LineStyle } from "./lines";
 import { Overlay, type OverlayLook } from "./overlay";
 import { Pictures } from "./pictures";
-import type { Prepared } from "./prepared";
+import { MANY, type Prepared } from "./prepared";
 import { type GL, Programs } from "./programs";
 import type { Samples } from "./samples";
 import { type Scene, sceneOf } from "./scene";
@@ -22,8 +22,7 @@ import { warmUp, warmUpRest } from "./warm_up";
 const NO_WEBGL =
   "This browser draws no WebGL2 pictures. Update it, or switch on hardware acceleration in its " +
   "settings; Chrome, Edge, Firefox and Safari of the last years can draw them.";
-/** Cells from which on a picture that replaces another one is sketched. */
-const MANY = 2000;
+const SOFTWARE = /swiftshader|llvmpipe|softpipe|software|basic render/i;
 const RESTING = 80; // milliseconds without movement after which the camera rests
 
 /** Milliseconds in which meshes are made ready in a frame: while one moves, while nothing does, and
@@ -54,6 +53,8 @@ export class Renderer {
   onWake: () => void = () => {};
   /** Whether the canvas shows all that was set, though perhaps not smoothed yet. */
   current = false;
+  /** Whether the processor does the work of the graphics card. */
+  readonly software: boolean;
   private readonly gl: GL;
   private programs: Programs;
   private pictures: Pictures;
@@ -77,6 +78,8 @@ export class Renderer {
     });
     if (!gl) throw new Error(NO_WEBGL);
     this.gl = gl;
+    const name = gl.getExtension("WEBGL_debug_renderer_info")?.UNMASKED_RENDERER_WEBGL;
+    this.software = SOFTWARE.test(String(gl.getParameter(name ?? gl.RENDERER)));
     this.overlay = new Overlay(gl);
     this.programs = new Programs(gl);
     this.pictures = new Pictures(this.programs);

@@ -150,7 +150,7 @@ export class Kernel {
     const m = bias.length;
     const n = weight.length / m;
     const places = [this.put("weight", weight), this.put("bias", bias)] as const;
-    const beside = this.address("beside", 8 * 64 * n);
+    const beside = this.address("beside", 8 * 72 * n);
     const out = this.address(to, 8 * rows * m);
     const table = this.address(from, 0);
     this.wasm.page_dense(rows, n, m, Number(rectified), table, ...places, beside, out);

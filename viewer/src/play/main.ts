@@ -335,7 +335,12 @@ class Playground {
         else requestAnimationFrame(resolve);
       });
       await Promise.all([
-        this.ask({ ask: "run", steps, window: this.picture.window, more: true }),
+        this.ask({
+          ask: "run",
+          steps,
+          window: this.picture.window,
+          more: { card: this.picture.card },
+        }),
         drawn,
       ]);
       this.frames = [...this.frames.slice(-59), performance.now()];

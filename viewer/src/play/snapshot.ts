@@ -1,6 +1,6 @@
 // What a page shows of a network: its regions, cut along the decision boundary, and their numbers.
 
-import { type Prepared, prepared } from "../draw/prepared";
+import { MANY, type Prepared, prepared } from "../draw/prepared";
 import { cutByClass } from "../geometry/classes";
 import { levelSet } from "../geometry/level_sets";
 import { Mesh, type MeshArrays } from "../geometry/mesh";
@@ -19,7 +19,8 @@ export const SQUARE: Box = [-1, -1, 1, 1];
 export interface Snapshot {
   header: MeshHeader;
   arrays: MeshArrays;
-  prepared: Prepared;
+  /** Of a frame that others follow; null if the page's processor sketches it sooner. */
+  prepared: Prepared | null;
   coloring: Message<ColoringHeader>;
   /** Where a network of numbers is zero, in local coordinates. */
   level: Float64Array | null;
@@ -38,10 +39,12 @@ export interface Pixels {
 
 let count = 0;
 
-/** What a picture needs: whether there are classes, and by what regions are coloured. */
+/** What a picture needs: whether there are classes, by what regions are coloured, and whether other
+ * pictures follow at once, drawn by a graphics card or by the processor in its place. */
 export interface Wanted {
   classes: boolean;
   color: string;
+  more: { card: boolean } | null;
 }
 
 /** The regions of a network in a rectangle; null if there are too many, or none are exact. */
@@ -49,7 +52,7 @@ export function snapshotOf(
   kernel: Kernel,
   network: Network,
   window: Box,
-  { classes, color }: Wanted,
+  { classes, color, more }: Wanted,
 ): Snapshot | null {
   if (!network.layers.every(({ activation }) => isPiecewise(activation))) return null;
   const [u0, v0, u1, v1] = window;
@@ -103,11 +106,13 @@ export function snapshotOf(
   const numbers = numbersOf(whole);
   if (color === "active") countActive(network, middlesOf(whole), numbers.active);
   const shown = classes ? cutByClass(whole) : whole;
+  const coloring = coloringOf(shown, numbers, { classes, color });
+  const sketched = !more?.card && shown.cellCount >= MANY && coloring.header.by !== "output";
   return {
     header,
     arrays: plain(shown),
-    prepared: prepared(shown),
-    coloring: coloringOf(shown, numbers, { classes, color }),
+    prepared: more && !sketched ? prepared(shown) : null,
+    coloring,
     level: classes ? null : levelSet(whole, 0, 0),
     regions,
     boundaryLength: scale * lengthOf(shown),

@@ -109,6 +109,11 @@ export class Picture {
     return window[2] > window[0] && window[3] > window[1] ? window : null;
   }
 
+  /** Whether a graphics card draws; else the processor does. */
+  get card(): boolean {
+    return !this.renderer.software;
+  }
+
   /** The keys with which one moves; returns whether this was one. */
   key(key: string): boolean {
     const [w, h] = this.size;
@@ -152,7 +157,7 @@ export class Picture {
     const mesh = snapshot && new Mesh(snapshot.header, snapshot.arrays);
     [this.snapshot, this.pixels, this.mesh, this.task] = [snapshot, pixels, mesh, task];
     [this.layers, this.picker] = [layers, null];
-    this.renderer.setMesh("whole", mesh, true, this.calm ? undefined : snapshot?.prepared);
+    this.renderer.setMesh("whole", mesh, true, snapshot?.prepared ?? undefined);
     if (this.hovered >= 0) this.renderer.setHighlight("hovered", null);
     this.hovered = -1;
     this.paint();

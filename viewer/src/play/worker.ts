@@ -16,8 +16,8 @@ export type Ask =
   | { ask: "color"; color: string; window: Box | null }
   | { ask: "open"; network: Network }
   /** Train so many steps, and show what is then; window: a part of the square that is looked at;
-   * more: whether the next steps follow at once. */
-  | { ask: "run"; steps: number; window: Box | null; more?: boolean }
+   * more: whether the next steps follow at once, and whether a graphics card draws them. */
+  | { ask: "run"; steps: number; window: Box | null; more?: { card: boolean } }
   /** Go to a moment of the run; training goes on from there. */
   | { ask: "back"; moment: number; window: Box | null }
   /** Look at another plane of the network of a file. */
@@ -93,7 +93,7 @@ class Session {
       if (ask.steps) this.cutAfter(this.moment);
     }
     const keep = ask.ask === "begin" || (ask.ask === "run" && ask.steps > 0);
-    return this.shown(window, keep, ask.ask !== "run" || !ask.more);
+    return this.shown(window, keep, (ask.ask === "run" && ask.more) || null);
   }
 
   private forget(): void {
@@ -114,12 +114,13 @@ class Session {
     this.moment = moment;
   }
 
-  /** What is shown now; keep: whether it is a moment that one can come back to; all: send all. */
-  private shown(window: Box | null, keep: boolean, all: boolean): Answer {
+  /** What is shown now; keep: whether it is a moment that one can come back to; more: whether
+   * others follow at once, so that not all need be sent, and whether a graphics card draws them. */
+  private shown(window: Box | null, keep: boolean, more: { card: boolean } | null): Answer {
     const begun = performance.now();
-    const due = all || begun - this.sent > SELDOM;
+    const due = !more || begun - this.sent > SELDOM;
     if (due) this.sent = begun;
-    const wanted = { classes: this.task?.kind !== "numbers", color: this.color };
+    const wanted = { classes: this.task?.kind !== "numbers", color: this.color, more };
     const whole = snapshotOf(this.kernel, this.network, SQUARE, wanted);
     const took = performance.now() - begun;
     if (keep && this.trainer) this.keep(whole);
