@@ -17,6 +17,7 @@ from splinecam.questions.paths import PathPartition, SegmentPartitions
 from splinecam.questions.preimage import Preimage, PropertyCheck
 from splinecam.questions.stats import Stats
 from splinecam.questions.topology import Topology
+from splinecam.solid.partition import SolidPartition
 from splinecam.solid.sections import Section
 from splinecam.solid.surface import Surface, SurfacePoints
 from splinecam.tiles.atlas import Atlas
@@ -57,6 +58,7 @@ __all__ = [
     "SmoothLayer",
     "Smoothing",
     "Snapshot",
+    "SolidPartition",
     "Stats",
     "Surface",
     "SurfacePoints",

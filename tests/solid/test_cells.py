@@ -17,7 +17,6 @@ from splinecam.network.capture import capture
 from splinecam.solid.complex import Complex
 from splinecam.solid.data import SurfaceData
 from splinecam.solid.extract import surface_data
-from splinecam.solid.partition import solid_partition
 from splinecam.testing.oracle.steps import Abs
 
 ACTIVATIONS = {
@@ -89,10 +88,10 @@ def sizes_of(data: SurfaceData) -> Tensor:
 def assert_exact(model: nn.Sequential, box: Solid, grid: int) -> None:
     """The cells and the surface of a small network are those of rational arithmetic."""
     program, found = capture(model, box.input_shape), cells(model, box)
-    parts = solid_partition(program, box)
+    parts = sc.partition(model, box, progress=False)
+    parts.validate(samples=200)
     expected = torch.tensor(sorted(float(cell.volume) for cell in found), dtype=torch.float64)
-    volumes = torch.zeros(len(parts), dtype=torch.float64)
-    volumes = volumes.index_add_(0, parts.region, parts.volumes).sort().values
+    volumes = parts.volumes.sort().values
     assert volumes.shape == expected.shape
     assert torch.allclose(volumes, expected, rtol=0, atol=1e-12 * float(expected.sum()))
     data = surface_data(program, box, grid=grid)
@@ -109,7 +108,7 @@ def assert_exact(model: nn.Sequential, box: Solid, grid: int) -> None:
     values = (data.gradients[owner] * data.vertices[data.face_vertices]).sum(1) + data.bias[owner]
     assert not len(values) or float(values.abs().max()) < 1e-11 * (1 + data.gradients.abs().max())
     assert not data.unresolved
-    assert not parts.uncut
+    assert not parts.unresolved
 
 
 @pytest.mark.parametrize("kind", KINDS)

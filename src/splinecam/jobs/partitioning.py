@@ -17,15 +17,17 @@ from splinecam._util.options import device_of, kind_of
 from splinecam._util.progress import log, progress_bar, tell
 from splinecam.engine.along_segments import run_segments
 from splinecam.engine.open_stretches import run_open_segments
-from splinecam.engine.plan import Plan, first_device, is_light, to_device
+from splinecam.engine.plan import Plan, first_device, free_memory, is_light, to_device
 from splinecam.engine.step import Report
 from splinecam.geometry.domain import Domain
 from splinecam.geometry.paths import Path, SegmentBatch
+from splinecam.geometry.solids import Solid
 from splinecam.jobs.estimating import Show, advising, announcing
 from splinecam.network.capture import naming_option
 from splinecam.network.capture.models import Output, dtype_of
 from splinecam.network.program import Program
 from splinecam.parallel import Job, engine_for, run_domain
+from splinecam.partitions.captured import Captured
 from splinecam.partitions.computing import compute
 from splinecam.partitions.partition import Partition, assemble
 from splinecam.partitions.refining import Refine, wanted_along
@@ -40,14 +42,24 @@ from splinecam.partitions.request import (
 from splinecam.questions.paths import PathPartition, SegmentPartitions
 from splinecam.questions.pieces import Pieces
 from splinecam.smooth.smoothing import Note
+from splinecam.solid.partition import SolidPartition, solid_partition
 
 _ALONG_PATHS = "smooth= replaces it on domains, but not along paths"  # an error says so
+_IN_SPACE = "smooth= replaces it on domains of two dimensions, but not in three"
 _SEGMENTS = 1 << 16  # segments at a time, in a stream
 
 
+class _Options(Options, total=False):
+    n_jobs: int | None
+
+
+@overload
+def partition(model: Model, domain: Domain, **options: Unpack[_Options]) -> Partition: ...
+@overload
+def partition(model: Model, domain: Solid, **options: Unpack[_Options]) -> SolidPartition: ...
 def partition(
     model: Model,
-    domain: Domain,
+    domain: Domain | Solid,
     *,
     output: Output = None,
     refine: Refine = None,
@@ -57,8 +69,11 @@ def partition(
     progress: bool = True,
     n_jobs: int | None = None,
     **options: Unpack[FewOptions],
-) -> Partition:
+) -> Partition | SolidPartition:
     """The exact partition of a domain into the linear regions of a piecewise-linear network.
+
+    A body of three dimensions, such as ``Domain.cube(-1, 1)``, gives a ``SolidPartition``, with
+    the options output, memory, max_regions and progress.
 
     model: any ``nn.Module`` of continuous piecewise-linear operations, in eval mode; it is not
     changed. A network from ``capture`` stands for its model as it is now, and the path of an ONNX
@@ -99,6 +114,8 @@ def partition(
     given: dict[str, Any] = {"output": output, "memory": memory, "max_regions": max_regions}
     given |= {"progress": progress, "smooth": smooth, "refine": refine, **options}
     request = Request.of("partition", model, given)
+    if isinstance(domain, Solid):
+        return _partition_of_body(request, domain, n_jobs)
     require_domain(domain)
     if n_jobs not in (None, 1) and (smooth is not None or request.partial):
         what = "smooth=" if smooth is not None else "partial="
@@ -132,6 +149,28 @@ def partition(
                 outcome, program = to_device(outcome, last), program.to(last)
         how: Any = {"output": request.output, "names": names, "wanted": wanted}
         return assemble(request.model, program, domain, outcome, **how)
+
+
+def _partition_of_body(request: Request, body: Solid, n_jobs: int | None) -> SolidPartition:
+    """The partition of a body of three dimensions."""
+    here = request.device == "auto" or device_of(request.device).type == "cpu"
+    given: dict[str, Any] = {"refine": request.refine, "smooth": request.smooth}
+    given |= {"names": request.names, "n_jobs": None if n_jobs == 1 else n_jobs}
+    given |= {"device": None if here else request.device}
+    for name, value in given.items():
+        if value is not None:
+            raise TypeError(
+                f"{name}= is for domains of two dimensions: leave it out for a body of three"
+            )
+    with naming_option(_IN_SPACE):
+        program = request.captured(body.input_shape, torch.device("cpu"))
+    how = body.input_shape, request.output, "cpu", False, program
+    network = Captured(request.model, *how)
+    limits: Any = {"memory": request.memory, "max_regions": request.max_regions}
+    if request.memory is None:
+        limits["memory"] = free_memory(torch.device("cpu"))
+    with torch.inference_mode(False), torch.no_grad():
+        return solid_partition(network, body, progress=request.progress, **limits)
 
 
 @contextmanager

@@ -182,5 +182,9 @@ def require_domain(domain: object) -> None:
     if isinstance(domain, Path | SegmentBatch):
         raise TypeError("paths and segments are for sc.along; this takes a splinecam.Domain")
     if not isinstance(domain, Domain):
-        hint = "; sc.surface takes bodies of three dimensions" if isinstance(domain, Solid) else ""
+        hint = (
+            "; sc.partition and sc.surface take bodies of three dimensions"
+            if isinstance(domain, Solid)
+            else ""
+        )
         raise TypeError(f"domain must be a splinecam.Domain, not {kind_of(domain)}{hint}")

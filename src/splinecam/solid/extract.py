@@ -18,16 +18,14 @@ from torch import Tensor
 from splinecam._util.arrays import counts_of, following, offsets_of, owners_of, take, take_rows
 from splinecam._util.graphs import components, cycles
 from splinecam._util.progress import progress_bar, tell
-from splinecam._util.text import number_text
-from splinecam._util.tolerances import EPS, PLANAR, SAFETY, SLOPE_PRECISION
+from splinecam._util.tolerances import EPS, PLANAR, SAFETY
 from splinecam.engine.activations import require_no_overflow
-from splinecam.errors import LimitError
 from splinecam.geometry.solids import Solid
 from splinecam.network.program import Program
 from splinecam.solid.complex import AUXILIARY, Complex
 from splinecam.solid.data import SurfaceData
 from splinecam.solid.dropping import Dropping, extremes
-from splinecam.solid.fits import affine_fits
+from splinecam.solid.fits import affine_maps
 from splinecam.solid.front import Front, Target, places_of
 from splinecam.solid.outputs import Output
 
@@ -65,7 +63,7 @@ def surface_data(
             if not front.complex.num_cells:
                 break
             front = _halved(front, solid, k, dropping) if k < grid else front.carried(dropping)
-            _require_room(front, memory)
+            front.require_room(memory, "The surface")
             front = dropping.without_empty(front)
             tell(bar, f"step {k + 1} of {steps}, {front.complex.num_cells:,} cells", 0, 1)
     found = _extracted(front, solid, counts) if front.complex.num_cells else _nothing(counts)
@@ -75,17 +73,6 @@ def surface_data(
         bias=found.bias - found.gradients @ middle,
         unresolved=[(torch.tensor(place) + middle).tolist() for place in found.unresolved],
     )
-
-
-def _require_room(front: Front, memory: int | None) -> None:
-    """Raise a ``LimitError`` if a front with a copy takes more than so many bytes."""
-    arrays = [*front.complex.arrays, front.complex.uvw, *front.live.values()]
-    used = 2 * sum(x.nbytes for x in arrays)
-    if memory is not None and used > memory:
-        raise LimitError(
-            f"The surface needs more than {number_text(used / 1e6)} MB, and memory= allows "
-            f"{number_text(memory / 1e6)} MB. Allow more, or divide the box."
-        )
 
 
 def _halved(front: Front, solid: Solid, halvings: int, dropping: Dropping) -> Front:
@@ -272,35 +259,16 @@ class FlatFaces:
 
 
 def _maps(front: Front, solid: Solid, cell: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradients (F, 3) and offsets (F,) of the target on groups of cells (P,).
-
-    They follow from the values at the corners of the widest cell, or where that is too narrow from
-    the network's derivatives at its centre.
-    """
-    target, whole, program = front.target, front.complex, front.program
+    """The gradients (F, 3) and offsets (F,) of the target on groups of cells (P,)."""
+    target, whole = front.target, front.complex
     assert target is not None
     offsets, corners = whole.cell_corners()
     rows, sizes = take_rows(offsets, cell)
-    corners, starts = corners[rows], offsets_of(sizes)
-    fits, bias, width = affine_fits(whole.uvw, front.f[:, None] + target.level, starts, corners)
-    count = int(group.max()) + 1
-    widest = width.new_zeros(count).scatter_reduce_(0, group, width, "amax")
-    best = torch.zeros(count, dtype=torch.int64)
-    chosen = (width == widest[group]).nonzero()[:, 0]
-    best[group[chosen]] = chosen
-    gradient, bias = fits[best, 0], bias[best, 0]
-    error = target.error(front.bounds[program.output_name])
-    narrow = (error > SLOPE_PRECISION * gradient.norm(dim=1) * width[best]).nonzero()[:, 0]
-    if narrow.shape[0]:
-        rows, sizes = take_rows(starts, best[narrow])
-        owner = owners_of(sizes, rows.shape[0])
-        centre = whole.uvw.new_zeros((len(narrow), 3))
-        centre = centre.index_add_(0, owner, whole.uvw[corners[rows]]) / sizes[:, None]
-        x = solid.to_input(centre)
-        ways = solid.basis.view(3, 1, *solid.input_shape).expand(3, *x.shape)
-        slopes = program.derivatives(x, ways) @ target.weight
-        gradient[narrow] = slopes.T
-        f = sizes.new_zeros(len(narrow), dtype=centre.dtype)
-        f = f.index_add_(0, owner, front.f[corners[rows]]) / sizes
-        bias[narrow] = f + target.level - (slopes.T * centre).sum(1)
-    return gradient, bias
+    error = target.error(front.bounds[front.program.output_name])
+    points = whole.uvw, front.f[:, None] + target.level, error
+
+    def slopes(centre: Tensor) -> Tensor:
+        return target.weight @ front.slopes(solid, centre)[:, None]
+
+    gradient, bias, _ = affine_maps(points, (offsets_of(sizes), corners[rows]), group, slopes)
+    return gradient[:, 0], bias[:, 0]

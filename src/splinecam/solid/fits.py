@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import owners_of, take
+from splinecam._util.arrays import owners_of, take, take_rows
+from splinecam._util.tolerances import SLOPE_PRECISION
 
 
 def affine_fits(
@@ -30,6 +33,45 @@ def affine_fits(
     gradient = ((moment @ axes) * inverse[:, None]) @ axes.transpose(1, 2)
     bias = middle - (gradient @ mean[:, :, None])[..., 0]
     return gradient, bias, size[:, 0].clamp(min=0).sqrt()
+
+
+def affine_maps(
+    points: tuple[Tensor, Tensor, float],
+    cells: tuple[Tensor, Tensor],
+    group: Tensor,
+    slopes: Callable[[Tensor], Tensor],
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients (G, n, 3) and offsets (G, n) of functions on groups of cells.
+
+    They follow from the values at the corners of the widest cell of each group, which comes third,
+    (G,), or where that is too narrow from the derivatives at its centre.
+
+    points: uvw (V, 3), values (V, n), and the error of these; cells: offsets and vertices of P
+    cells; group: (P,) of each cell; slopes: the derivatives (N, n, 3) at points (N, 3).
+    """
+    (uvw, values, error), (offsets, corners) = points, cells
+    fits, bias, width = affine_fits(uvw, values, offsets, corners)
+    count = int(group.max()) + 1
+    widest = width.new_zeros(count).scatter_reduce_(0, group, width, "amax")
+    best = torch.zeros(count, dtype=torch.int64)
+    chosen = (width == widest[group]).nonzero()[:, 0]
+    best[group[chosen]] = chosen
+    gradient, bias = fits[best], bias[best]
+    steepest = gradient.norm(dim=2).amax(1)
+    narrow = (error > SLOPE_PRECISION * steepest * width[best]).nonzero()[:, 0]
+    if narrow.shape[0]:
+        centre = means(uvw, offsets, corners, best[narrow])
+        gradient[narrow] = slopes(centre)
+        middle = means(values, offsets, corners, best[narrow])
+        bias[narrow] = middle - (gradient[narrow] @ centre[:, :, None])[..., 0]
+    return gradient, bias, best
+
+
+def means(values: Tensor, offsets: Tensor, corners: Tensor, cells: Tensor) -> Tensor:
+    """The mean of values (V, n) at the corners of some cells (N,), (N, n)."""
+    rows, sizes = take_rows(offsets, cells)
+    owner = owners_of(sizes, rows.shape[0])
+    return _sums(take(values, take(corners, rows)), owner, sizes) / sizes[:, None]
 
 
 def _sums(rows: Tensor, owner: Tensor, counts: Tensor) -> Tensor:

@@ -16,9 +16,11 @@ from torch import Tensor
 
 from splinecam._util.arrays import as_rows, counts_of, offsets_of, owners_of, take, take_rows
 from splinecam._util.backend import backend_of
+from splinecam._util.text import number_text
 from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.arrangement.crossings import Functions
 from splinecam.engine.activations import require_no_overflow
+from splinecam.errors import LimitError
 from splinecam.geometry.solids import Solid
 from splinecam.kernels.solid import Bounded, CutArrays
 from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity
@@ -122,6 +124,22 @@ class Front:
             result = layer.bound(bounds[layer.argument], -size, size)
             bounds = self.program.bounds(i + 1, {**bounds, layer.result: result})
         return bounds[self.program.output_name]
+
+    def slopes(self, solid: Solid, uvw: Tensor) -> Tensor:
+        """The derivatives of all outputs at points (N, 3) of the body, (N, n, 3)."""
+        x = solid.to_input(uvw)
+        ways = solid.basis.view(3, 1, *solid.input_shape).expand(3, *x.shape)
+        return self.program.derivatives(x, ways).permute(1, 2, 0)
+
+    def require_room(self, memory: int | None, what: str) -> None:
+        """Raise a ``LimitError`` if the front with a copy takes more than so many bytes."""
+        arrays = [*self.complex.arrays, self.complex.uvw, *self.live.values()]
+        used = 2 * sum(x.nbytes for x in arrays)
+        if memory is not None and used > memory:
+            raise LimitError(
+                f"{what} needs more than {number_text(used / 1e6)} MB, and memory= allows "
+                f"{number_text(memory / 1e6)} MB. Allow more, or divide the box."
+            )
 
     def _blocks(self) -> Iterator[dict[str, Tensor]]:
         width = max(*self.program.widths, 1)

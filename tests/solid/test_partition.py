@@ -1,0 +1,145 @@
+"""The whole partition of a body of three dimensions, as ``sc.partition`` gives it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import splinecam as sc
+from exact_solids import Maxout, cells
+from splinecam.solid.partition import SolidPartition
+
+CUBE = sc.Domain.cube(-1, 1)
+
+
+def network(*sizes: int, seed: int = 0) -> nn.Sequential:
+    torch.manual_seed(seed)
+    layers = [each for a, b in pairwise(sizes) for each in (nn.Linear(a, b), nn.ReLU())]
+    return nn.Sequential(*layers[:-1]).double()
+
+
+def partition(model: nn.Module, body: Any = CUBE, **options: Any) -> SolidPartition:
+    return sc.partition(model, body, progress=False, **options)
+
+
+def test_planes_in_general_position_give_the_number_of_cells_that_is_known() -> None:
+    model = network(3, 7, 1)
+    with torch.no_grad():
+        model[0].bias *= 0.1
+    part = partition(model, sc.Domain.cube(-100, 100))
+    part.validate()
+    assert len(part) == 1 + 7 + 21 + 35
+    assert part.cells_by_layer == {"1": 64}
+    assert part.volumes.sum().item() == pytest.approx(200**3)
+    assert part.faces_by_layer[""] > 6
+    assert part.report()["regions"] == 64
+
+
+def test_layers_with_a_maximum_and_degenerate_units_are_those_of_rational_arithmetic() -> None:
+    first, last = network(3, 6, seed=4), network(2, 4, 1, seed=5)
+    with torch.no_grad():
+        first[0].weight[1], first[0].bias[1] = -first[0].weight[0], -first[0].bias[0]  # one plane
+        first[0].weight[2], first[0].bias[2] = 0.0, -1.0  # dead
+        last[0].weight[1], last[0].bias[1] = 0.0, 0.0  # zero everywhere
+    flat = nn.Sequential(*first, nn.ReLU(), Maxout(3), *last)
+    part, oracle = partition(flat), cells(flat, CUBE)
+    part.validate()
+    assert len(part) == len(oracle)
+    assert part.complex.num_cells > len(part)  # a maximum of three divides regions
+    expected = sorted(float(cell.volume) for cell in oracle)
+    assert part.volumes.sort().values.tolist() == pytest.approx(expected, abs=1e-12)
+    counts = [len(cells(flat[: k + 1], CUBE)) for k in (1, 2, 4)]
+    assert list(part.cells_by_layer.values()) == counts
+
+
+def test_maps_are_those_of_the_model_in_every_region() -> None:
+    part = partition(model := network(3, 8, 8, 2, seed=1))
+    x = torch.rand((300, 3)).double() * 2 - 1
+    y, patterns = model(x).detach(), [model[:2](x) > 0, model[:4](x) > 0]
+    maps = (part.gradients @ x.T).permute(2, 0, 1) + part.bias  # (300, R, 2)
+    nearest = (maps - y[:, None]).abs().amax(2).min(1)
+    assert float(nearest.values.max()) < 1e-12
+    alike = torch.cat(patterns, 1).unique(dim=0)
+    assert len(alike) <= len(nearest.indices.unique()) + 3
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_the_size_and_the_place_of_the_body_change_nothing(scale: float) -> None:
+    model, wide = network(3, 6, 6, 1), network(3, 6, 6, 1)
+    with torch.no_grad():
+        wide[0].weight /= scale
+        wide[0].bias -= wide[0].weight.sum(1) * 5 * scale
+    part = partition(model)
+    moved = partition(wide, sc.Domain.cube(4 * scale, 6 * scale))
+    moved.validate()
+    assert moved.cells_by_layer == part.cells_by_layer
+    assert torch.allclose(moved.volumes / scale**3, part.volumes, atol=1e-9)
+    assert torch.equal(moved.neighbours, part.neighbours)
+
+
+def test_a_body_in_a_larger_space_has_regions() -> None:
+    model = nn.Sequential(nn.Flatten(), network(6, 8, 2), nn.Softmax(1))
+    corners = torch.randn((4, 2, 3), generator=torch.Generator().manual_seed(0)).double()
+    part = partition(model, sc.Domain.tetrahedron(*corners))
+    part.validate()
+    assert part.inputs().shape == (len(part.vertices), 2, 3)
+    assert part.volume == pytest.approx(part.box.volume)
+
+
+def test_regions_are_neighbours_where_a_unit_switches() -> None:
+    part = partition(network(3, 5, 1))
+    assert len(part.neighbours) == int((part.face_regions >= 0).all(1).sum())
+    assert int(part.face_units[part.face_layers == 0].max()) == 4
+    assert repr(part).startswith(f"SolidPartition({len(part)} regions, ")
+
+
+def test_an_affine_network_has_one_region() -> None:
+    part = partition(nn.Linear(3, 2).double())
+    part.validate()
+    assert len(part) == 1
+    assert part.neighbours.shape == (0, 2)
+
+
+def test_limits_say_what_to_do() -> None:
+    with pytest.raises(sc.LimitError, match="Raise max_regions"):
+        partition(network(3, 12, 1), max_regions=50)
+    with pytest.raises(sc.LimitError, match="The partition needs more"):
+        partition(network(3, 12, 1), memory="10KB")
+    for option in ({"smooth": 1e-3}, {"refine": "boundary"}, {"n_jobs": 2}, {"names": ["a"]}):
+        with pytest.raises(TypeError, match="two dimensions"):
+            partition(network(3, 4, 1), **option)
+    with pytest.raises(sc.CaptureError, match="two dimensions"):
+        partition(nn.Sequential(nn.Linear(3, 2), nn.GELU()))
+
+
+def damaged(part: SolidPartition, what: str) -> SolidPartition:
+    whole, arrays = part.complex, part.complex.arrays
+    if what == "vertex":
+        moved = whole.uvw.clone()
+        moved[-1] += 1e-3
+        return replace(part, complex=replace(whole, uvw=moved))
+    if what == "map":
+        return replace(part, bias=part.bias + 1e-4)
+    if what == "slope":
+        return replace(part, gradients=part.gradients * (1 + 1e-3), bias=part.bias)
+    if what == "volume":
+        return replace(part, cell_volumes=part.cell_volumes * (1 + 1e-6))
+    if what == "side":
+        sides = arrays.sides.clone()
+        sides[0] ^= 1
+        return replace(part, complex=replace(whole, arrays=arrays._replace(sides=sides)))
+    same = torch.zeros_like(part.widest)
+    return replace(part, widest=same)
+
+
+@pytest.mark.parametrize("what", ["vertex", "map", "slope", "volume", "side", "region"])
+def test_a_damaged_partition_is_not_valid(what: str) -> None:
+    part = partition(network(3, 5, 4, 1, seed=2))
+    assert part.validate().ok
+    with pytest.raises(sc.ValidationError):
+        damaged(part, what).validate()
