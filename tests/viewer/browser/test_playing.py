@@ -111,6 +111,43 @@ def test_units_and_regions_show_each_other(drive: Drive, page: Path) -> None:
     driver.until("playground.answer.snapshot.header.window === null")
 
 
+def test_own_points_are_in_the_link(drive: Drive, page: Path) -> None:
+    driver = opened(drive, page, "#data=own&layers=4")
+    box = driver.page.locator("canvas").bounding_box()
+    assert box is not None
+    middle = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    driver.page.mouse.click(*middle)
+    driver.page.get_by_label("A click puts").select_option("orange points")
+    driver.page.mouse.click(middle[0] + 50, middle[1])
+    driver.until("playground.answer.history.loss[0] > 0")
+    points = driver.page.evaluate("playground.experiment.points").split("_")
+    assert points[0] == "0.0.0"
+    u, v, label = map(int, points[1].split("."))
+    assert u > 100
+    assert (v, label) == (0, 1)
+    loss = driver.page.evaluate("playground.answer.history.loss[0]")
+    again = opened(drive, page, driver.page.evaluate("location.hash"))
+    assert again.page.evaluate("playground.answer.history.loss[0]") == loss
+    press(again, "Remove all")
+    again.until("playground.experiment.points === ''")
+
+
+def test_active_units_are_shown_also_without_a_pointer(drive: Drive, page: Path) -> None:
+    driver = opened(drive, page, "#data=moons&layers=5,4&color=code")
+    driver.page.locator("canvas").focus()
+    driver.page.keyboard.press("Enter")
+    status = driver.page.locator(".pg-status", has_text="Active units: ")
+    said = status.text_content()
+    assert said is not None
+    found = re.search(r"Active units: (\d) \+ (\d)", said)
+    assert found is not None
+    lit = driver.page.locator("circle.pg-active").count()
+    assert lit == int(found[1]) + int(found[2])
+    # Regions of the same colour have the same code: as many colours as codes, nearly.
+    coloring = driver.page.evaluate("Array.from(playground.picture.coloring.arrays.numbers.data)")
+    assert len({round(x, 6) for x in coloring}) > 0.9 * regions(driver)
+
+
 def test_the_tour_has_three_scenes(drive: Drive, page: Path) -> None:
     driver = opened(drive, page, size=(390, 800))
     press(driver, "Tour")

@@ -10,6 +10,11 @@ import { CHOICES } from "./experiment";
 export const CLASSES = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"];
 export const PALETTE = CLASSES.map((color) => rgb(color).map((x) => 255 * x));
 const SEQUENTIAL = table(["#f4f7fa", "#b9d5e8", "#6aa9d1", "#2173ad", "#08306b"]);
+const CODES = table(
+  ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#0072B2"].map(
+    (color) => `#${[1, 3, 5].map((k) => paled(color.slice(k, k + 2))).join("")}`,
+  ),
+);
 export const DIVERGING = table(["#0072B2", "#8fc0e0", "#ffffff", "#f0b48a", "#D55E00"]);
 
 /** Numbers of the regions, by which they can be coloured. */
@@ -18,6 +23,15 @@ export interface RegionNumbers {
   area: Float32Array;
   active: Float32Array;
   layer: Float32Array;
+  /** From 0 to 1; another one for every other set of active units. */
+  code: Float32Array;
+}
+
+/** Half-way to white, so that lines are seen on it. */
+function paled(part: string): string {
+  return Math.round(127 + Number.parseInt(part, 16) / 2)
+    .toString(16)
+    .padStart(2, "0");
 }
 
 /** Colours between some, as 256 of three bytes. */
@@ -65,6 +79,7 @@ export function coloringOf(
     high = Math.max(high, x);
   }
   if (!(low < high)) low = high / 2;
+  if (color === "code") [low, high] = [0, 1];
   const logarithmic = color === "slope" || color === "area";
   if (logarithmic) {
     low = Math.max(low, 1e-4 * high);
@@ -74,7 +89,7 @@ export function coloringOf(
   const scale = { type, low, center: low, high, extend: "neither" as const };
   const label = CHOICES.color.find(([name]) => name === color)?.[1] ?? color;
   const header = { ...common, name: color, label, by: "region" as const, scale };
-  const lut = { data: SEQUENTIAL.slice(), shape: [256, 3] };
+  const lut = { data: (color === "code" ? CODES : SEQUENTIAL).slice(), shape: [256, 3] };
   return { header, arrays: { numbers: { data, shape: [data.length] }, lut } };
 }
 

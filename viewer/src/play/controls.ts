@@ -15,6 +15,8 @@ const LABELS = {
 
 export class Controls {
   readonly root = element("form", { class: "pg-form", "aria-label": "Experiment" });
+  /** What stands beside the picture. */
+  readonly color: HTMLElement;
   private readonly selects = new Map<string, HTMLSelectElement>();
   private readonly inputs = new Map<string, HTMLInputElement>();
   private readonly layers = box("pg-layers");
@@ -39,8 +41,8 @@ export class Controls {
       this.number("noise"),
       this.number("seed"),
     );
-    this.root.append(this.select("color"), this.select("data"), layers, this.select("activation"));
-    this.root.append(details);
+    this.color = this.select("color");
+    this.root.append(this.select("data"), layers, this.select("activation"), details);
     if (window.matchMedia("(min-width: 900px)").matches) details.open = true;
   }
 

@@ -43,6 +43,15 @@ const COUNT = 400;
 /** A point with its class. */
 export type Own = [u: number, v: number, label: number];
 
+/** The points of an address. */
+export function ownPoints(points: string): Own[] {
+  const rows = points.split("_").filter(Boolean);
+  return rows.map((row) => {
+    const [u = 0, v = 0, label = 0] = row.split(".").map(Number);
+    return [u / 1000, v / 1000, label];
+  });
+}
+
 type Rule = (k: number, random: Random) => Own;
 
 const RULES: Record<string, Rule> = {
@@ -101,12 +110,11 @@ function distanceToStar(u: number, v: number): number {
   return inside ? -nearest : nearest;
 }
 
-/** The task of an experiment; own: the points that were clicked. */
-export function taskOf({ data, noise, seed }: Experiment, own: readonly Own[] = []): Task {
+export function taskOf({ data, noise, seed, points: own }: Experiment): Task {
   const numbers = data === "waves" || data === "star";
   const random = new Random(seed + 17);
   const rule: Rule | undefined = data in RULES ? RULES[data] : undefined;
-  const rows = rule ? Array.from({ length: COUNT }, (_, k) => rule(k, random)) : [...own];
+  const rows = rule ? Array.from({ length: COUNT }, (_, k) => rule(k, random)) : ownPoints(own);
   const points = new Float64Array(2 * rows.length);
   const targets = new Float64Array(rows.length);
   rows.forEach(([u, v, target], k) => {

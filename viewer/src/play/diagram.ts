@@ -43,8 +43,17 @@ export class Diagram {
       this.caption,
       unit
         ? `Layer ${unit[0] + 1}, unit ${unit[1] + 1}: it switches along the bright line.`
-        : "Point at a unit to see its line, or at a line to see its unit.",
+        : "Lines are weights: blue above zero, orange below. Point at a unit to see where it switches.",
     );
+  }
+
+  /** Fill the units that are active where one points; null: nowhere. */
+  light(active: ReadonlySet<string> | null): void {
+    this.dots.slice(1, -1).forEach((dots, layer) => {
+      dots.forEach((dot, unit) => {
+        dot.classList.toggle("pg-active", active?.has(`${layer},${unit}`) ?? false);
+      });
+    });
   }
 
   private get height(): number {

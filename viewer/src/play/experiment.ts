@@ -16,6 +16,8 @@ export interface Experiment {
   batch: number;
   seed: number;
   color: string;
+  /** The points that were clicked, as in an address: 1000 u, 1000 v and the class of each. */
+  points: string;
 }
 
 export const DEFAULT: Experiment = {
@@ -30,6 +32,7 @@ export const DEFAULT: Experiment = {
   batch: 32,
   seed: 1,
   color: "class",
+  points: "",
 };
 
 type Choices = readonly (readonly [value: string, label: string])[];
@@ -70,7 +73,8 @@ export const CHOICES: Record<"data" | "activation" | "init" | "optimizer" | "col
     ["output", "Output"],
     ["slope", "Slope"],
     ["area", "Area"],
-    ["active", "Active units"],
+    ["active", "Number of active units"],
+    ["code", "Code of active units"],
     ["layer", "Last layer that cut"],
   ],
 };
@@ -119,5 +123,7 @@ export function experimentOf(address: string): Experiment {
   const layers = (parts.get("layers") ?? "").split(",").map(Number);
   const valid = layers.every((n) => Number.isInteger(n) && n >= 1 && n <= MOST_UNITS);
   if (valid && layers.length <= MOST_LAYERS) found.layers = layers;
+  const points = parts.get("points") ?? "";
+  if (/^(-?\d{1,4}\.-?\d{1,4}\.[01]_?){0,500}$/.test(points)) found.points = points;
   return found;
 }

@@ -7,11 +7,11 @@ import { copyText } from "../share/clipboard";
 import { download } from "../share/download";
 import { Charts, shortly } from "./charts";
 import { Controls } from "./controls";
-import { type Own, type Task, taskOf } from "./data";
+import { type Task, taskOf } from "./data";
 import { Diagram } from "./diagram";
 import { addressOf, DEFAULT, type Experiment, experimentOf } from "./experiment";
 import { networkOfFile } from "./files";
-import { type Activation, isPiecewise, type Network } from "./network";
+import { type Activation, isPiecewise, type Network, visitActive } from "./network";
 import { onnxOf, pytorchOf } from "./save";
 import { Guide, type SCENES } from "./scenes";
 import { Slices } from "./slices";
@@ -20,7 +20,9 @@ import type { Answer as Answered, Ask, History } from "./worker";
 import workerCode from "./worker?text";
 
 const STEPS = 5; // of training between two frames
-const HINT = "Press Play to train. New here? The Tour shows in a minute what a region is.";
+const HINT =
+  "Each patch is a linear region: on it the network is one affine map. Units switch on the thin " +
+  "lines; the thick one is the decision boundary. Press Play to train, or take the Tour.";
 const CALM = 500; // milliseconds between frames for those who want less motion
 const CHANGES: readonly (keyof Experiment)[] = ["color"]; // that need no new network
 
@@ -32,7 +34,6 @@ class Playground {
   playing = false;
   answer: Answer | null = null;
   private task: Task | null = null;
-  private own: Own[] = [];
   private file: { name: string; network: Network } | null = null;
   private readonly worker = makeWorker();
   private waiting: ((answer: Answered) => void)[] = [];
@@ -67,6 +68,17 @@ class Playground {
   });
   private readonly inspector = box("pg-inspector");
   private readonly legend = box("pg-legend");
+  private readonly label = element(
+    "select",
+    {},
+    element("option", { value: "0" }, "blue points"),
+    element("option", { value: "1" }, "orange points"),
+  );
+  private readonly own = box(
+    "pg-row pg-own",
+    element("label", { class: "pg-field" }, element("span", {}, "A click puts"), this.label),
+    button("Remove all", () => this.change({ points: "" })),
+  );
   private readonly note = element("p", { class: "pg-note" });
   private readonly picker = element("input", { type: "file", accept: ".onnx,.safetensors" });
 
@@ -114,7 +126,8 @@ class Playground {
     left.append(this.controls.root, files);
     const time = element("label", { class: "pg-moment" }, "Time", this.slider);
     const stage = element("section", { class: "pg-stage", "aria-label": "Regions" });
-    stage.append(box("pg-frame", this.canvas, this.legend), time, this.note);
+    const under = box("pg-under", this.controls.color, this.own, this.legend);
+    stage.append(box("pg-frame", this.canvas), time, under, this.note);
     const right = element("section", { class: "pg-right", "aria-label": "Network and curves" });
     right.append(this.guide.card, this.diagram.root, this.diagram.caption);
     right.append(this.inspector, this.charts.root);
@@ -183,8 +196,19 @@ class Playground {
     if (key === " ") this.toggle();
     else if (key === "s") this.step();
     else if (key === "r") this.begin();
+    else if (target === this.canvas && key === "Enter") this.readMiddle();
     else if (!this.picture.key(key)) return;
     event.preventDefault();
+  }
+
+  /** Tell the map in the middle of the picture, to whom has no pointer. */
+  private readMiddle(): void {
+    this.picture.pointAtMiddle();
+    const rows = [...this.inspector.querySelectorAll("tr")];
+    const unit = this.hoveredUnit ? `${this.diagram.caption.textContent} ` : "";
+    this.tell(
+      unit + rows.map((row) => [...row.children].map((c) => c.textContent).join(": ")).join("; "),
+    );
   }
 
   /** Tell everybody, also who does not see the page. */
@@ -219,12 +243,12 @@ class Playground {
     this.pause();
     this.showFile(null);
     this.controls.show(this.experiment);
-    this.task = taskOf(this.experiment, this.own);
+    this.task = taskOf(this.experiment);
     this.picture.showPoints(this.task);
-    if (this.experiment.data === "own") {
-      this.say("Click in the picture to put points; with Shift for the other class. Then play.");
-    } else setText(this.note, HINT);
-    return this.ask({ ask: "begin", experiment: this.experiment, own: this.own });
+    this.own.hidden = this.experiment.data !== "own";
+    if (this.own.hidden) setText(this.note, HINT);
+    else this.say("Click in the picture to put points of both colours. Then play.");
+    return this.ask({ ask: "begin", experiment: this.experiment });
   }
 
   /** Ask the worker, after what was asked before, and show the answer.
@@ -319,7 +343,7 @@ class Playground {
   }
 
   private async run(): Promise<void> {
-    if (this.experiment.data === "own" && !this.own.length) {
+    if (this.experiment.data === "own" && !this.experiment.points) {
       this.say("Click in the picture first: there is nothing to learn yet.");
       return;
     }
@@ -388,7 +412,8 @@ class Playground {
   private pointed(pointed: Pointed | null): void {
     this.hoveredUnit = pointed?.unit ?? null;
     if (this.answer) this.showUnit();
-    if (!pointed?.region) {
+    this.diagram.light(null);
+    if (!pointed?.region || !this.answer) {
       this.inspector.replaceChildren(text("pg-hint", "Point at a region to read its affine map."));
       return;
     }
@@ -411,6 +436,15 @@ class Playground {
       ["Corners", String(region.corners)],
       ["Neighbours", String(region.neighbours)],
     );
+    const active = new Set<string>();
+    const { network } = this.answer;
+    const counts = network.layers.slice(0, -1).map(() => 0);
+    visitActive(network, Float64Array.from(at), (_, layer, unit) => {
+      active.add(`${layer},${unit}`);
+      counts[layer]! += 1;
+    });
+    this.diagram.light(active);
+    rows.push(["Active units", counts.join(" + ") || "0"]);
     const cells = rows.map(([name, value]) =>
       element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, value)),
     );
@@ -420,8 +454,10 @@ class Playground {
   private clicked(at: readonly [number, number], shift: boolean): void {
     if (this.experiment.data !== "own" || this.file) return;
     if (Math.max(...at.map(Math.abs)) > 1) return;
-    this.own = [...this.own, [at[0], at[1], shift ? 1 : 0]];
-    this.begin();
+    const label = Number(this.label.value);
+    const place = at.map((x) => Math.round(1000 * x)).join(".");
+    const { points } = this.experiment;
+    this.change({ points: `${points}${points && "_"}${place}.${shift ? 1 - label : label}` });
   }
 
   // -- scenes and files -----------------------------------------------------------------------

@@ -138,6 +138,33 @@ export function evaluate({ layers }: Network, x: Float64Array): Float64Array {
   return table;
 }
 
+/** Call for every row of inputs and every hidden unit that is active there: above zero, or where a
+ * clip is not flat; of the pairs of a maximum those whose first unit wins. */
+export function visitActive(
+  { layers }: Network,
+  x: Float64Array,
+  visit: (row: number, layer: number, unit: number) => void,
+): void {
+  let table = x;
+  for (const [index, layer] of layers.slice(0, -1).entries()) {
+    const { activation, units } = layer;
+    const linear = { ...layer, activation: { name: "linear" } } as const;
+    const z = evaluate({ layers: [linear] }, table);
+    const pairs = activation.name === "maxout" ? 2 : 1;
+    const [low, high] =
+      activation.name === "clip"
+        ? [activation.low, activation.high]
+        : [0, Number.POSITIVE_INFINITY];
+    for (let k = 0; k < z.length; k += pairs) {
+      const on = pairs === 2 ? z[k]! > z[k + 1]! : z[k]! > low && z[k]! < high;
+      if (on) visit(Math.floor(k / units), index, (k % units) / pairs);
+    }
+    const rows = z.length / units;
+    table = new Float64Array(rows * widthAfter(layer));
+    activate(layer, z, rows, table);
+  }
+}
+
 /** The network on a plane: input = origin + u * basis[0] + v * basis[1]. */
 export function onPlane(
   { layers }: Network,

@@ -21,7 +21,7 @@ export const SCENES: readonly Scene[] = [
     words:
       "A unit adds up its inputs and cuts off what is below zero. It switches along a straight " +
       "line, the bright one. On one side the output is flat, on the other it rises evenly: two " +
-      "linear regions. The other line is the decision boundary, where the output is zero.",
+      "linear regions. The other thick line is the decision boundary, where the output is zero.",
     experiment: { ...SMALL, layers: [1], seed: 5 },
     unit: [0, 0],
     steps: 0,
@@ -30,7 +30,8 @@ export const SCENES: readonly Scene[] = [
     title: "2 · A layer is an arrangement of lines",
     words:
       "Eight units draw eight lines. Between them every unit is either on or off, so the network " +
-      "is one affine map on each piece. Point at a piece to read its map.",
+      "is one affine map on each piece: its colours rise evenly. Point at a piece to read its map; the " +
+      "diagram fills the units that are on there. Point at a line to see whose it is.",
     experiment: { ...SMALL, layers: [8] },
     unit: null,
     steps: 0,

@@ -7,7 +7,7 @@ import { Mesh, type MeshArrays } from "../geometry/mesh";
 import type { Box, ColoringHeader, MeshHeader, Message, Pair } from "../protocol/messages";
 import { coloringOf, type RegionNumbers } from "./colorings";
 import type { Kernel } from "./kernel";
-import { evaluate, isPiecewise, type Network, onPlane, widthAfter } from "./network";
+import { evaluate, isPiecewise, type Network, onPlane, visitActive, widthAfter } from "./network";
 import { partition } from "./partition";
 
 /** Regions of a picture, at most. */
@@ -104,8 +104,17 @@ export function snapshotOf(
     sourceCell: null,
   });
   const numbers = numbersOf(whole);
-  if (color === "active") countActive(network, middlesOf(whole), numbers.active);
+  if (color === "active") {
+    visitActive(network, middlesOf(whole), (region) => {
+      numbers.active[region]! += 1;
+    });
+  } else if (color === "code") {
+    visitActive(network, middlesOf(whole), (region, layer, unit) => {
+      numbers.code[region] = (numbers.code[region]! + share(layer, unit)) % 1;
+    });
+  }
   const shown = classes ? cutByClass(whole) : whole;
+  const level = classes ? null : levelSet(whole, 0, 0);
   const coloring = coloringOf(shown, numbers, { classes, color });
   const sketched = !more?.card && shown.cellCount >= MANY && coloring.header.by !== "output";
   return {
@@ -113,15 +122,20 @@ export function snapshotOf(
     arrays: plain(shown),
     prepared: more && !sketched ? prepared(shown) : null,
     coloring,
-    level: classes ? null : levelSet(whole, 0, 0),
+    level,
     regions,
-    boundaryLength: scale * lengthOf(shown),
+    boundaryLength: scale * (level ? lengthOfSegments(level) : lengthOf(shown)),
     largestSlope: numbers.slope.reduce((most, slope) => Math.max(most, slope), 0),
     unresolved: pairsOf(found.unresolved).map(([x, y]) => [
       center[0] + scale * x,
       center[1] + scale * y,
     ]),
   };
+}
+
+/** A number below 1 for a unit; the sum of those of its active units tells a region's code. */
+function share(layer: number, unit: number): number {
+  return (0.6180339887 * (unit + 1) + 0.7548776662 * (layer + 1) * (layer + 1)) % 1;
 }
 
 function pairsOf(flat: readonly number[]): Pair[] {
@@ -157,12 +171,21 @@ function lengthOf({ boundary, edges, points }: Mesh): number {
   return sum;
 }
 
+function lengthOfSegments(ends: Float64Array): number {
+  let sum = 0;
+  for (let k = 0; k < ends.length; k += 4) {
+    sum += Math.hypot(ends[k]! - ends[k + 2]!, ends[k + 1]! - ends[k + 3]!);
+  }
+  return sum;
+}
+
 /** Areas, slopes and last layers of the regions. */
 function numbersOf(mesh: Mesh): RegionNumbers {
   const { cellCount, offsets, corners, edges, points, edgeLayer, scale } = mesh;
   const values = mesh.preciseValues as Float64Array;
   const make = () => new Float32Array(cellCount);
-  const numbers = { slope: make(), area: make(), active: make(), layer: make() };
+  const names = { slope: make(), area: make(), active: make(), layer: make() };
+  const numbers = { ...names, code: make() };
   const outputs = mesh.outputs.length;
   for (let cell = 0; cell < cellCount; cell++) {
     const begin = offsets[cell]!;
@@ -211,27 +234,6 @@ function middlesOf(mesh: Mesh): Float64Array {
       middles[2 * cell + (k & 1)]! += (2 * ring[k]!) / ring.length;
   }
   return middles;
-}
-
-/** Count the units that are active at places: above zero, or where a clip is not flat; of the pairs
- * of a maximum those whose first unit wins. */
-function countActive({ layers }: Network, places: Float64Array, active: Float32Array): void {
-  let table = places;
-  for (const layer of layers.slice(0, -1)) {
-    const { activation, units } = layer;
-    const linear = { ...layer, activation: { name: "linear" } } as const;
-    const z = evaluate({ layers: [linear] }, table);
-    const pairs = activation.name === "maxout" ? 2 : 1;
-    const [low, high] =
-      activation.name === "clip"
-        ? [activation.low, activation.high]
-        : [0, Number.POSITIVE_INFINITY];
-    for (let k = 0; k < z.length; k += pairs) {
-      const on = pairs === 2 ? z[k]! > z[k + 1]! : z[k]! > low && z[k]! < high;
-      if (on) active[Math.floor(k / units)]! += 1;
-    }
-    table = evaluate({ layers: [layer] }, table);
-  }
 }
 
 /** Outputs on a grid, for networks that are not piecewise linear. */

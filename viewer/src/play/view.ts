@@ -134,6 +134,10 @@ export class Picture {
     return true;
   }
 
+  pointAtMiddle(): void {
+    this.point([this.size[0] / 2, this.size[1] / 2]);
+  }
+
   reset(): void {
     this.move(Camera.fit(SQUARE, this.size), false);
   }

@@ -2,7 +2,7 @@
 
 import code from "../../kernel/kernel.wasm";
 import type { Box } from "../protocol/messages";
-import { type Own, type Task, taskOf } from "./data";
+import { type Task, taskOf } from "./data";
 import type { Experiment } from "./experiment";
 import { Kernel } from "./kernel";
 import { type Network, onPlane } from "./network";
@@ -11,7 +11,7 @@ import { type Pixels, pixelsOf, type Snapshot, SQUARE, snapshotOf } from "./snap
 import { networkOf, Trainer } from "./training";
 
 export type Ask =
-  | { ask: "begin"; experiment: Experiment; own: Own[] }
+  | { ask: "begin"; experiment: Experiment }
   /** Colour regions by other numbers. */
   | { ask: "color"; color: string; window: Box | null }
   | { ask: "open"; network: Network }
@@ -68,7 +68,7 @@ class Session {
     let window: Box | null = null;
     if (ask.ask === "begin") {
       this.color = ask.experiment.color;
-      this.task = taskOf(ask.experiment, ask.own);
+      this.task = taskOf(ask.experiment);
       this.network = networkOf(ask.experiment, this.task.outputs);
       this.trainer = new Trainer(this.kernel, this.network, this.task, ask.experiment);
       this.forget();
