@@ -33,6 +33,7 @@ class Backend:
     batch_bytes: int = 1 << 26  # a larger batch of domains is halved, as it would be no faster
     segment_numbers: int = 1 << 21  # numbers in a table of values at points along segments
     end_numbers: int = 1 << 21  # the same at the ends of segments, in any precision
+    bend_numbers: int = 1 << 26  # the same of differences from straight segments, in float32
     asynchronous: bool = False  # operations are queued: fewer waits are worth more work
     numpy_memory: bool = True  # tensors can share their memory with numpy arrays
     slow_windows: bool = True  # torch is slow for some float64 convolutions and small maxima
@@ -57,6 +58,7 @@ CUDA = Backend(
     batch_bytes=1 << 33,
     segment_numbers=1 << 28,
     end_numbers=1 << 29,
+    bend_numbers=1 << 30,
     asynchronous=True,
     numpy_memory=False,
     slow_windows=False,
@@ -90,6 +92,27 @@ def release_memory() -> None:
     """Give what was freed back to the system, where the C library keeps it."""
     with suppress(AttributeError, OSError, TypeError):  # not every C library can
         ctypes.CDLL(None).malloc_trim(0)
+
+
+@contextmanager
+def single_precision() -> Iterator[None]:
+    """Let CUDA take float32 as it is inside a ``with`` block, not its leading 10 bits (TF32)."""
+    products: Any = torch.backends.cuda.matmul
+    convolutions: Any = torch.backends.cudnn
+    switches = [convolutions, products]
+    name: str = "allow_tf32"
+    value: object = False
+    if hasattr(products, "fp32_precision"):  # beside it, torch refuses the older switches
+        name, value = "fp32_precision", "ieee"
+        switches = [convolutions.conv, products]
+    before = [getattr(switch, name) for switch in switches]
+    try:
+        for switch in switches:
+            setattr(switch, name, value)
+        yield
+    finally:
+        for switch, old in zip(switches, before, strict=True):
+            setattr(switch, name, old)
 
 
 @contextmanager

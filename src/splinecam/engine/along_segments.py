@@ -344,11 +344,16 @@ class _SegmentWork:
     def _count(self, name: str, new: int) -> None:
         """Count new points, and raise an error if there are too many."""
         self.points += new
-        if self.max_points is not None and self.points > self.max_points:
-            raise LimitError(
-                f"There are more than {self.max_points:,} breakpoints at layer {name!r} already. "
-                "Raise max_regions, or choose shorter or fewer segments."
-            )
+        require_few(self.points, self.max_points, f"at layer {name!r} already")
+
+
+def require_few(points: int, most: int | None, where: str) -> None:
+    """Raise an error if there are too many breakpoints."""
+    if most is not None and points > most:
+        raise LimitError(
+            f"There are more than {most:,} breakpoints {where}. "
+            "Raise max_regions, or choose shorter or fewer segments."
+        )
 
 
 def _ranges(z: Tensor, state: _State) -> tuple[Tensor, Tensor]:

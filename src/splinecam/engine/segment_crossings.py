@@ -62,18 +62,18 @@ class Crossings:
 def find_crossings(layer: Nonlinearity, units: UnitValues) -> Crossings:
     """All points at which a layer switches between neighbouring points."""
     if isinstance(layer, PiecewiseScalar) and layer.at_zero:
-        return _united(units, _zeros(units.z, units.errors(slice(None)), units.inside))
+        return united(units.t, zeros_between(units.z, units.errors(slice(None)), units.inside))
     # Which functions may vanish somewhere does not depend on rounding errors here.
     none = torch.zeros_like(units.low)
     functions = layer.functions(units.z, none, units.low, units.high)
     if functions is not None:
-        return _united(units, _zeros_of(functions, units))
+        return united(units.t, _zeros_of(functions, units))
     if not isinstance(layer, MaxNonlinearity):
         raise TypeError(f"{type(layer).__name__} does not say where it switches")
-    return _united(units, _winner_changes(layer, units))
+    return united(units.t, _winner_changes(layer, units))
 
 
-class _Zeros(NamedTuple):
+class Zeros(NamedTuple):
     """Pieces, fractions and their errors, (N,) each; unclear, inexact: see ``Crossings``."""
 
     piece: Tensor
@@ -83,19 +83,19 @@ class _Zeros(NamedTuple):
     inexact: Tensor
 
     @classmethod
-    def joined(cls, parts: list[_Zeros]) -> _Zeros:
+    def joined(cls, parts: list[Zeros]) -> Zeros:
         """The zeros of consecutive blocks, which share a point."""
         piece, s, error, unclear, inexact = (torch.cat(part) for part in zip(*parts, strict=True))
         return cls(piece, s, error, torch.unique_consecutive(unclear), inexact)
 
-    def after(self, points: int) -> _Zeros:
+    def after(self, points: int) -> Zeros:
         """The same for points that come after so many others."""
-        return _Zeros(
+        return Zeros(
             self.piece + points, self.s, self.error, self.unclear + points, self.inexact + points
         )
 
 
-def _zeros(f: Tensor, error: Tensor, inside: Tensor) -> _Zeros:
+def zeros_between(f: Tensor, error: Tensor, inside: Tensor) -> Zeros:
     """The zeros of functions f (P, m), with rounding errors (P, m) or (1, m), between points."""
     tolerance = SAFETY * error
     positive = f > tolerance
@@ -115,10 +115,10 @@ def _zeros(f: Tensor, error: Tensor, inside: Tensor) -> _Zeros:
     value = take(flat, place)
     change = value - take(flat, place + f.shape[1])
     own = take(error.reshape(-1), column if error.shape[0] == 1 else place)
-    return _Zeros(piece, value / change, own / change.abs(), unclear, inexact)
+    return Zeros(piece, value / change, own / change.abs(), unclear, inexact)
 
 
-def _zeros_of(functions: Functions, units: UnitValues) -> _Zeros:
+def _zeros_of(functions: Functions, units: UnitValues) -> Zeros:
     """The same for the functions of a layer, a block of points at a time."""
     points, parts = functions.z.shape[0], []
     chosen = functions.wanted.nonzero()[:, 0]
@@ -132,11 +132,11 @@ def _zeros_of(functions: Functions, units: UnitValues) -> _Zeros:
             f, error = z[:, unit] - level, error + EPS * level.abs()
         else:
             f, error = z[:, unit] - z[:, other], error + units.errors(some, other)
-        parts.append(_zeros(f, error, units.inside[start : start + step]).after(start))
-    return _Zeros.joined(parts)
+        parts.append(zeros_between(f, error, units.inside[start : start + step]).after(start))
+    return Zeros.joined(parts)
 
 
-def _winner_changes(layer: MaxNonlinearity, units: UnitValues) -> _Zeros:
+def _winner_changes(layer: MaxNonlinearity, units: UnitValues) -> Zeros:
     """Where the winners of groups change."""
     z = -units.z if layer.smallest else units.z
     members = layer.members
@@ -154,18 +154,25 @@ def _winner_changes(layer: MaxNonlinearity, units: UnitValues) -> _Zeros:
         row = torch.zeros_like(piece) if units.owner is None else units.owner[piece + start]
         changes = winner_changes(first, last, units.error[row[:, None], columns])
         parts = changes.s, changes.error, piece[:0], piece[changes.inexact]
-        found.append(_Zeros(piece[changes.row], *parts).after(start))
-    return _Zeros.joined(found)
+        found.append(Zeros(piece[changes.row], *parts).after(start))
+    return Zeros.joined(found)
 
 
-def _united(units: UnitValues, zeros: _Zeros) -> Crossings:
-    """Sort the crossings, unite those that rounding cannot tell apart, and drop those at ends."""
+def united(t: Tensor, zeros: Zeros) -> Crossings:
+    """Sort the crossings, unite those that rounding cannot tell apart, and drop those at ends.
+
+    t: (P,) the positions of all points on their segments.
+    """
     piece, s, error, unclear, inexact = zeros
     none = piece[:0]
     if not piece.shape[0]:
         return Crossings(piece, s, unclear, none, inexact)
-    order, piece, s = sort_rows(piece, s, units.z.shape[0])
-    length = take(units.t, piece + 1) - take(units.t, piece)
+    order, piece, s = sort_rows(piece, s, t.shape[0])
+    again = (piece[1:] == piece[:-1]) & (s.diff() <= UV_ERROR)
+    if bool(again.any()):  # one pair of units in overlapping windows, or a unit and its negative
+        kept = torch.cat([again[:1] | True, ~again]).nonzero()[:, 0]
+        order, piece, s = take(order, kept), take(piece, kept), take(s, kept)
+    length = take(t, piece + 1) - take(t, piece)
     error = take(error, order) + UV_ERROR / length
     at_end = torch.minimum(s, 1 - s) <= torch.clamp(SAFETY * error, max=0.5)
     touch = touching(piece, s, error)

@@ -21,6 +21,7 @@ from splinecam._util.progress import progress_bar
 from splinecam.engine.along_segments import run_segments
 from splinecam.engine.end_signs import EndCounts, count_at_ends
 from splinecam.engine.plan import free_memory
+from splinecam.engine.short_segments import along_short_segments
 from splinecam.errors import CaptureError, DomainError, UnsupportedOpError
 from splinecam.geometry.ball_lines import BallLines
 from splinecam.geometry.domain import Domain
@@ -89,7 +90,8 @@ def local_complexity(
             risk = 1 - CONFIDENCE
             if not any(isinstance(layer, SmoothScalar) for layer in program.layers):
                 goal = 0.0 if exact else precision
-                divide = partial(_divided, request, program, lines)
+                expected = ends.ends.sum(-1).flatten()
+                divide = partial(_divided, request, program, lines, expected)
                 known, risk = corrected(ends, divide, known, goal, seed)
             regions = _regions(request, lines, shape, seed) if plane else None
             bar.update(steps - len(lines))
@@ -196,28 +198,37 @@ def _looks(mean: float, precision: float, T: int) -> Iterator[tuple[int, float]]
     yield T, risk
 
 
-def _divided(request: Request, program: Program, lines: BallLines, chosen: Tensor) -> Exact:
-    """Divide some segments exactly."""
+def _divided(
+    request: Request, program: Program, lines: BallLines, expected: Tensor, chosen: Tensor
+) -> Exact:
+    """Divide some segments exactly; expected: (T,) about how many breakpoints each of all has."""
     owner, place = chosen // lines.count, chosen % lines.count
     ends = [lines.ends(k[None]) for k in owner]
     first, last = (
         torch.stack([pair[side][0, int(k)] for pair, k in zip(ends, place, strict=True)])
         for side in (0, 1)
     )
-    limits: Any = {"memory": request.memory, "max_points": request.max_regions}
-    breaks = run_segments(program, first, last, switches=True, **limits)
-    counts = breaks.offsets.diff() - 2
-    inner = (breaks.t > 0) & (breaks.t < 1)
-    own = torch.repeat_interleave(counts)
-    away = (2 * breaks.t[inner] - 1).cpu()
+    memory = free_memory(program.device) if request.memory is None else request.memory
+    limits: Any = {"memory": memory, "max_points": request.max_regions}
+    segment, t, switches, left = along_short_segments(
+        program, first, last, expected[chosen], **limits
+    )
+    again = left.nonzero()[:, 0]
+    if len(again):
+        breaks = run_segments(program, first[again], last[again], switches=True, **limits)
+        assert breaks.switches is not None
+        inner, kept = ((breaks.t > 0) & (breaks.t < 1)).cpu(), ~left[segment]
+        own = again.repeat_interleave(breaks.offsets.diff().cpu() - 2)
+        segment, t = torch.cat([segment[kept], own]), torch.cat([t[kept], breaks.t.cpu()[inner]])
+        switches[again] = breaks.switches.cpu()
+    away = 2 * t - 1
     length = torch.linalg.vector_norm(last - first, dim=1) / 2
     distances = torch.full((2, len(chosen)), torch.inf, dtype=torch.float64)
     for side, sign in enumerate((1, -1)):
         far = torch.where(sign * away > 0, away.abs(), torch.inf)
-        distances[side].scatter_reduce_(0, own.cpu(), far, "amin")
-    assert breaks.switches is not None
-    found = distances.T * length[:, None]
-    return Exact(chosen, breaks.switches.cpu(), counts.cpu(), found)
+        distances[side].scatter_reduce_(0, segment, far, "amin")
+    counts = torch.bincount(segment, minlength=len(chosen))
+    return Exact(chosen, switches, counts, distances.T * length[:, None])
 
 
 def _regions(request: Request, lines: BallLines, shape: tuple[int, ...], seed: int) -> Tensor:

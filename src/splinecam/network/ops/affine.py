@@ -1,10 +1,10 @@
 """The affine operations, among them convolutions by the method that is fastest on a device.
 
-On a CPU torch copies the windows of a whole batch before it multiplies, far more numbers than the
-cache holds: a few images at a time are up to twice as fast. On CUDA its convolutions do not use the
-matrix units for float64; a product with a matrix whose columns are the windows does
+On a CPU torch copies the windows of a whole batch in float64 before it multiplies, far more numbers
+than the cache holds: a few images at a time are up to twice as fast. On CUDA its convolutions in
+float64 do not use the matrix units; a product with a matrix whose columns are the windows does
 (``as_product``). A convolution of each channel by itself is a sum of shifted images: on a CPU torch
-convolves one channel after the other, which is a hundred times as slow (``depthwise``).
+convolves one channel after the other in float64, which is a hundred times as slow (``depthwise``).
 """
 
 from __future__ import annotations
@@ -54,10 +54,11 @@ def convolution(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
             return plain(x)
         steps = [each_axis(item, weight.dim() - 2) for item in (stride, padding, dilation)]
         backend = backend_of(x.device)
-        if backend.slow_windows and groups == x.shape[1] > 1:
+        slow = backend.slow_windows and x.dtype == torch.float64  # others have kernels of their own
+        if slow and groups == x.shape[1] > 1:
             return depthwise(x, weight, bias, *steps)
         size = groups * prod(weight.shape[1:]) * _places(x, weight, steps)
-        if backend.slow_windows and size > _CACHED:
+        if slow and size > _CACHED:
             return _in_parts(plain, x, torch.get_num_threads())
         long = prod(weight.shape[1:]) >= _LONG and prod(weight.shape[2:]) > 1
         if backend.convolves_by_product and groups == 1 and long and weight.shape[0] >= _MANY:
