@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from hashlib import sha256
-from itertools import chain, pairwise
+from itertools import chain, compress, pairwise
 from math import gcd
 from operator import mul, sub
 from typing import Any
@@ -156,11 +156,12 @@ class Network:
 
     def run_affine(self) -> None:
         """Add the maps of the rows after the present layer."""
-        before, columns = None, []
+        before, used, columns = None, list[bool](), []
         for i, weights, offset in self.affine[len(self.marks)]:
             if i != before:
-                before, columns = i, list(zip(*map(self.maps.__getitem__, i))) or [()] * 3
-            a, b, c = (sum(map(mul, weights, column)) for column in columns)
+                before, used = i, [any(self.maps[j]) for j in i]  # many maps are zero
+                columns = list(zip(*map(self.maps.__getitem__, compress(i, used)))) or [()] * 3
+            a, b, c = (sum(map(mul, compress(weights, used), column)) for column in columns)
             self.maps.append((a, b, c + offset))
 
     def follow(self, index: int, pieces: list[int]) -> None:

@@ -80,6 +80,19 @@ def test_a_certificate_proves_the_partition_of_the_oracle(
     assert f"largest 0 {float(max(largest))}" in proved
 
 
+def test_a_normalised_network_has_a_certificate(tmp_path: Path) -> None:
+    norm = nn.BatchNorm1d(6).eval()
+    model = drawn(nn.Sequential(nn.Linear(2, 6), norm, nn.Hardtanh(), nn.Linear(6, 2)), 0)
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    nn.init.uniform_(norm.running_mean)
+    nn.init.uniform_(norm.running_var, 0.5, 2.0)
+    part = sc.partition(model, BOX, progress=False)
+    proved = certified(model, tmp_path / "x.cert", exact=True)
+    assert f"regions {len(part)} " in proved
+    assert f"largest 0 {float(part.values[:, 0].max()):.8f}"[:16] in proved[3]
+
+
 def test_areas_of_classes_are_exact_fractions(tmp_path: Path) -> None:
     certified(nn.ReLU(), tmp_path / "x.cert")
     claims = next(line for line in lines_of(tmp_path / "x.cert") if "claims" in line)["claims"]
@@ -355,3 +368,48 @@ def test_ties_on_whole_cells_give_no_cell_two_patterns(again: list[int]) -> None
     assert proved(judged(regions(1), first, network=flat, out=(3,)))
     for other in "12":
         assert_refused(judged(regions(1), {"cell": [other], **WHOLE}, network=flat, out=(3,)))
+
+
+@pytest.mark.parametrize(
+    "text", ["NaN", "Infinity", "1.e400", "1/0", "1/-2", "1/3", "", "0.5", 1, 1.5, None]
+)
+def test_what_is_no_binary_fraction_is_no_number(text: Any) -> None:
+    for place in range(3):
+        rows = [["1", "0", "0"], ["0", "1", "0"]]
+        rows[0][place] = text
+        lines = judged(
+            regions(1), {"cell": [], **WHOLE}, network=(HEAD | {"inputs": rows},), out=(0,)
+        )
+        text_lines = [json.dumps(line) + "\n" for line in lines]
+        with pytest.raises((ValueError, TypeError, AttributeError, ZeroDivisionError)):
+            checker.check(text_lines)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf"), 10**400, None, "2"])
+def test_a_number_of_regions_that_is_none_is_refused(number: Any) -> None:
+    assert_refused(judged(regions(number), LEFT, RIGHT))
+
+
+def test_an_overlap_does_not_make_up_for_a_hole() -> None:
+    # The right half is missing, and the left half is there twice: the areas add up.
+    again = {"cell": ["1"], "sides": LEFT["sides"]}
+    assert_refused(judged(regions(2), LEFT, again), "not on its piece")
+    # A polygon that runs right takes away what another one adds.
+    left = [["-1", "-1"], ["0", "-1"], ["0", "1"], ["-1", "1"]]
+    right = [["0", "-1"], ["1", "-1"], ["1", "1"], ["0", "1"]]
+    for more in (left, left[::-1], right[::-1]):
+        assert_refused(judged(regions(1), {"except": more}, LEFT), "not covered once")
+    assert_refused(judged(regions(1), LEFT | {"sides": WHOLE["sides"]}), "not on its piece")
+
+
+def test_a_side_is_not_that_of_the_domain_by_its_name() -> None:
+    for k in range(4):  # the side where the unit vanishes, under the name of one of the domain's
+        sides = [[k] if side == [0, 0, 0] else side for side in LEFT["sides"]]
+        assert_refused(judged(regions(2), LEFT | {"sides": sides}, RIGHT))
+
+
+def test_the_certificate_of_another_network_names_another_network() -> None:
+    other = HEAD, RELU | {"function": [["0"], ["0", "2"], "0"]}
+    ours, theirs = (judged(regions(2), LEFT, RIGHT, network=n) for n in ((HEAD, RELU), other))
+    assert proved(ours)[0] != proved(theirs)[0]
+    assert_refused([*theirs[:2], *ours[2:]], "another digest")

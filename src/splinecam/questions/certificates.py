@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from hashlib import sha256
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -96,13 +96,11 @@ def write(
         cells = _Cells(network)
         for uv in _ordered(part):
             cells.find(checker.point([_text(x) for x in uv]))
-    chain = cells.open_border()
-    loops: list[list[Point]] = []
-    if chain and exact:
+    border = cells.open_border()
+    if border and exact:
         cells.explore()
-        chain = cells.open_border()
-    if chain:
-        loops = _loops(chain)
+        border = cells.open_border()
+    loops = _loops(border) if border else []
     claims, holds = cells.claims(condition is not None)
     places = tuple((p[0][0] / p[0][2], p[0][1] / p[0][2]) for p in loops)
     lines = [json.dumps(line) + "\n" for line in network.lines]
@@ -303,6 +301,9 @@ class _Cells:
     found: dict[tuple[tuple[int, ...], ...], tuple[list[list[int]], list[Point]]] = field(
         default_factory=dict
     )
+    sides: list[Counter[Any]] = field(default_factory=list)  # of the classes, for their areas
+    best: list[list[Fraction]] = field(default_factory=list)  # the largest outputs
+    unsafe: dict[tuple[tuple[int, ...], ...], list[Point]] = field(default_factory=dict)
     _path: list[list[int]] = field(default_factory=list)  # the pattern that the network is on
 
     def find(self, p: Point, ways: tuple[Row, Row] = ((1, 0, 0), (0, 1, 0))) -> Any:
@@ -330,7 +331,26 @@ class _Cells:
             cell = self._cell()
             if cell[0]:
                 self.found[pattern] = cell
+                self._compare(pattern, cell[1])
         return pattern
+
+    def _compare(self, pattern: tuple[tuple[int, ...], ...], corners: list[Point]) -> None:
+        """Gather what will be claimed, while the network is on the pattern of a new cell."""
+        network = self.made.network
+        for rows in self.made.unsafe:
+            met = checker.part(corners, [(network.maps[i], strict) for i, strict in rows])
+            if met:
+                self.unsafe.setdefault(pattern, met)
+        if self.made.unsafe:
+            return
+        self.sides = self.sides or [Counter() for _ in range(max(2, len(network.outputs)))]
+        self.best = self.best or [[] for _ in network.outputs]
+        cell = len(self.found) - 1
+        checker.compare(network, {"claim": "areas", "sides": self.sides}, corners, cell)
+        for k, i in enumerate(network.outputs):
+            row, power = network.maps[i], network.powers[i]
+            values = (Fraction(at(row, p), p[2] << power) for p in corners)
+            self.best[k] = [max(chain(self.best[k], values))]
 
     def _pieces(self, layer: dict[str, Any], value: Any) -> list[int]:
         """The piece of each unit of a layer."""
@@ -373,11 +393,11 @@ class _Cells:
 
     def open_border(self) -> Counter[Any]:
         """The sides of cells that no other cells share, less the border of the domain."""
-        chain: Counter[Any] = Counter()
-        checker.add_border(chain, self.made.network.corners, -1)
+        border: Counter[Any] = Counter()
+        checker.add_border(border, self.made.network.corners, -1)
         for _, corners in self.found.values():
-            checker.add_border(chain, corners, 1)
-        return Counter({key: count for key, count in chain.items() if count})
+            checker.add_border(border, corners, 1)
+        return Counter({key: count for key, count in border.items() if count})
 
     def explore(self) -> None:
         """Add the cells across all sides that no other cell shares, and so on."""
@@ -408,36 +428,19 @@ class _Cells:
 
     def claims(self, conditional: bool) -> tuple[list[dict[str, Any]], bool | None]:
         """What is claimed: of the partition, or of a property. Sorts the cells."""
-        network, unsafe = self.made.network, self.made.unsafe
         self.found = dict(sorted(self.found.items()))
-        sides = [Counter[Any]() for _ in range(max(2, len(network.outputs)))]
-        best: list[list[Fraction]] = [[] for _ in network.outputs]
-        for cell, (pattern, (_, corners)) in enumerate(self.found.items()):
-            self._go(pattern)
-            for rows in unsafe:
-                met = checker.part(corners, [(network.maps[i], strict) for i, strict in rows])
-                if met:
-                    claim = {"claim": "fails", "cell": cell, "unsafe": unsafe}
-                    return [claim | {"point": _middle(met)}], False
-            if conditional:
-                continue
-            checker.compare(network, {"claim": "areas", "sides": sides}, corners, cell)
-            for k, i in enumerate(network.outputs):
-                row, power = network.maps[i], network.powers[i]
-                best[k] = [max(best[k] + [Fraction(at(row, p), p[2] << power) for p in corners])]
+        unsafe = self.made.unsafe
+        for cell, pattern in enumerate(self.found if self.unsafe else ()):
+            if pattern in self.unsafe:
+                claim = {"claim": "fails", "cell": cell, "unsafe": unsafe}
+                return [claim | {"point": _middle(self.unsafe[pattern])}], False
         if conditional:
             return [{"claim": "holds", "unsafe": unsafe}], True
-        found = [_within(checker.area(each)) for each in sides]
-        largest = [{"claim": "largest", "output": k, "value": _hex(*x)} for k, x in enumerate(best)]
+        found = [_within(checker.area(each)) for each in self.sides]
+        pairs = enumerate(self.best)
+        largest = [{"claim": "largest", "output": k, "value": _hex(*x)} for k, x in pairs]
         regions = {"claim": "regions", "number": len(self.found)}
         return [regions, {"claim": "areas", "areas": found}, *largest], None
-
-    def _go(self, pattern: Sequence[Sequence[int]]) -> None:
-        """Put the network on a pattern."""
-        for index, pieces in enumerate(pattern):
-            if self._path[index : index + 1] != [list(pieces)]:
-                self.made.network.follow(index, list(pieces))
-                self._path[index:] = [list(pieces)]
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """The cells as lines of the file."""
@@ -473,17 +476,17 @@ def _within(value: Fraction) -> list[str]:
     return [_hex(Fraction(x, 1 << _BITS)) for x in (low, low + 1)]
 
 
-def _loops(chain: Counter[Any]) -> list[list[Point]]:
-    """The closed polygons that a chain lacks, as corners each."""
+def _loops(border: Counter[Any]) -> list[list[Point]]:
+    """The closed polygons that a chain of sides lacks, as corners each."""
     lines: dict[Row, list[Point]] = defaultdict(list)
-    for line, point in chain:
+    for line, point in border:
         lines[line].append(point)
     after: dict[Point, list[Point]] = defaultdict(list)
     for line, points in lines.items():
         points.sort(key=lambda p: (Fraction(p[0], p[2]), Fraction(p[1], p[2])))
         count = 0
         for p, q in pairwise(points):
-            count += chain[line, p]
+            count += border[line, p]
             begin, end = (p, q) if count > 0 else (q, p)
             after[begin] += [end] * abs(count)
     loops = []
