@@ -7,6 +7,7 @@ import { networkOfFile, Unsupported } from "../src/play/files";
 import { Kernel } from "../src/play/kernel";
 import { evaluate, type Network } from "../src/play/network";
 import { onnxOf, pytorchOf } from "../src/play/save";
+import { through } from "../src/play/slices";
 import { networkOf, parametersOf, Trainer } from "../src/play/training";
 
 const RELU = { name: "relu" } as const;
@@ -83,6 +84,24 @@ test("what is not supported is named, with the call of Python", () => {
   assert.throws(() => networkOfFile("a.onnx", onnx.buffer, RELU), /ReduceMax.*sc\.partition/);
   const cut = onnx.slice(0, onnx.length - 3).buffer;
   assert.throws(() => networkOfFile("a.onnx", cut, RELU), /damaged/);
+});
+
+test("a plane goes through three points, which lie in the square", () => {
+  const points: [number[], number[], number[]] = [
+    [1, 2, 3, 4],
+    [0, 2, 1, -1],
+    [5, 5, 5, 0],
+  ];
+  const { origin, basis, marks } = through(points)!;
+  points.forEach((point, k) => {
+    const [u, v] = [marks[2 * k]!, marks[2 * k + 1]!];
+    assert(Math.max(Math.abs(u), Math.abs(v)) < 0.9);
+    const found = origin.map((x, j) => x + u * basis[0][j]! + v * basis[1][j]!);
+    found.forEach((x, j) => {
+      assert(Math.abs(x - point[j]!) < 1e-12);
+    });
+  });
+  assert.equal(through([points[0], points[1], points[1]]), null);
 });
 
 test("an address is an experiment", () => {

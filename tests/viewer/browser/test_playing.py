@@ -189,6 +189,51 @@ def test_files_open_and_what_is_not_supported_is_named(
     driver.page.locator(".pg-note", has_text="sc.partition").wait_for()
 
 
+def test_small_convolutions_open_and_large_ones_are_named(
+    drive: Drive, page: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    torch.manual_seed(1)
+    model = nn.Sequential(
+        *(nn.Conv2d(2, 4, 3, padding=1, groups=2), nn.BatchNorm2d(4), nn.ReLU()),
+        *(nn.AvgPool2d(2), nn.Conv2d(4, 3, (2, 1), stride=1), nn.ReLU()),
+        *(nn.Flatten(), nn.Linear(6, 3)),
+    )
+    model[1].running_var.uniform_(0.5, 2)
+    model = model.double().eval()
+    large = nn.Sequential(nn.Conv2d(2, 20, 3), nn.ReLU(), nn.MaxPool2d(2)).double()
+    for name, net, size in (("small", model, 4), ("large", large, 20)):
+        x = torch.zeros(1, 2, size, size).double()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.onnx.export(net, (x,), str(tmp_path / f"{name}.onnx"), dynamo=False)
+    driver = opened(drive, page)
+    driver.page.set_input_files("input[type=file]", str(tmp_path / "small.onnx"))
+    corners = torch.zeros(4, 32, dtype=torch.float64)
+    corners[:, :2] = torch.tensor([[-1, -1], [1, -1], [1, 1], [-1, 1]])
+    domain = sc.Domain.polygon(corners.reshape(4, 2, 4, 4))
+    part = sc.partition(model, domain, progress=False)
+    assert len(part) > 3
+    driver.until(f"playground.answer.snapshot?.regions === {len(part)}")
+    ranges = torch.tensor(driver.page.evaluate("playground.answer.snapshot.header.ranges"))
+    ends = torch.stack([part.values.amin(0), part.values.amax(0)], 1)
+    assert torch.allclose(ranges.to(ends.dtype), ends, rtol=1e-6)
+    # The plane through three points: three corners of the square.
+    driver.page.get_by_label("What the plane goes through").select_option("three points")
+    driver.page.get_by_label("Point 1").fill("1 2")
+    driver.page.keyboard.press("Tab")
+    driver.page.get_by_text("A point has 32 numbers.").wait_for()
+    for k, (u, v) in enumerate(((-1, -1), (1, -1), (1, 1))):
+        place = ", ".join(map(str, [u, v] + [0] * 30))
+        driver.page.get_by_label(f"Point {k + 1}").fill(place)
+        driver.page.keyboard.press("Tab")
+    plane = sc.Domain.polygon(1.2 * corners.reshape(4, 2, 4, 4))
+    expected = len(sc.partition(model, plane, progress=False))
+    driver.until(f"playground.answer.snapshot.regions === {expected}")
+    driver.page.set_input_files("input[type=file]", str(tmp_path / "large.onnx"))
+    driver.page.locator(".pg-note", has_text="weights as a dense one").wait_for()
+
+
 def test_tanh_shows_no_regions(drive: Drive, page: Path) -> None:
     driver = opened(drive, page, "#activation=tanh")
     assert driver.page.evaluate("playground.answer.snapshot") is None

@@ -1,13 +1,14 @@
 // Networks in files that are dropped on the page: safetensors and ONNX. Nothing leaves the page.
 
-import { type Activation, type Layer, type Network, transposed } from "./network";
+import { type Convolution, convolved, pooled, type Shape } from "./convolutions";
+import { type Activation, evaluate, type Layer, type Network, transposed } from "./network";
 
 /** A file that the page cannot show; the message names the Python that can. */
 export class Unsupported extends Error {
   constructor(what: string, name: string) {
     super(
-      `${what} The page reads dense layers, batch-norm and ReLU-like activations. Python does ` +
-        `more: sc.partition("${name}", domain), or splinecam view ${name} --box -1 1.`,
+      `${what} The page reads dense layers, small convolutions, average pooling, batch-norm and ` +
+        `ReLU-like activations. Python does more: sc.partition("${name}", domain), or splinecam view ${name} --box -1 1.`,
     );
   }
 }
@@ -95,7 +96,7 @@ function floats(type: string, bytes: ArrayBuffer): Float64Array {
 
 // -- layers -----------------------------------------------------------------------------------
 
-/** Put a batch-norm into the dense layer before it. */
+/** Put a batch-norm into the linear layer before it; a channel of an image has several units. */
 function scale(
   layer: Layer,
   weight: Float64Array,
@@ -105,8 +106,31 @@ function scale(
   epsilon: number,
 ): void {
   const factor = weight.map((w, k) => w / Math.sqrt(variance[k]! + epsilon));
-  layer.weight = layer.weight.map((w, k) => w * factor[k % layer.units]!);
-  layer.bias = layer.bias.map((b, k) => (b - mean[k]!) * factor[k]! + bias[k]!);
+  const channel = (k: number): number =>
+    Math.floor(((k % layer.units) * factor.length) / layer.units);
+  layer.weight = layer.weight.map((w, k) => w * factor[channel(k)]!);
+  layer.bias = layer.bias.map((b, k) => {
+    const c = channel(k);
+    return (b - mean[c]!) * factor[c]! + bias[c]!;
+  });
+}
+
+/** Add a linear layer; one that follows another one becomes one with it. */
+function addLinear(layers: Layer[], layer: Layer): void {
+  const last = layers.at(-1);
+  if (last?.activation.name !== "linear" || last.units !== layer.inputs) {
+    layers.push(layer);
+    return;
+  }
+  const rows = new Float64Array(last.weight.length + last.units);
+  rows.set(last.weight);
+  rows.set(last.bias, last.weight.length);
+  const alone = { ...layer, bias: new Float64Array(layer.units) };
+  const product = evaluate({ layers: [alone] }, rows);
+  const end = last.inputs * layer.units;
+  const bias = layer.bias.map((b, k) => b + product[end + k]!);
+  const weight = product.slice(0, end);
+  layers[layers.length - 1] = { ...layer, inputs: last.inputs, weight, bias };
 }
 
 /** The network of layers that fit each other; nothing follows the last one. */
@@ -209,19 +233,24 @@ interface Node {
   inputs: string[];
   output: string;
   attributes: Map<string, number>;
+  lists: Map<string, number[]>;
 }
 
 function onnxNode(bytes: Uint8Array): Node {
-  const node: Node = { type: "", inputs: [], output: "", constant: null, attributes: new Map() };
+  const maps = { attributes: new Map(), lists: new Map() };
+  const node: Node = { type: "", inputs: [], output: "", constant: null, ...maps };
   for (const { field, bytes: inner } of fieldsOf(bytes)) {
     if (field === 1) node.inputs.push(words(inner));
     else if (field === 2) node.output ||= words(inner);
     else if (field === 4) node.type = words(inner);
     else if (field === 5 && inner) {
       let [name, number] = ["", 0];
+      const list: number[] = [];
       for (const part of fieldsOf(inner)) {
         if (part.field === 1) name = words(part.bytes);
         else if (part.field === 3) number = part.value;
+        else if (part.field === 8) list.push(...(part.bytes ? packed(part.bytes) : [part.value]));
+        else if (part.field === 4) number = Number(!/^(NOTSET|VALID)$/.test(words(part.bytes)));
         else if (part.field === 5 && part.bytes) {
           node.constant = onnxTensor(part.bytes)?.tensor ?? null;
         } else if (part.field === 2 && part.bytes) {
@@ -230,6 +259,7 @@ function onnxNode(bytes: Uint8Array): Node {
         }
       }
       node.attributes.set(name, number);
+      node.lists.set(name, list);
     }
   }
   return node;
@@ -238,20 +268,43 @@ function onnxNode(bytes: Uint8Array): Node {
 const PASSED = ["Identity", "Flatten", "Reshape", "Dropout", "Cast", "Squeeze", "Unsqueeze"];
 const AT_THE_END = ["Softmax", "LogSoftmax", "Sigmoid"];
 
+/** The name of an input of the graph, and the shape of an image that it takes. */
+function onnxInput(bytes: Uint8Array): { name: string; shape: Shape | null } {
+  let name = "";
+  const dims: number[] = [];
+  const inside = function* (at: Uint8Array, field: number): Generator<Uint8Array> {
+    for (const part of fieldsOf(at)) if (part.field === field && part.bytes) yield part.bytes;
+  };
+  for (const found of inside(bytes, 1)) name = words(found);
+  for (const type of inside(bytes, 2))
+    for (const tensor of inside(type, 1))
+      for (const shape of inside(tensor, 2))
+        for (const dim of inside(shape, 1)) {
+          const [size] = [...fieldsOf(dim)].filter(({ field }) => field === 1);
+          dims.push(size?.value ?? 0);
+        }
+  const [, channels = 0, height = 0, width = 0] = dims;
+  const image = dims.length === 4 && channels * height * width > 0;
+  return { name, shape: image ? { channels, height, width } : null };
+}
+
 function ofOnnx(name: string, file: Uint8Array): Network {
   const nodes: Node[] = [];
   const tensors = new Map<string, Tensor>();
+  const inputs: ReturnType<typeof onnxInput>[] = [];
   for (const { field, bytes: graph } of fieldsOf(file)) {
     if (field !== 7 || !graph) continue;
     for (const { field: part, bytes } of fieldsOf(graph)) {
       if (!bytes) continue;
       if (part === 1) nodes.push(onnxNode(bytes));
+      if (part === 11) inputs.push(onnxInput(bytes));
       const read = part === 5 ? onnxTensor(bytes) : null;
       if (read) tensors.set(read.name, read.tensor);
     }
   }
   if (!nodes.length) throw new Error(`${name} is damaged: it has no graph.`);
   const layers: Layer[] = [];
+  let shape = inputs.find((input) => !tensors.has(input.name))?.shape ?? null;
   let [value, used] = ["", new Set<string>()];
   for (const [k, node] of nodes.entries()) {
     const copied = node.type === "Identity" ? tensors.get(node.inputs[0] ?? "") : node.constant;
@@ -267,9 +320,45 @@ function ofOnnx(name: string, file: Uint8Array): Network {
     used = used.add(data[0] ?? "");
     value = node.output;
     if (AT_THE_END.includes(node.type) && k + 1 === nodes.length) break; // the class stays
-    if (!PASSED.includes(node.type)) addOnnx(name, node, tensors, layers);
+    if (/^(Conv|AveragePool|GlobalAveragePool)$/.test(node.type)) {
+      const made = onImages(name, node, tensors, shape);
+      addLinear(layers, made.layer);
+      shape = made.shape;
+    } else if (!PASSED.includes(node.type)) addOnnx(name, node, tensors, layers);
   }
   return checked(name, layers);
+}
+
+/** A convolution or average pooling as a dense layer. */
+function onImages(
+  name: string,
+  { type, inputs, attributes, lists }: Node,
+  tensors: Map<string, Tensor>,
+  shape: Shape | null,
+): { layer: Layer; shape: Shape } {
+  if (!shape)
+    throw new Unsupported(`${type} takes an image, and its size is not in the file.`, name);
+  if (attributes.get("auto_pad") || attributes.get("ceil_mode")) {
+    throw new Unsupported(`${type} pads automatically, or rounds sizes up.`, name);
+  }
+  const two = (key: string, usual: number): [number, number] => {
+    const list = lists.get(key) ?? [];
+    return [list[0] ?? usual, list[1] ?? usual];
+  };
+  const pads = lists.get("pads")?.length === 4 ? lists.get("pads")! : [0, 0, 0, 0];
+  const how: Convolution = { strides: two("strides", 1), dilations: two("dilations", 1), pads };
+  try {
+    if (type === "Conv") {
+      const [weight, bias] = inputs.slice(1).map((input) => tensors.get(input));
+      if (weight?.dims.length !== 4) throw new Error("A convolution is not one of images.");
+      return convolved(shape, weight, bias?.data ?? null, attributes.get("group") ?? 1, how);
+    }
+    const all: [number, number] = [shape.height, shape.width];
+    const size = type === "AveragePool" ? two("kernel_shape", 1) : all;
+    return pooled(shape, size, how, attributes.get("count_include_pad") === 1);
+  } catch (error) {
+    throw new Unsupported(error instanceof Error ? error.message : String(error), name);
+  }
 }
 
 function addOnnx(name: string, node: Node, tensors: Map<string, Tensor>, layers: Layer[]): void {
@@ -282,7 +371,6 @@ function addOnnx(name: string, node: Node, tensors: Map<string, Tensor>, layers:
     if (matrix?.dims.length !== 2) {
       throw new Unsupported(`${type} multiplies two values that are not constant.`, name);
     }
-    if (last && linear) throw new Unsupported("Two dense layers follow each other.", name);
     const turned = type === "Gemm" && attributes.get("transB") === 1;
     const [rows, columns] = matrix.dims as [number, number];
     const [n, m] = turned ? [columns, rows] : [rows, columns];
@@ -292,14 +380,16 @@ function addOnnx(name: string, node: Node, tensors: Map<string, Tensor>, layers:
     const bias = added ? added.data.map((b) => beta * b) : new Float64Array(m);
     const own = bias.length === m ? bias : new Float64Array(m).fill(bias[0] ?? 0);
     const scaled = weight.map((w) => alpha * w);
-    layers.push({ inputs: n, units: m, weight: scaled, bias: own, activation: { name: "linear" } });
+    const activation = { name: "linear" } as const;
+    addLinear(layers, { inputs: n, units: m, weight: scaled, bias: own, activation });
     return;
   }
   if (!last) throw new Unsupported(`${type} stands before the first dense layer.`, name);
   if (type === "Add" && linear) {
     const added = constants.find(Boolean)?.data;
     if (!added) throw new Unsupported("Add takes two values that are not constant.", name);
-    last.bias = last.bias.map((b, k) => b + (added[k % added.length] ?? 0));
+    const channel = (k: number): number => Math.floor((k * added.length) / last.units);
+    last.bias = last.bias.map((b, k) => b + (added[channel(k)] ?? 0));
     return;
   }
   if (type === "BatchNormalization" && linear) {

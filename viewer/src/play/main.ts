@@ -52,9 +52,16 @@ class Playground {
     (scene) => this.showScene(scene),
     () => this.endScene(),
   );
-  private readonly slices = new Slices((slice) =>
-    this.ask({ ask: "slice", ...slice, window: null }),
-  );
+  private readonly slices = new Slices(({ origin, basis, marks }) => {
+    const [kind, outputs, points] = ["classes" as const, 1, Float64Array.from(marks)];
+    this.picture.showPoints({
+      kind,
+      outputs,
+      points,
+      targets: Float64Array.from(marks.length ? [2, 3, 4] : []),
+    });
+    this.ask({ ask: "slice", origin, basis, window: null });
+  });
   private readonly play = button("Play", () => this.toggle(), "pg-primary");
   private readonly once = button("Step", () => this.step());
   private readonly status = element("p", { class: "pg-status", role: "status" });
