@@ -23,14 +23,19 @@ QUIET: Any = {"progress": False}
 
 
 class Block(nn.Module):
-    """Two convolutions and a skip connection."""
+    """Some convolutions and a skip connection."""
 
-    def __init__(self, inside: int, outside: int, stride: int) -> None:
+    def __init__(self, inside: int, outside: int, stride: int, *, bottleneck: bool) -> None:
         super().__init__()
-        first = nn.Conv2d(inside, outside, 3, stride, 1, bias=False)
-        second = nn.Conv2d(outside, outside, 3, 1, 1, bias=False)
-        norms = nn.BatchNorm2d(outside), nn.BatchNorm2d(outside)
-        self.way = nn.Sequential(first, norms[0], nn.ReLU(), second, norms[1])
+        thin = outside // 4
+        sizes = [(3, inside, outside, stride), (3, outside, outside, 1)]
+        if bottleneck:
+            sizes = [(1, inside, thin, 1), (3, thin, thin, stride), (1, thin, outside, 1)]
+        way: list[nn.Module] = []
+        for size, a, b, step in sizes:
+            way += [nn.Conv2d(a, b, size, step, size // 2, bias=False), nn.BatchNorm2d(b)]
+            way.append(nn.ReLU())
+        self.way = nn.Sequential(*way[:-1])
         self.skip: nn.Module = nn.Identity()
         if stride > 1 or inside != outside:
             short = nn.Conv2d(inside, outside, 1, stride, bias=False)
@@ -40,19 +45,22 @@ class Block(nn.Module):
         return torch.relu(self.way(x) + self.skip(x))
 
 
-def resnet18(width: int) -> nn.Module:
-    """ResNet-18 for 32 x 32 pixels, with random weights; 64 is its usual width."""
+def resnet(depth: int, width: int = 64) -> tuple[nn.Module, tuple[int, ...]]:
+    """ResNet-18 for 32 x 32 pixels or ResNet-50 for 224 x 224, with random weights."""
     torch.manual_seed(0)
-    layers: list[nn.Module] = [nn.Conv2d(3, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width)]
-    layers.append(nn.ReLU())
+    large = depth == 50
+    first = nn.Conv2d(3, width, *((7, 2, 3) if large else (3, 1, 1)), bias=False)
+    layers: list[nn.Module] = [first, nn.BatchNorm2d(width), nn.ReLU()]
+    layers += [nn.MaxPool2d(3, 2, 1)] if large else []
     before = width
-    for k in range(4):
-        after = width << k
-        layers += [Block(before, after, 1 if k == 0 else 2), Block(after, after, 1)]
-        before = after
-    return nn.Sequential(
-        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, 10)
-    ).eval()
+    for k, count in enumerate((3, 4, 6, 3) if large else (2, 2, 2, 2)):
+        after = width << (k + 2 if large else k)
+        for block in range(count):
+            stride = 2 if k and not block else 1
+            layers.append(Block(before, after, stride, bottleneck=large))
+            before = after
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, 1000 if large else 10)]
+    return nn.Sequential(*layers).eval(), (3, 224, 224) if large else (3, 32, 32)
 
 
 def spent(work: Callable[[], Any], device: torch.device) -> tuple[float, Any]:
@@ -70,10 +78,13 @@ def spent(work: Callable[[], Any], device: torch.device) -> tuple[float, Any]:
 def cost(options: argparse.Namespace) -> None:
     """The time of 25 forward passes a sample, and that of an estimate to 1 %."""
     device = torch.device(options.device)
-    model = resnet18(options.width).to(device)
-    x = torch.rand(options.samples, 3, 32, 32)
-    batch = torch.rand(25, 3, 32, 32, device=device)
+    model, shape = resnet(options.depth, options.width)
+    model = model.to(device)
+    x = torch.rand(options.samples, *shape)
+    batch = torch.rand(25, *shape, device=device)
+    begin = perf_counter()
     sc.local_complexity(model, x[:1], 0.005, precision=1.0, device=device, **QUIET)  # reads it
+    print(f"first call, which reads the network: {perf_counter() - begin:.1f} s")
 
     def passes() -> None:
         with torch.inference_mode():
@@ -88,18 +99,36 @@ def cost(options: argparse.Namespace) -> None:
     after, _ = spent(passes, device)
     script = min(before, after)
     print(found)
-    print(f"script {script:.1f} s, here {taken:.1f} s: {taken / script:.2f} times as long")
+    print(f"script {script:.2f} s, here {taken:.2f} s: {taken / script:.2f} times as long")
+    mean = found.mean()
+    print(f"half the interval {100 * (mean.high - mean.low) / 2 / mean.value:.2f} % of the mean")
+
+
+class Both(nn.Module):
+    """Two units for each: they switch at the same place."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([torch.relu(x), torch.relu(-x)], 1)
 
 
 def random_network(seed: int) -> tuple[nn.Module, tuple[int, ...]]:
     """A small network of one of several kinds."""
     torch.manual_seed(seed)
-    width = int(torch.randint(2, 16, ()))
-    if seed % 6 == 5:
-        pool = (nn.MaxPool2d(2), nn.MaxPool2d(3, 2, 1))[seed % 12 == 5]
+    width, kind = int(torch.randint(2, 16, ())), seed % 8
+    if kind == 5:
+        pool = (nn.MaxPool2d(2), nn.MaxPool2d(3, 2, 1))[seed % 16 == 5]
         body = nn.Conv2d(1, 3, 3, padding=1), nn.ReLU(), pool, nn.Flatten()
         return nn.Sequential(*body, nn.Linear(27, width), nn.ReLU(), nn.Linear(width, 2)), (1, 6, 6)
-    act = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.Hardtanh, nn.PReLU)[seed % 6]
+    if kind == 6:
+        blocks = (
+            Block(2, 4 * width, 1, bottleneck=False),
+            Block(4 * width, 4 * width, 2, bottleneck=True),
+        )
+        return nn.Sequential(*blocks, nn.Flatten(), nn.Linear(36 * width, 2)), (2, 6, 6)
+    if kind == 7:
+        middle = nn.Linear(3, width), Both(), nn.Linear(2 * width, 4), nn.ReLU()
+        return nn.Sequential(*middle, nn.Linear(4, 1)), (3,)
+    act = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.Hardtanh, nn.PReLU)[kind]
     layers: list[nn.Module] = []
     for k in range(1 + seed % 4):
         layers += [nn.Linear(width if k else 3, width), act()]
@@ -109,7 +138,7 @@ def random_network(seed: int) -> tuple[nn.Module, tuple[int, ...]]:
 def bounds(options: argparse.Namespace) -> None:
     """Whether the ends of diameters ever prove more switches than there are."""
     wrong = lines = switches = proved = 0
-    for seed in range(options.networks):
+    for seed in range(options.first, options.first + options.networks):
         model, shape = random_network(seed)
         x, radius = torch.randn(1, *shape), 10 ** float(torch.rand(()) * 3 - 2)
         found = sc.local_complexity(model.eval(), x, radius, exact=True, seed=seed, **QUIET)
@@ -197,6 +226,8 @@ def main() -> None:
     parser.add_argument("what", choices=("cost", "bounds", "coverage", "density"))
     parser.add_argument("--samples", type=int, default=256)
     parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--depth", type=int, choices=(18, 50), default=18)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first network")
     parser.add_argument("--networks", type=int, default=2000)
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--precision", type=float, default=0.05)

@@ -1,7 +1,8 @@
 """Which units are on other sides at the two ends of segments, by forward passes alone.
 
 The network is run in its own precision, with a centre and the ends of all segments of a ball as one
-batch. A unit that is on different sides at two points switches between them at least once.
+batch. TF32, by which CUDA multiplies float32 by default, is off: it would move too many signs. Units
+that are on different sides at two points switch between them at least once.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from splinecam._util.backend import backend_of
+from splinecam._util.backend import backend_of, single_precision
 from splinecam._util.tolerances import FEW_ROUNDINGS, MEASURED
 from splinecam.geometry.ball_lines import BallLines
 from splinecam.network.nonlinearities import Nonlinearity, PiecewiseScalar, SmoothScalar
@@ -65,12 +66,12 @@ def count_at_ends(
     width = max(prod(program.input_shape), *program.widths)
     limit = min(backend_of(program.device).end_numbers, memory // (dtype.itemsize * _TABLES))
     step = max(1, limit // (points * width))
-    found = []
-    with torch.inference_mode():
+    found, lines = [], lines.to(program.device)
+    with torch.inference_mode(), single_precision():
         slack, reach = _rounding(program, own, lines)
         for start in range(0, len(lines), step):
             index = torch.arange(start, min(start + step, len(lines)))
-            x = torch.cat([lines.centers[index, None], *lines.ends(index)], 1)
+            x = torch.cat([lines.centers[index, None], *lines.ends(index)], 1).to(dtype)
             x = x.view(-1, *program.input_shape)
             walk = zip(own.walk(x), slack, strict=True)
             blocks = [_compare(layer, z, points, e * reach[index]) for (layer, z), e in walk]

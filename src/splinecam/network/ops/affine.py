@@ -54,14 +54,17 @@ def convolution(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
             return plain(x)
         steps = [each_axis(item, weight.dim() - 2) for item in (stride, padding, dilation)]
         backend = backend_of(x.device)
-        slow = backend.slow_windows and x.dtype == torch.float64  # others have kernels of their own
+        double = x.dtype == torch.float64  # other types have kernels that are fast everywhere
+        slow = double and backend.slow_windows
         if slow and groups == x.shape[1] > 1:
             return depthwise(x, weight, bias, *steps)
         size = groups * prod(weight.shape[1:]) * _places(x, weight, steps)
         if slow and size > _CACHED:
             return _in_parts(plain, x, torch.get_num_threads())
         long = prod(weight.shape[1:]) >= _LONG and prod(weight.shape[2:]) > 1
-        if backend.convolves_by_product and groups == 1 and long and weight.shape[0] >= _MANY:
+        if not (double and backend.convolves_by_product):
+            return plain(x)
+        if groups == 1 and long and weight.shape[0] >= _MANY:
             rows = max(1, _COLUMNS // size)
             return _in_parts(lambda part: as_product(part, weight, bias, *steps), x, rows)
         return plain(x)
