@@ -1,8 +1,8 @@
 """Which units are on other sides at the two ends of segments, by forward passes alone.
 
 The network is run in its own precision, with a centre and the ends of all segments of a ball as one
-batch. TF32, by which CUDA multiplies float32 by default, is off: it would move too many signs. Units
-that are on different sides at two points switch between them at least once.
+batch. TF32, by which CUDA multiplies float32 by default, is off: it would move too many signs. A
+unit that is on different sides at two points switches between them at least once.
 """
 
 from __future__ import annotations
