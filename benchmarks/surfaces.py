@@ -120,7 +120,7 @@ def measured(name: str, model: nn.Module, learned: float | None, given: Any) -> 
     box, times = sc.Domain.cube(-1, 1), []
 
     def compute() -> Any:
-        return sc.surface(model, box, progress=False)
+        return sc.surface(model, box, device=given.device, progress=False)
 
     for _ in range(given.repeat):
         start = perf_counter(), process_time()

@@ -22,14 +22,15 @@ from splinecam.arrangement import refine as breakpoints
 from splinecam.engine.batched import run_batch
 from splinecam.engine.plan import Place, Plan
 from splinecam.engine.run import Outcome, run
-from splinecam.kernels import gpu
+from splinecam.kernels import gpu, solid_gpu
 from splinecam.kernels.gpu import GpuKernel, gpu_kernel_for
 from splinecam.kernels.library import source_of, structures
+from splinecam.kernels.solid import cell_corners, cut_solid
 from splinecam.network.capture import capture
 
 CPU = torch.device("cpu")
 COMPILER = shutil.which("cc") or shutil.which("gcc") or ""
-SOURCES = ("refine.cu", "envelope.cu", "dissolve.cu")
+SOURCES = ("refine.cu", "envelope.cu", "dissolve.cu", "solid.cu")
 BOX = sc.Domain.box(-3, 3)
 
 pytestmark = pytest.mark.few(2)
@@ -393,3 +394,67 @@ def test_cuda_steps_give_the_same_cells(name: str) -> None:
     fast, plain = run(program, BOX), run(program, BOX, compiled=False)
     assert_same_mesh(fast.mesh, plain.mesh)
     assert float((fast.output - plain.output).abs().max()) < 1e-12
+
+
+def degenerate() -> nn.Module:
+    """A network of three inputs without biases, with duplicate and dead units."""
+    model = mlp(3, 12, 12, 1)
+    with torch.no_grad():
+        model[0].bias.zero_()
+        model[0].weight.copy_(model[0].weight.sign())
+        model[2].weight[5] = 0
+        model[2].bias[5] = 0
+    return model
+
+
+SOLIDS: dict[str, Any] = {
+    "relu": lambda: mlp(3, 16, 16, 1),
+    "one layer of many": lambda: mlp(3, 70, 1),
+    "degenerate": degenerate,
+    "pool": lambda: nn.Sequential(
+        *mlp(3, 12, 12), nn.Unflatten(1, (4, 3)), nn.MaxPool1d(3), nn.Flatten()
+    ),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", SOLIDS)
+def test_the_same_cells_of_a_solid(
+    name: str, kernel: GpuKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, box = SOLIDS[name](), sc.Domain.cube(-1, 1)
+    plain = sc.partition(model, box)
+    cut, sizes = solid_gpu.cut_solid, []
+
+    def compared(gpu: GpuKernel, *given: Any) -> Any:
+        fast, other = cut(gpu, *given), cut_solid(*given)
+        assert all(map(torch.equal, fast.solid, other.solid))  # bit by bit
+        for one, two in zip(fast[1:5], other[1:5], strict=True):
+            assert torch.equal(one, two)
+        corners = solid_gpu.cell_corners(gpu, fast.solid)
+        assert all(map(torch.equal, corners, cell_corners(fast.solid, 1 << 20)))
+        sizes.append(given[1].shape[1])
+        return fast
+
+    monkeypatch.setattr(solid_gpu, "gpu_kernel_for", lambda device: kernel)
+    monkeypatch.setattr(solid_gpu, "cut_solid", compared)
+    monkeypatch.setitem(solid_gpu._NEEDED, "cell", 16)  # so that memory is short at first
+    fast = sc.partition(model, box)
+    assert len(sizes) > len(capture(model, (3,)).layers)  # not all functions of a layer at once
+    assert len(fast) == len(plain)
+    assert torch.allclose(fast.volumes.sort().values, plain.volumes.sort().values, atol=1e-12)
+
+
+@needs_compiler
+def test_the_same_surface(kernel: GpuKernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, box = mlp(3, 16, 16, 1), sc.Domain.cube(-1, 1)
+    with torch.no_grad():
+        level = float(model(torch.full((1, 3), 0.3).double()))
+    plain = sc.surface(model, box, level=level)
+    monkeypatch.setattr(solid_gpu, "gpu_kernel_for", lambda device: kernel)
+    monkeypatch.setattr("splinecam.solid.dropping.kernel_for", lambda device: None)
+    fast = sc.surface(model, box, level=level)
+    fast.validate(segments=100)
+    assert len(fast) == len(plain)
+    assert fast.area == pytest.approx(plain.area, rel=1e-12)
+    assert fast.report()["dropped"] > 0

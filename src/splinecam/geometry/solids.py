@@ -73,6 +73,11 @@ class Solid:
         origin = self.origin + self.middle @ self.basis
         return replace(self, origin=origin, corners=self.corners - self.middle)
 
+    def to(self, device: torch.device) -> Solid:
+        """The same body with its arrays on a device."""
+        origin, basis, corners = (x.to(device) for x in (self.origin, self.basis, self.corners))
+        return replace(self, origin=origin, basis=basis, corners=corners)
+
     @property
     def dim(self) -> int:
         """D, the number of entries of one input."""

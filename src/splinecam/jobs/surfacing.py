@@ -11,7 +11,7 @@ from typing import Any, TypedDict, Unpack, get_args, overload
 import torch
 from torch import Tensor, nn
 
-from splinecam._util.options import kind_of, memory_of
+from splinecam._util.options import device_of, kind_of, memory_of
 from splinecam.errors import CaptureError, DomainError
 from splinecam.geometry.solids import Solid
 from splinecam.network.nonlinearities import SmoothScalar
@@ -29,6 +29,7 @@ Levels = Sequence[float] | Tensor
 
 
 class _Options(TypedDict, total=False):
+    device: str | torch.device
     memory: float | str | None
     progress: bool
 
@@ -56,6 +57,7 @@ def surface(
     *,
     level: float | Levels = 0.0,
     output: Output | Winner = 0,
+    device: str | torch.device = "cpu",
     memory: float | str | None = None,
     progress: bool = True,
 ) -> Surface | tuple[Surface, ...]:
@@ -72,9 +74,10 @@ def surface(
     each. output: the index of the output among the numbers that the model returns, or a pair of
     indices, for the difference of two outputs: with level 0 their tie. With ``"argmax"`` the result
     is a tuple with the surface around each class, which is the part of the box where its output is
-    the largest; with ``"argmin"`` the smallest output wins. memory: the number of bytes that the
-    cells may take, also as text such as ``"4GB"``; a ``LimitError`` says so beyond. progress: show
-    a progress bar in interactive use.
+    the largest; with ``"argmin"`` the smallest output wins. device: where it is computed, such as
+    ``"cuda"``; the result is on the CPU. memory: the number of bytes that the cells may take, also
+    as text such as ``"4GB"``; a ``LimitError`` says so beyond. progress: show a progress bar in
+    interactive use.
 
     >>> from splinecam import Domain
     >>> model = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2))
@@ -83,7 +86,7 @@ def surface(
     True
     """
     levels, several = _levels_of(level)
-    network, limit = exact_network(model, box), memory_of(memory)
+    network, limit, place = exact_network(model, box), memory_of(memory), device_of(device)
     if isinstance(output, str):
         if levels != [0.0]:
             raise TypeError(f"level is for one output or two: leave it out with output={output!r}")
@@ -97,7 +100,8 @@ def surface(
         for given, value, number in wanted:
             which: Any = {"level": value, "output": number}
             options = {**which, "memory": limit, "progress": progress}
-            data = surface_data(given.program.to("cpu"), box, **options)
+            with place:
+                data = surface_data(given.program.to(place), box, **options)
             found.append(Surface(data, box, given, **which))
     return tuple(found) if several or isinstance(output, str) else found[0]
 

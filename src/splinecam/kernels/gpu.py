@@ -335,6 +335,10 @@ class GpuKernel:
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
 
+    def steps(self, source: str, arrays: dict[str, Tensor], **numbers: float) -> Steps:
+        """The steps of a source, with some arrays and numbers of their structure."""
+        return Steps(self._launch, source, arrays, **numbers)
+
     def refine(self, mesh: Mesh, functions: LayerFunctions) -> GpuRefined | str:
         """Cut a mesh along zero sets.
 

@@ -116,7 +116,8 @@ def library() -> Any:
     return lib
 
 
-_THREADS = 256  # of one block
+_THREADS, _FEW_THREADS = 256, 32  # of one block; and where there is too little for all processors
+_MANY = 1 << 22
 
 Launch = Callable[[str, str, Any, int], None]
 """Runs a step of a source, both by name, with the source's structure for so many items."""
@@ -141,9 +142,10 @@ def launcher(device: torch.device) -> Launch:
         with torch.cuda.device(device):
             function = functions(source)[step]
             stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-            items, blocks = ctypes.c_int64(count), -(-count // _THREADS)
+            threads = _THREADS if count > _MANY else _FEW_THREADS
+            items, blocks = ctypes.c_int64(count), -(-count // threads)
             arguments = (ctypes.c_void_p * 2)(ctypes.addressof(run), ctypes.addressof(items))
-            sizes = (blocks, 1, 1, _THREADS, 1, 1, 0)
+            sizes = (blocks, 1, 1, threads, 1, 1, 0)
             _check(driver.cuLaunchKernel(function, *sizes, stream, arguments, None))
 
     with torch.cuda.device(device):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import byref
 from typing import Any, NamedTuple
@@ -45,6 +45,9 @@ class CutArrays(NamedTuple):
     kept: Tensor  # (V,) which of the old vertices, and of the points behind them, are left
     bounded: int  # pieces of cells of which bounds were found
     dropped: int  # and those that were left out
+    # On a GPU, where all vertices are left: groups of new ones, round by round, which follow from
+    # those of rounds before and of their group; the first one of each group, and their number.
+    rounds: Sequence[Tensor] = ()
 
 
 class Bounded(NamedTuple):

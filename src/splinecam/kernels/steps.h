@@ -13,7 +13,7 @@ typedef unsigned long long u64;
 #define DEVICE static __device__ __forceinline__
 #define POPCOUNT(x) __popcll(x)
 #define LOWEST_BIT(x) (__ffsll((long long)(x)) - 1)
-#define ADD_ONE(at) ((i64)atomicAdd((u64 *)(at), 1ull))
+#define ADD(at, more) ((i64)atomicAdd((u64 *)(at), (u64)(more)))
 #define AT_LEAST(at, value) atomicMax(at, value)
 #define AT_MOST(at, value) atomicMin(at, value)
 #define STEP(name, item)                                                                  \
@@ -28,9 +28,13 @@ typedef unsigned long long u64;
 #define DEVICE static
 #define POPCOUNT(x) __builtin_popcountll(x)
 #define LOWEST_BIT(x) __builtin_ctzll(x)
-#define ADD_ONE(at) ((*(at))++)
+#define ADD(at, more) raised(at, more)
 #define AT_LEAST(at, value) (*(at) = *(at) > (value) ? *(at) : (value))
 #define AT_MOST(at, value) lowered(at, value)
+static inline i64 raised(i64 *at, i64 more) {
+    *at += more;
+    return *at - more;
+}
 static inline i64 lowered(i64 *at, i64 value) {
     i64 before = *at;
     *at = before < value ? before : value;
@@ -44,5 +48,7 @@ static inline i64 lowered(i64 *at, i64 value) {
     }                                                                       \
     DEVICE void name(const run_t *r, i64 item)
 #endif
+
+#define ADD_ONE(at) ADD(at, 1)
 
 #endif

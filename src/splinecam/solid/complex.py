@@ -14,6 +14,7 @@ from torch import Tensor
 
 from splinecam._util.arrays import offsets_of, owners_of, take, take_rows
 from splinecam.geometry.solids import Solid
+from splinecam.kernels import solid_gpu
 from splinecam.kernels.solid import (
     Bounded,
     CutArrays,
@@ -22,6 +23,7 @@ from splinecam.kernels.solid import (
     cut_solid,
     gathered,
 )
+from splinecam.kernels.solid_gpu import gpu_of
 
 SIDE = -1  # the layer of faces on the sides of the body
 AUXILIARY = -2  # of faces that are no borders of linear regions
@@ -70,6 +72,9 @@ class Complex:
 
     def cell_corners(self) -> tuple[Tensor, Tensor]:
         """The vertices of each cell: offsets (C + 1,), and vertices."""
+        gpu = gpu_of(self.uvw)
+        if gpu is not None:
+            return solid_gpu.cell_corners(gpu, self.arrays)
         return cell_corners(self.arrays, self.num_vertices)
 
     def corner_vertices(self) -> Tensor:
@@ -92,8 +97,19 @@ class Complex:
         bounded: Bounded | None = None,
     ) -> Cut:
         """Cut the cells along the zero sets of functions z (V, m); see ``cut_solid``."""
-        made = cut_solid(self.arrays, z, tolerance, label, layer, bounded)
-        return Cut(Complex(gathered(self.uvw, made), made.solid), made)
+        gpu = gpu_of(self.uvw)
+        if gpu is None:
+            made = cut_solid(self.arrays, z, tolerance, label, layer, bounded)
+        else:
+            made = solid_gpu.cut_solid(gpu, self.arrays, z, tolerance, label, layer)
+        return Cut(Complex(_gathered(self.uvw, made), made.solid), made)
+
+    def at_once(self, z: Tensor, tolerance: Tensor) -> int:
+        """How many of the functions (V, m) are to be cut first: on a CPU all of them."""
+        gpu = gpu_of(self.uvw)
+        if gpu is None:
+            return z.shape[1]
+        return solid_gpu.functions_at_once(gpu, self.arrays, z, tolerance)
 
     def select(self, cells: Tensor) -> tuple[Complex, Tensor]:
         """Some of the cells (N,), and which vertices are left."""
@@ -146,7 +162,12 @@ class Cut(NamedTuple):
 
     def carry(self, rows: Tensor) -> Tensor:
         """Values at the vertices that are left, from those (V, ...) at the old ones."""
-        return gathered(rows, self.made)
+        return _gathered(rows, self.made)
+
+
+def _gathered(rows: Tensor, made: CutArrays) -> Tensor:
+    gpu = gpu_of(rows)
+    return gathered(rows, made) if gpu is None else solid_gpu.gathered(gpu, rows, made)
 
 
 def _used(numbers: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -102,8 +101,7 @@ class Dropping:
 
 def extremes(values: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:
     """The least and the largest value of each row; no row is empty."""
-    found = values.numpy(), offsets[:-1].numpy()
-    low, high = (torch.from_numpy(f.reduceat(*found)) for f in (np.minimum, np.maximum))
+    low, high = (torch.segment_reduce(values, f, offsets=offsets) for f in ("min", "max"))
     return low, high
 
 
@@ -115,9 +113,11 @@ def _reached(
     order = torch.argsort(sizes)
     sizes, cells = sizes[order], cells[order]
     found = torch.ones_like(cells, dtype=torch.bool)
-    numbers, start = backend_of(sizes.device).numbers // max(front.program.widths), 0
+    backend, start = backend_of(sizes.device), 0
+    numbers = backend.numbers // max(front.program.widths)
     while start < len(order):
-        most = int(sizes[start]) + _PADDED
+        fewest = int(sizes[start])
+        most = fewest + (fewest if backend.asynchronous else _PADDED)
         end = min(start + max(16, numbers // most), int(torch.searchsorted(sizes, most + 1)))
         own, begin, k = sizes[start:end], offsets[cells[start:end]], int(sizes[end - 1])
         place = begin + torch.minimum(torch.arange(k)[:, None], own - 1)

@@ -53,6 +53,7 @@ def surface_data(
     first, *second = [output] if isinstance(output, int) else output
     weight[first] += 1
     weight[second] -= 1
+    solid = solid.to(program.device)
     middle, solid = solid.middle, solid.centred
     target = Target(weight, float(level))
     dropping = Dropping.of(program, target)

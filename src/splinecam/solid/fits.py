@@ -10,6 +10,8 @@ from torch import Tensor
 from splinecam._util.arrays import owners_of, take, take_rows
 from splinecam._util.tolerances import SLOPE_PRECISION
 
+_MATRICES = 1 << 15
+
 
 def affine_fits(
     uvw: Tensor, values: Tensor, offsets: Tensor, corners: Tensor
@@ -28,7 +30,9 @@ def affine_fits(
     gram = _sums((d[:, :, None] * d[:, None]).view(-1, 9), owner, counts).view(-1, 3, 3)
     moment = _sums((z[:, :, None] * d[:, None]).flatten(1), owner, counts)
     moment = moment.view(len(counts), z.shape[1], 3)
-    size, axes = torch.linalg.eigh(gram)
+    # GPUs fail for many matrices at once.
+    parts = [torch.linalg.eigh(some) for some in torch.split(gram, _MATRICES)]
+    size, axes = (torch.cat(column) for column in zip(*parts, strict=True))
     inverse = torch.where(size > 0, 1 / size, 0.0)
     gradient = ((moment @ axes) * inverse[:, None]) @ axes.transpose(1, 2)
     bias = middle - (gradient @ mean[:, :, None])[..., 0]

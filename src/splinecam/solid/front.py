@@ -162,18 +162,24 @@ class Front:
         thinning: Thinning | None = None,
     ) -> Front:
         """The front with cells cut along the zero sets of functions (V, m)."""
-        bounds = {
-            name: Bound(size, error + _GENERATIONS * EPS * size)
-            for name, (size, error) in self.bounds.items()
-        }
-        front = replace(self, bounds=bounds)
-        bounded = None if thinning is None else thinning.bounded(front)
-        cut = self.complex.cut(z, tolerance, label, layer, bounded)
-        if thinning is not None:
-            thinning.count(cut.made)
-        live = {name: cut.carry(x) for name, x in self.live.items()}
-        uncut = [*self.uncut, places_of(cut)] if cut.made.uncut.shape[0] else self.uncut
-        return replace(front, complex=cut.complex, live=live, uncut=uncut)
+        front = self
+        while z.shape[1]:
+            bounds = {
+                name: Bound(size, error + _GENERATIONS * EPS * size)
+                for name, (size, error) in front.bounds.items()
+            }
+            front = replace(front, bounds=bounds)
+            bounded = None if thinning is None else thinning.bounded(front)
+            some = front.complex.at_once(z, tolerance)
+            cut = front.complex.cut(z[:, :some], tolerance[:some], label[:some], layer, bounded)
+            if thinning is not None:
+                thinning.count(cut.made)
+            z, tolerance, label = z[:, some:], tolerance[some:], label[some:]
+            z = cut.carry(z) if z.shape[1] else z
+            live = {name: cut.carry(x) for name, x in front.live.items()}
+            uncut = [*front.uncut, places_of(cut)] if cut.made.uncut.shape[0] else front.uncut
+            front = replace(front, complex=cut.complex, live=live, uncut=uncut)
+        return front
 
     def carried(self, thinning: Thinning | None = None) -> Front:
         """Divide the cells by the layer, and go on to the next affine part."""
