@@ -78,6 +78,28 @@ def test_files_whose_names_differ_in_words_are_called_by_them(tmp_path: Path) ->
     assert found.groups == {"": 3}
 
 
+def test_local_complexity_over_checkpoints(tmp_path: Path) -> None:
+    x = torch.randn(5, 6, generator=torch.Generator().manual_seed(0))
+    squares = [sc.Domain.around(each, side=1.0) for each in x]
+    groups = {"train": squares[:3], "test": squares[3:]}
+    states = {}
+    for epoch in (0, 7):
+        torch.manual_seed(epoch)
+        model = torch.nn.Sequential(torch.nn.Linear(6, 20), torch.nn.ReLU(), torch.nn.Linear(20, 2))
+        states[epoch] = model.state_dict()
+    how: Any = {"checkpoints": states, "statistics": "local_complexity", "store": tmp_path / "a"}
+    found = sc.grid(model, groups, **how, **OPTIONS)
+    assert found.statistics == ("local_complexity", "local_complexity.1")
+    ways = torch.randn(12, 6, generator=torch.Generator().manual_seed(0))
+    expected = sc.local_complexity(model, x, 0.5, directions=ways, exact=True, progress=False)
+    means = [expected.mean(samples=[k]).value for k in range(5)]
+    assert found.values("local_complexity")[1] == pytest.approx(means)
+    assert found.values("local_complexity.1").tolist() == found.values("local_complexity").tolist()
+    again = sc.grid(model, groups, **how, **OPTIONS)
+    assert again.values("local_complexity").tolist() == found.values("local_complexity").tolist()
+    assert "switches along a diameter" in {ax.get_ylabel() for ax in found.plot().axes}
+
+
 def test_wrong_arguments_are_named(tmp_path: Path) -> None:
     model, some = network(), FEW["train"]
     with pytest.raises(TypeError, match=r"checkpoints must be several.*not a single state dict"):
@@ -88,8 +110,8 @@ def test_wrong_arguments_are_named(tmp_path: Path) -> None:
         sc.grid(model, {"a": [1]})
     with pytest.raises(TypeError, match="domains must be lists of domains"):
         sc.grid(model, some[0])
-    with pytest.raises(ValueError, match="for each checkpoint"):
-        sc.grid(model, some, statistics="local_complexity")
+    with pytest.raises(ValueError, match="comes from no partition"):
+        sc.grid(model, some, statistics=("NR", "local_complexity"))
     with pytest.raises(sc.FileError, match=r"has no checkpoints: no file ends in \.pt"):
         sc.grid(model, some, checkpoints=tmp_path)
     with pytest.raises(sc.SplineCamError, match="weights of checkpoint 3 do not fit Sequential"):

@@ -10,11 +10,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import islice
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -25,6 +27,7 @@ from splinecam._util.text import TextTable, pandas_if_installed
 from splinecam.errors import FileError, SplineCamError
 from splinecam.files.loading import WEIGHTS, copy_weights, loaded, read_state_dict
 from splinecam.geometry.domain import Domain
+from splinecam.jobs.local import local_complexity
 from splinecam.jobs.sweep import sweep
 from splinecam.network.model_files import instead_of
 from splinecam.parallel import engine_for
@@ -113,6 +116,7 @@ _WORDS = {
     "ANV": "mean vertices (ANV)",
     "ARE": "mean eccentricity (ARE)",
     "density": "regions per area",
+    "local_complexity": "switches along a diameter",
 }
 _PANEL, _ACROSS = (3.6, 2.5), 2  # inches of a panel; panels side by side
 
@@ -298,6 +302,7 @@ def _frame(columns: Mapping[str, Any]) -> Any:
 
 _REMEDY = "Remove the folder, and compute the grid again."  # of damage
 _MOST = 1 << 24  # domains of a grid
+_LOCAL, _TOGETHER = "local_complexity", 64  # domains whose local complexity is found together
 _SECONDS, _ROUNDS = 1.0, 2  # a chunk takes at most 1 s, and a worker gets at least 2 chunks
 
 
@@ -334,7 +339,11 @@ def grid(
     regions per area. The default is computed for a hundred partitions at once; other statistics
     take longer than a small partition itself. With ``smooth=``, the default also has ``"bound"``,
     the largest distance of outputs from the maps, and ``"undecided_area"``, the area without a
-    certain class. reduce: a function from a partition to more numbers, in a dict by name.
+    certain class. ``"local_complexity"`` stands alone and makes no partition: it counts the
+    switches along diameters of the ball inside each square, in 12 directions that are the same for
+    all, with ``sc.local_complexity(..., exact=True)``, for inputs of any size. Their mean has the
+    same name, and that of a layer ``local_complexity.<layer>``. reduce: a function from a partition
+    to more numbers, in a dict by name.
 
     store: a folder in which every result is kept as soon as it is computed. After an interruption,
     the same call computes only what is missing; more checkpoints may be added. Several processes
@@ -364,10 +373,10 @@ total_edge_length)
     if statistics is None:
         statistics = BATCHED if accuracy is None else (*BATCHED, *BOUNDS)
     names = (statistics,) if isinstance(statistics, str) else tuple(statistics)
-    if "local_complexity" in names:
+    if _LOCAL in names and (len(names) > 1 or reduce is not None or accuracy is not None):
         raise ValueError(
-            "grid() measures partitions, and local complexity comes from no partition: call "
-            "sc.local_complexity(model, x, radius) for each checkpoint"
+            f"{_LOCAL} comes from no partition: let another grid of the same domains measure it, "
+            "without other statistics, reduce= or smooth="
         )
     every = [domain for some in groups.values() for domain in some]
     work = _Work(every, Measures(names, reduce), options, accuracy)
@@ -446,6 +455,9 @@ class _Work:
         self, network: nn.Module, report: Report, domains: Iterable[Domain]
     ) -> Iterator[tuple[int, Mapping[str, float]]]:
         """Yield the place of each domain and its numbers, in any order."""
+        if self.measures.names == (_LOCAL,):
+            yield from _local_rows(network, report, domains, self.options)
+            return
         options: Any = {"chunk": self.chunk, **self.options}
         options |= {"progress": False, "reduce": self.measures}
         begin, count = time.monotonic(), 0
@@ -487,6 +499,31 @@ class _Work:
             "reduce": manifest.function_name(self.measures.reduce),
             "output": manifest.output_name(self.options.get("output")),
         }
+
+
+def _local_rows(
+    network: nn.Module, report: Report, domains: Iterable[Domain], options: Mapping[str, Any]
+) -> Iterator[tuple[int, Row]]:
+    """Yield the place of each domain, and the mean switches along diameters of the ball in it.
+
+    The directions are those of all domains, so that it does not matter which come together.
+    """
+    used = ("output", "device", "memory", "max_regions")
+    known: Any = {key: options[key] for key in used if key in options}
+    squares, begin = iter(domains), 0
+    while some := list(islice(squares, _TOGETHER)):
+        x = torch.cat([square.embed(square.center[None]) for square in some])
+        radius = [square.area**0.5 / 2 for square in some]
+        ways = torch.randn(12, *x.shape[1:], generator=torch.Generator().manual_seed(0))
+        known |= {"directions": ways, "exact": True, "progress": False}
+        found = local_complexity(network, x, radius, **known)
+        for k in range(len(some)):
+            row = {_LOCAL: found.mean(samples=[k]).value}
+            for layer in found.layers:
+                row[f"{_LOCAL}.{layer}"] = found.mean(layer, samples=[k]).value
+            yield begin + k, row
+        report(len(some))
+        begin += len(some)
 
 
 def _groups(domains: Any) -> dict[str, list[Domain]]:
