@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import CancelledError
+from functools import partial
 from io import BytesIO
 from typing import Any
 
@@ -13,7 +15,9 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.errors import DomainError
+from splinecam.viewer import surfaces
 from splinecam.viewer.answers import RequestError
+from splinecam.viewer.frames import Limits
 from splinecam.viewer.subjects import session_of
 from splinecam.viewer.surfaces import SurfaceSession
 
@@ -99,7 +103,7 @@ def test_frames_share_one_scale(surface: sc.Surface) -> None:
     answers = shown.recorded()
     asked = [json.loads(key) for key in answers]
     assert [each["frame"] for each in asked if each["ask"] == "surface"] == [0, 1]
-    assert len(answers) == 1 + 2 * 5
+    assert len(answers) == 1 + 2 * 6
 
 
 def test_wrong_options(surface: sc.Surface) -> None:
@@ -155,3 +159,124 @@ def test_a_viewer_of_a_surface(surface: sc.Surface) -> None:
         viewer.to_html(file)
         assert b"<title>Ball</title>" in file.getvalue()
         assert "127.0.0.1" in repr(viewer)
+
+
+class Skipping(nn.Module):
+    """A network with a connection that passes a layer by."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(3, 8), nn.Linear(11, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(torch.cat([self.first(x).relu(), x], 1))
+
+
+class Fixed(nn.Module):
+    """A function without weights."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, z: torch.Tensor) -> torch.Tensor:
+        return self.function(z)
+
+
+ACTIVATIONS = {
+    "relu": nn.ReLU(),
+    "leaky": nn.LeakyReLU(0.3),
+    "abs": Fixed(torch.abs),
+    "clip": nn.Hardtanh(-0.5, 0.75),
+    "maxout": Fixed(lambda z: z.unflatten(-1, (-1, 2)).amax(-1)),
+}
+
+
+def after(name: str, z: torch.Tensor) -> torch.Tensor:
+    module = ACTIVATIONS.get(name)
+    return z if module is None else module(z)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_the_network_of_a_file_is_the_output_less_the_level(name: str) -> None:
+    torch.manual_seed(1)
+    half = 4 if name == "maxout" else 8
+    module = ACTIVATIONS[name]
+    model = nn.Sequential(nn.Linear(4, 8), module, nn.Linear(half, 8), module, nn.Linear(half, 3))
+    body = sc.Domain.tetrahedron([0.0, 0, 0, 1], [2, 0, 0, 1], [0, 2, 0, 1], [0, 0, 2, -1])
+    tie = sc.surface(model.double(), body, output=(0, 2), level=0.1, progress=False)
+    message, arrays, _ = session(tie).reply({"ask": "network", "frame": 0})
+    assert message["reason"] == ""
+    assert [layer["activation"]["name"] for layer in message["layers"]] == [name, name, "linear"]
+    x = torch.randn(50, 3).double()
+    z = x
+    for k, layer in enumerate(message["layers"]):
+        z = after(layer["activation"]["name"], z @ arrays[f"weight{k}"] + arrays[f"bias{k}"])
+    assert torch.allclose(z[:, 0], tie.values(x) - 0.1, atol=1e-12)
+
+
+CLIPPED = nn.Linear(3, 6), nn.ReLU6(), nn.Linear(6, 1), Fixed(lambda z: z.relu() - 1)
+
+
+@pytest.mark.parametrize(
+    ("model", "refused"),
+    [
+        (Skipping(), "pass layers by"),
+        (nn.Sequential(*CLIPPED), ""),
+        (nn.Sequential(nn.Linear(3, 6), nn.PReLU(6), nn.Linear(6, 1)), "Layer '1'"),
+    ],
+)
+def test_other_networks_say_why_there_is_no_plane(model: nn.Module, refused: str) -> None:
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn_like(parameter))
+    surface = sc.surface(model.double(), sc.Domain.cube(-1, 1), progress=False)
+    message, arrays, _ = session(surface).reply({"ask": "network", "frame": 0})
+    assert refused in message["reason"]
+    if refused:
+        assert not message["layers"]
+        assert "need Python" in message["reason"]
+        return
+    assert not message["reason"]
+    x = z = torch.randn(50, 3).double()
+    for k, layer in enumerate(message["layers"]):
+        z = z @ arrays[f"weight{k}"] + arrays[f"bias{k}"]
+        kind = layer["activation"]
+        z = z.clamp(kind["low"], kind["high"]) if kind["name"] == "clip" else after(kind["name"], z)
+    assert torch.allclose(z[:, 0], surface.values(x), atol=1e-12)
+
+
+SQUARE = [[-2.0, -2, 0.25], [1, -2, 0.25], [1, 2, 0.25], [-2, 2, 0.25]]
+
+
+def test_a_section_is_the_partition_of_the_plane(surface: sc.Surface) -> None:
+    shown = session(surface)
+    scene = shown.reply({"ask": "scene"}).message
+    message, arrays, _ = shown.reply({"ask": "section", "frame": 0, "corners": SQUARE})
+    part = sc.partition(ball(), sc.Domain.polygon(SQUARE), progress=False)
+    assert message["reason"] == ""
+    assert len(arrays["counts"]) == len(part)
+    places = torch.tensor(scene["center"]) + scene["scale"] * torch.tensor(arrays["vertices"])
+    assert torch.allclose(places.amin(0), torch.tensor([-2, -2, 0.25]), atol=1e-6)
+    assert torch.allclose(places.amax(0), torch.tensor([1, 2, 0.25]), atol=1e-6)
+    values = surface.values(places.double())
+    assert np.allclose(arrays["values"], values, atol=1e-5)
+    sides = part.mesh.corners
+    assert arrays["edgeLayer"].tolist() == part.mesh.edge_layer[sides >> 1].tolist()
+    for corners in ([], SQUARE[:2], [[0, 0]] * 3, [["a", 0, 0]] * 3, SQUARE * 100, "abc"):
+        with pytest.raises(sc.SplineCamError):
+            shown.reply({"ask": "section", "frame": 0, "corners": corners})
+
+
+def test_a_section_with_too_many_regions_says_so(
+    surface: sc.Surface, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(surfaces, "Limits", partial(Limits, max_regions=3))
+    message = session(surface).reply({"ask": "section", "frame": 0, "corners": SQUARE}).message
+    assert message["reason"] == "more than 3 regions"
+
+
+def test_an_outdated_section_is_given_up(surface: sc.Surface) -> None:
+    with pytest.raises(CancelledError):
+        session(surface).reply({"ask": "section", "frame": 0, "corners": SQUARE}, lambda: True)

@@ -3,8 +3,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Eye } from "../src/solid/eye";
+import { frameOf, sectionOf } from "../src/solid/plane";
 import { Polygons, sums } from "../src/solid/polygons";
-import { add, dot, length, minus, times, unit, type Vec3 } from "../src/solid/vectors";
+import { add, cross, dot, length, minus, row, times, unit, type Vec3 } from "../src/solid/vectors";
 
 const PIXELS: [number, number] = [640, 480];
 
@@ -87,4 +88,44 @@ test("layers and lengths of edges", () => {
   const { area, lengths } = polygons.lengths(3);
   assert.ok(Math.abs(area - 6) < 1e-6);
   assert.ok(Math.abs(lengths.reduce((a, b) => a + b, 0) - 10) < 1e-6); // 20 corners, half each
+});
+
+test("the section of a cube by planes", () => {
+  const corners = Array.from(
+    { length: 8 },
+    (_, k): Vec3 => [(k & 1) - 0.5, ((k >> 1) & 1) - 0.5, (k >> 2) - 0.5],
+  );
+  const edges = [0, 1, 2, 3, 4, 5, 6, 7, 0, 2, 1, 3, 4, 6, 5, 7, 0, 4, 1, 5, 2, 6, 3, 7];
+  const ways: [Vec3, number, number][] = [
+    [[1, 0, 0], 0.2, 4],
+    [[0, 0, -1], -0.1, 4],
+    [unit([1, 1, 1]), 0, 6],
+    [unit([1, 1, 1]), 0.5, 3],
+    [unit([1, 1, 0]), 0, 4], // through four corners
+    [[0, 1, 0], 0.7, 0],
+  ];
+  for (const [normal, offset, count] of ways) {
+    const found = sectionOf({ normal, offset }, corners, edges);
+    assert.equal(found.length, count);
+    for (const [k, each] of found.entries()) {
+      assert.ok(Math.abs(dot(each, normal) - offset) < 1e-12);
+      const [a, b] = [minus(found.at(k - 1)!, each), minus(found.at(k - 2)!, each)];
+      assert.ok(dot(cross(b, a), normal) > 0); // convex, and counter-clockwise
+    }
+    const [first, second] = frameOf(normal);
+    assert.ok(length(minus(cross(first, second), normal)) < 1e-12);
+  }
+});
+
+test("a linear function on a face", () => {
+  const polygons = cube();
+  const f = (x: Vec3) => 3 * x[0] - 2 * x[1] + x[2] + 0.5;
+  const values = Array.from({ length: 8 }, (_, k) => f(row(polygons.vertices, k)));
+  for (const place of [
+    [0.1, 0.3, 0.5],
+    [-0.4, 0.2, 0.5],
+    [0.5, 0.5, 0.5],
+  ] as Vec3[]) {
+    assert.ok(Math.abs(polygons.valueAt(1, place, values) - f(place)) < 1e-12);
+  }
 });

@@ -58,7 +58,7 @@ def _shown(value: Any) -> str:
 
 _LOG = logging.getLogger("splinecam")
 # A newer request of one of these kinds for the same pane makes an older one outdated.
-_REPLACED = ("mesh", "window", "plane", "band")
+_REPLACED = ("mesh", "window", "plane", "band", "section")
 # These only tell Python something, so they need not wait for a computation.
 TELLING = ("select", "state")
 _MOST = 256  # requests of one client that may wait

@@ -13,10 +13,14 @@ import torch
 from torch import Tensor
 
 from splinecam.errors import DomainError
+from splinecam.geometry.domain import Domain
 from splinecam.plot.solids import SolidLook, facet_coloring, require_up
+from splinecam.solid.outputs import chosen_output
 from splinecam.solid.surface import Surface
-from splinecam.viewer.answers import Request, RequestError, integer, text
+from splinecam.viewer.answers import Request, RequestError, integer, number, text
 from splinecam.viewer.container import Message, key_of, pack
+from splinecam.viewer.dense import network_message
+from splinecam.viewer.frames import Limits, Network, TooMuch
 from splinecam.viewer.panes import SceneOptions
 from splinecam.viewer.scene import coloring_answer
 from splinecam.viewer.session import Session
@@ -25,6 +29,7 @@ from splinecam.viewer.view_state import browser_state, checked_state
 # The colourings by name, with what the page calls them; the page knows the plain one by itself.
 _COLORINGS = {"plain": "one colour", "normal": "normal", "layer": "last layer", "region": "region"}
 _DISTANCE, _GIVEN = "distance", "given"
+_CORNERS = 64  # of a section at most
 _SHOWN = 6  # inches of a still picture
 
 
@@ -50,11 +55,14 @@ class SurfaceSession(Session):
         self._middle = corners.mean(0)
         self._radius = float((corners - self._middle).norm(dim=1).max())
         self._numbers: list[Tensor] | None = None
+        self._networks = dict[int, Network]()
         self._own, self._given = _own_coloring(look.color)
         self.answers = {
             "scene": self._scene,
             "surface": self._surface,
             "coloring": self._solid_coloring,
+            "network": lambda request: network_message(self.surfaces[self._frame(request)]),
+            "section": self._section,
         }
 
     @property
@@ -73,6 +81,7 @@ class SurfaceSession(Session):
         for frame in range(len(self.surfaces)):
             asked.append({"ask": "surface", "frame": frame})
             asked += [{"ask": "coloring", "frame": frame, "name": name} for name in names]
+            asked.append({"ask": "network", "frame": frame})
         answers = ((request, self.reply(request)) for request in asked)
         return {key_of(key): pack(*found[:2], compact=True) for key, found in answers}
 
@@ -179,6 +188,43 @@ class SurfaceSession(Session):
         label = coloring.label or (_COLORINGS | {_DISTANCE: _DISTANCE}).get(name, "")
         coloring = replace(coloring, label=label)
         return coloring_answer(coloring, {"mesh": str(frame), "name": name, "output": None}, [])
+
+    def _section(self, request: Request) -> Message:
+        """The exact partition of a convex polygon of a plane, as polygons in space."""
+        frame, corners = self._frame(request), request.get("corners")
+        if not isinstance(corners, list | tuple) or not 3 <= len(corners) <= _CORNERS:
+            raise RequestError(f"A section has 3 to {_CORNERS} corners.")
+        flat = [number(x, "corners") for corner in corners for x in corner]
+        if len(flat) != 3 * len(corners):
+            raise RequestError("A corner has three coordinates.")
+        surface = self.surfaces[frame]
+        box, place = surface.box, torch.tensor(flat, dtype=torch.float64).view(-1, 3)
+        domain = Domain.polygon(box.to_input(place))
+        network = self._network(frame, domain)
+        try:
+            part = network.partition(domain, Limits(), self.outdated)
+        except TooMuch as reason:
+            return Message({"kind": "section", "frame": frame, "reason": str(reason)})
+        mesh = part.mesh
+        x = domain.embed(part.vertices.cpu()).reshape(-1, domain.dim) - box.origin.cpu().reshape(-1)
+        values = chosen_output(part._outputs.cpu(), surface.output) - surface.level
+        sides = mesh.corners.cpu()
+        return Message(
+            {"kind": "section", "frame": frame, "reason": ""},
+            {
+                "vertices": self._local(x @ box.basis.cpu().T),
+                "values": values.numpy().astype(np.float32),
+                "counts": mesh.counts().cpu().numpy().astype(np.uint16),
+                "corners": part._face_vertices.cpu().numpy().astype(np.uint32),
+                "edgeLayer": mesh.edge_layer.cpu()[sides >> 1].numpy().astype(np.int16),
+            },
+        )
+
+    def _network(self, frame: int, domain: Domain) -> Network:
+        if frame not in self._networks:
+            found = Network.of_model(self.surfaces[frame].network, domain)
+            self._networks[frame] = found
+        return self._networks[frame]
 
     def _numbers_of_all(self) -> list[Tensor]:
         """The numbers of the faces of each surface, which share one scale."""

@@ -12,7 +12,7 @@ import torch
 import splinecam as sc
 from viewer.browser.checks import is_blank, pixels_of
 from viewer.browser.driver import Driver
-from viewer.test_surfaces import ball, surface_of
+from viewer.test_surfaces import Skipping, ball, surface_of
 
 Drive = Callable[..., Driver]
 pytestmark = pytest.mark.slow
@@ -131,3 +131,71 @@ def test_python_answers_while_one_looks(drive: Drive, surface: sc.Surface) -> No
         driver.page.keyboard.press("e")
         driver.until_python(lambda: viewer.state.get("edges") is False)
         driver.close()
+
+
+def plane_of(driver: Driver) -> sc.Domain:
+    """The rectangle in which the plane of a page meets the box."""
+    plane = driver.ask("v.plane")
+    scene = driver.ask("({center: v.scene.center, scale: v.scene.scale})")
+    axis = max(range(3), key=lambda k: abs(plane["normal"][k]))
+    sign = plane["normal"][axis]
+    height = scene["center"][axis] + sign * scene["scale"] * plane["offset"]
+    low, high = [-2.0, -2, -1], [1.0, 2, 2]
+    one, other = (axis + 1) % 3, (axis + 2) % 3
+    corners = []
+    for a, b in ((low, low), (high, low), (high, high), (low, high)):
+        corner = [height] * 3
+        corner[one], corner[other] = a[one], b[other]
+        corners.append(corner)
+    return sc.Domain.polygon(corners)
+
+
+def regions(driver: Driver) -> int:
+    driver.idle()
+    return int(driver.ask("v.plane.regions"))
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_the_plane_shows_its_exact_regions(
+    drive: Drive, page: Path, surface: sc.Surface, live: bool
+) -> None:
+    """In a file by the kernel of the page, otherwise by Python."""
+    viewer = surface.view(browser=False, block=False) if live else None
+    driver = drive().open(page if viewer is None else str(viewer.url))
+    driver.page.locator("canvas.sc-canvas").focus()
+    driver.page.keyboard.press("p")
+    model = ball()
+    for name in ("x₁", "x₂", "x₃"):
+        driver.page.get_by_role("button", name=name, exact=True).click()
+        for _ in range(2):
+            driver.page.locator("canvas.sc-canvas").focus()
+            driver.page.keyboard.press(".")
+            part = sc.partition(model, plane_of(driver), progress=False)
+            assert regions(driver) == len(part)
+    box = driver.canvas()
+    before = driver.ask("v.plane.offset")
+    middle = driver.ask(
+        "v.toScreen(x)", plane_of(driver).embed(plane_of(driver).corners).mean(0).tolist()
+    )
+    found = driver.ask("v.pick(x)", middle)
+    assert found["on"] == "plane"
+    at = torch.tensor([found["at"]], dtype=torch.float64)
+    assert model(at).item() == pytest.approx(found["value"], abs=1e-5)
+    start = box["x"] + middle[0], box["y"] + middle[1]
+    driver.drag(start, (start[0] + 9, start[1] - 40))
+    driver.idle()
+    assert driver.ask("v.plane.offset") != before
+    assert regions(driver) == len(sc.partition(model, plane_of(driver), progress=False))
+    if viewer is not None:
+        driver.close()
+        viewer.close()
+
+
+def test_a_file_without_a_dense_network_says_so(drive: Drive, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    surface = sc.surface(Skipping().double(), sc.Domain.cube(-1, 1), progress=False)
+    surface.to_html(tmp_path / "skip.html")
+    driver = drive().open(tmp_path / "skip.html")
+    driver.page.locator("canvas.sc-canvas").focus()
+    driver.page.keyboard.press("p")
+    driver.page.get_by_text("connections that pass layers by").wait_for()

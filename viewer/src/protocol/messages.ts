@@ -3,7 +3,13 @@
 // Python answers in `src/splinecam/viewer/`; a file on disk holds the answers to the requests that
 // need no computation. Arrays travel beside these headers, under the names in the comments.
 
-import type { SolidHeader, SolidRequest, SurfaceHeader } from "../solid/messages";
+import type {
+  NetworkHeader,
+  SectionHeader,
+  SolidHeader,
+  SolidRequest,
+  SurfaceHeader,
+} from "../solid/messages";
 
 export type Pair = [number, number];
 /** Opposite corners of a rectangle in plane coordinates: u0, v0, u1, v1. */
@@ -263,6 +269,8 @@ export type Header =
   | PlaneHeader
   | SolidHeader
   | SurfaceHeader
+  | NetworkHeader
+  | SectionHeader
   | OkHeader
   | DroppedHeader
   | ErrorHeader

@@ -8,12 +8,15 @@ import { cleaned, Telling } from "../control/sharing";
 import type { Message, Pair, Source } from "../protocol/messages";
 import { INITIAL, Store } from "../state";
 import { Eye } from "./eye";
-import { type Pointed, pointedAt } from "./facts";
+import { type Pointed, pointedAt, pointedIn } from "./facts";
 import { Frames, type Loaded } from "./frames";
 import { listenTo } from "./gestures";
 import type { SolidHeader } from "./messages";
+import type { Sent } from "./painter";
 import { Painter } from "./painter";
 import { SolidPanels } from "./panels";
+import type { Regions } from "./plane";
+import { PlaneControl } from "./plane_control";
 import { add, minus, row, times, type Vec3 } from "./vectors";
 
 const ROOM = 1.06; // of the ball around the box that is seen at first
@@ -29,6 +32,8 @@ export interface SolidHandle {
   readonly eye: Eye;
   /** The faces of the surface that is shown. */
   readonly faces: number;
+  /** The plane, and how many regions it has; null: none is shown. */
+  readonly plane: { normal: Vec3; offset: number; regions: number } | null;
   /** What the cursor points at. */
   pointed(): Pointed | null;
   /** What is at a pixel, in CSS pixels from the corner of the canvas. */
@@ -47,6 +52,8 @@ export class SolidApp {
   private scene!: SolidHeader;
   private painter!: Painter;
   private frames!: Frames;
+  private plane!: PlaneControl;
+  private regions: (Regions & { sent: Sent }) | null = null;
   private eye!: Eye;
   private glide: { from: Eye; to: Eye; begun: number } | null = null;
   private cursor: Pair | null = null;
@@ -78,6 +85,8 @@ export class SolidApp {
         this.go(this.goal.zoomed(factor, [w / 2, h / 2]));
       },
       home: () => this.go(this.home()),
+      togglePlane: () => this.plane?.toggle(),
+      movePlane: (share) => this.plane?.move(this.plane.half.offset + share),
     });
   }
 
@@ -126,6 +135,14 @@ export class SolidApp {
     this.panels.labels.setBox(message);
     this.frames = new Frames(this.source, this.scene, this.painter);
     this.eye = this.home();
+    this.plane = new PlaneControl(message, this.source, {
+      regions: (regions) => this.showRegions(regions),
+      redraw: () => this.clock.request(),
+      frame: () => this.store.state.frame,
+      eye: () => this.eye,
+      track: (work) => this.track(work),
+    });
+    this.panels.showPlane(this.plane.section);
     const measured = new ResizeObserver(() => {
       const wide: Pair = [canvas.clientWidth || 1, canvas.clientHeight || 1];
       this.eye = this.eye.resized(wide);
@@ -136,6 +153,7 @@ export class SolidApp {
     this.ends.push(
       () => measured.disconnect(),
       () => telling?.dispose(),
+      () => this.plane.dispose(),
       this.listen(),
       this.store.listen((_, changed) => {
         if (changed.has("frame")) this.showFrame();
@@ -157,6 +175,7 @@ export class SolidApp {
       this.painter = new Painter(canvas);
       this.painter.frame(endsOf(message));
       this.frames = new Frames(this.source, this.scene, this.painter);
+      this.regions = null;
       this.showFrame();
     };
     canvas.addEventListener("webglcontextlost", (event) => event.preventDefault());
@@ -188,7 +207,7 @@ export class SolidApp {
         const { elevation, azimuth, distance, up, pixels } = this.eye;
         this.go(new Eye(target, elevation, azimuth, distance / 2.5, up, pixels));
       },
-      grab: () => null,
+      grab: (xy) => this.grab(xy),
     });
   }
 
@@ -208,7 +227,35 @@ export class SolidApp {
       this.showStatus();
       this.paint();
     });
+    this.plane.compute();
     this.track(work);
+  }
+
+  private showRegions(regions: Regions | null): void {
+    this.regions?.sent.dispose();
+    const layers = this.scene.layers.length;
+    this.regions = regions && {
+      ...regions,
+      sent: this.painter.send(regions.polygons, layers, regions.values),
+    };
+    this.pointed = null;
+    this.clock.request();
+  }
+
+  /** Drag the plane along its normal, if a drag begins on it. */
+  private grab(xy: Pair): ReturnType<Parameters<typeof listenTo>[1]["grab"]> {
+    const found = this.hit(xy);
+    if (found?.on !== "plane") return null;
+    const { normal, offset } = this.plane.half;
+    const at = times(minus(found.at, this.scene.center), 1 / this.scene.scale);
+    const [x, y] = this.eye.toScreen(at);
+    const [nextX, nextY] = this.eye.toScreen(add(at, times(normal, 1e-3)));
+    // Where the normal points to the eye, upwards is towards it.
+    let way: Pair = [1e3 * (nextX - x), 1e3 * (nextY - y)];
+    const least = 0.3 / this.eye.unitsPerPixel;
+    if (Math.hypot(...way) < least) way = [0, -least];
+    const size = way[0] ** 2 + way[1] ** 2;
+    return (dx, dy) => this.plane.move(offset + (dx * way[0] + dy * way[1]) / size);
   }
 
   private track(work: Promise<unknown>): void {
@@ -292,9 +339,12 @@ export class SolidApp {
         pixelRatio: moving && this.slow ? ratio * COARSE : ratio,
       },
       surface: loaded.sent,
-      plane: null,
-      cut: null,
-      picked: { surface: this.pointed?.face ?? -1, plane: -1 },
+      plane: this.plane.on ? (this.regions?.sent ?? null) : null,
+      cut: this.plane.kept,
+      picked: {
+        surface: this.pointed?.on === "surface" ? this.pointed.face : -1,
+        plane: this.pointed?.on === "plane" ? this.pointed.face : -1,
+      },
     });
     this.panels.labels.place(this.eye);
     return true;
@@ -310,10 +360,13 @@ export class SolidApp {
   }
 
   private hit(xy: Pair): Pointed | null {
-    const { loaded } = this;
-    const found = loaded?.known.polygons.pick(this.eye.ray(xy));
+    const { loaded, regions, scene } = this;
+    const ray = this.eye.ray(xy);
+    const found = loaded?.known.polygons.pick(ray, this.plane.kept);
+    const over = this.plane.on && regions ? regions.polygons.pick(ray) : null;
+    if (regions && over && !(found && found.far < over.far)) return pointedIn(regions, scene, over);
     if (!loaded || !found) return null;
-    const pointed = pointedAt(loaded.known, this.scene, found.face, found.at);
+    const pointed = pointedAt(loaded.known, scene, found.face, found.at);
     return { ...pointed, shade: loaded.shadeOf(found.face) };
   }
 
@@ -338,6 +391,10 @@ export class SolidApp {
       },
       get faces() {
         return app.loaded?.known.polygons.count ?? 0;
+      },
+      get plane() {
+        const { on, half } = app.plane;
+        return on ? { ...half, regions: app.regions?.polygons.count ?? 0 } : null;
       },
       pointed: () => app.pointed,
       pick: (xy) => app.hit(xy),

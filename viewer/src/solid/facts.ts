@@ -5,7 +5,8 @@ import { formatCount, formatNumber, subscript } from "../panels/numbers";
 import { layerName } from "../panels/outputs";
 import type { NumberArray } from "../protocol/messages";
 import type { SolidHeader, SurfaceHeader } from "./messages";
-import type { Polygons } from "./polygons";
+import type { Regions } from "./plane";
+import type { Hit, Polygons } from "./polygons";
 import { add, row, times, type Vec3 } from "./vectors";
 
 /** A surface with what is known of its faces. */
@@ -46,6 +47,26 @@ export function pointedAt(known: Known, scene: SolidHeader, face: number, at: Ve
     area: known.areas[face]!,
     layers: known.polygons.layersOf(face),
     value: known.header.level,
+    shade: null,
+  };
+}
+
+/** What is known of a region of the plane, where the output is linear, too. */
+export function pointedIn(
+  { polygons, values }: Regions,
+  { center, scale }: SolidHeader,
+  { face, at }: Hit,
+): Pointed {
+  return {
+    on: "plane",
+    face,
+    region: face,
+    at: add(center, times(at, scale)),
+    gradient: null,
+    bias: null,
+    area: polygons.area[face]! * scale ** 2,
+    layers: polygons.layersOf(face),
+    value: polygons.valueAt(face, at, values),
     shade: null,
   };
 }
@@ -97,7 +118,8 @@ export class Facts {
     const name = pointed.on === "plane" ? "Region of the plane" : "Region";
     setText(this.title, onSide ? "Side of the box" : `${name} ${formatCount(region)}`);
     const letter = this.scene.plain ? "x" : "u";
-    setText(this.formula, `f = ${formatNumber(pointed.value, 5)}`);
+    const value = pointed.on === "plane" ? "output − level" : "output";
+    setText(this.formula, `${value} = ${formatNumber(pointed.value, 5)}`);
     const rows: Row[] = gradient
       ? [
           ...gradient.map(

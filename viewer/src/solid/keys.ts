@@ -11,6 +11,9 @@ export interface Keyed {
   home(): void;
   nextColoring(): void;
   toggleEdges(): void;
+  togglePlane(): void;
+  /** By a share of the radius of the box. */
+  movePlane(share: number): void;
   step(frames: number): void;
   togglePlay(): void;
   toggleHelp(): void;
@@ -22,6 +25,7 @@ const ANGLE = Math.PI / 24;
 export const GESTURES: readonly (readonly [string, string])[] = [
   ["drag", "turn"],
   ["shift-drag, two fingers", "move"],
+  ["drag the plane", "move it through the box"],
   ["wheel, pinch", "zoom"],
   ["double-click", "look at a face from closer"],
   ["point, tap", "see the map of a region"],
@@ -54,6 +58,8 @@ export function shortcutsOf(keyed: Keyed): Shortcut[] {
     shortcut("0 Home", "0 Home", "show everything", () => keyed.home()),
     shortcut("c", "C", "next colouring", () => keyed.nextColoring()),
     shortcut("e", "E", "edges", () => keyed.toggleEdges()),
+    shortcut("p", "P", "plane with its regions", () => keyed.togglePlane()),
+    shortcut(", .", ", .", "move the plane", (key) => keyed.movePlane(key === "," ? -0.02 : 0.02)),
     shortcut("[", "[", "surface before", () => keyed.step(-1)),
     shortcut("]", "]", "next surface", () => keyed.step(1)),
     shortcut("space", "space", "play surfaces", () => keyed.togglePlay()),

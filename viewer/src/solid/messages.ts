@@ -2,13 +2,18 @@
 //
 // Coordinates in arrays are local: the middle of the box is 0, and its corners are at most 1 away.
 
+import type { Activation } from "../play/network";
 import type { LayerHeader } from "../protocol/messages";
 import type { Vec3 } from "./vectors";
 
 export type SolidRequest =
   | { ask: "surface"; frame: number }
   /** The answer is a "coloring" by region, where regions are faces. */
-  | { ask: "coloring"; frame: number; name: string };
+  | { ask: "coloring"; frame: number; name: string }
+  /** The network, for pages that compute regions by themselves. */
+  | { ask: "network"; frame: number }
+  /** The regions of a convex polygon of a plane, whose corners are coordinates of the box. */
+  | { ask: "section"; frame: number; corners: Vec3[] };
 
 /** The scene. Arrays: corners f4 (K, 3) of the box, edges u4 (E, 2) between them. */
 export interface SolidHeader {
@@ -47,4 +52,20 @@ export interface SurfaceHeader {
   /** What is known of the whole surface, by name; null: not a number. */
   facts: [string, number | null][];
   unresolved: number;
+}
+
+/** Dense layers from coordinates of the box to the output less the level; arrays weight0 f8 (n, m),
+ * bias0 f8 (m) and so on. reason: why there are none. */
+export interface NetworkHeader {
+  kind: "network";
+  layers: { inputs: number; units: number; activation: Activation }[];
+  reason: string;
+}
+
+/** Arrays vertices f4 (V, 3), counts, corners and edgeLayer as of a surface, and values f4 (V) of
+ * the output less the level. reason: why there are none, such as "more than 200,000 regions". */
+export interface SectionHeader {
+  kind: "section";
+  frame: number;
+  reason: string;
 }

@@ -18,7 +18,7 @@ const LOOKS = {
     back: "#d9b79b",
     wire: [0.09, 0.13, 0.17, 0.2],
     below: "#2f7fb8",
-    above: "#d98a4a",
+    above: "#d9944f",
     paper: "#ffffff",
     level: "#16202c",
     picked: "#ffd60a",
@@ -123,7 +123,7 @@ export class Sent {
       const border = layer < 0;
       const far = border ? 1e3 : (unit * spacing.area) / Math.max(spacing.upTo[layer]!, 1e-12);
       const line = border
-        ? { width: 1.2, opacity: 0.8 }
+        ? { width: 2.4, opacity: 0.8 }
         : edgeLook(layer, layers, Math.max(far, 6));
       const shown = look.edges && !look.hidden.has(layer);
       const color = border ? rgb(LOOKS[look.theme].level) : layerColor(layer, layers, look.theme);
@@ -131,7 +131,7 @@ export class Sent {
       numbers.set([...color, shown ? opacity : 0], at);
       const late = border ? 0 : layer / Math.max(1, layers - 1);
       const width = (1.15 * line.width * look.pixelRatio * look.edgeWidth) / 2;
-      numbers.set([width, 0.35 + 0.65 * late, 0, 0], second + at);
+      numbers.set([width, border ? 0 : 0.35 + 0.65 * late, 0, 0], second + at);
     }
     gl.bindTexture(gl.TEXTURE_2D, this.lines);
     gl.texSubImage2D(gl.TEXTURE_2D, 0, 0, 0, layers + 2, 2, gl.RGBA, gl.FLOAT, numbers);
@@ -214,7 +214,6 @@ export class Painter {
     gl.bindVertexArray(this.lines);
     this.wire.use({ u_matrix: matrix, u_ink: ink });
     gl.drawArrays(gl.LINES, 0, this.lineEnds);
-    gl.disable(gl.BLEND);
     for (const [sent, face] of [
       [surface, picked.surface],
       [plane, picked.plane],

@@ -25,7 +25,8 @@ import { Labels } from "./labels";
 import type { SolidHeader } from "./messages";
 import { layerColor, plainColor } from "./painter";
 
-export type Asked = Pick<Keyed, "turn" | "pan"> & Pick<Actions, "zoom" | "home">;
+export type Asked = Pick<Keyed, "turn" | "pan" | "togglePlane" | "movePlane"> &
+  Pick<Actions, "zoom" | "home">;
 
 export class SolidPanels {
   readonly messages = new Messages();
@@ -102,6 +103,10 @@ export class SolidPanels {
 
   showStatus(faces: number): void {
     this.messages.showStatus(counted(faces, "face"), "exact");
+  }
+
+  showPlane(section: HTMLElement): void {
+    this.layout.controls.append(section);
   }
 
   openControls(open: boolean): void {

@@ -141,6 +141,26 @@ export class Polygons {
     return found;
   }
 
+  /** The value at a place in a face of a function that is linear there; values: at the vertices. */
+  valueAt(face: number, place: Vec3, values: ArrayLike<number>): number {
+    const [first, end] = [this.offsets[face]!, this.offsets[face + 1]!];
+    const [origin, normal] = [this.corners[first]!, row(this.normals, face)];
+    let [best, found] = [0, values[origin]!];
+    const start = row(this.vertices, origin);
+    const off = minus(place, start);
+    // The largest of the triangles at the first corner loses the least.
+    for (let c = first + 1; c + 1 < end; c++) {
+      const [p, q] = [this.corners[c]!, this.corners[c + 1]!];
+      const [a, b] = [minus(row(this.vertices, p), start), minus(row(this.vertices, q), start)];
+      const area = dot(normal, cross(a, b));
+      if (Math.abs(area) <= Math.abs(best)) continue;
+      const [s, t] = [dot(normal, cross(off, b)) / area, dot(normal, cross(a, off)) / area];
+      const here = values[origin]!;
+      [best, found] = [area, here + s * (values[p]! - here) + t * (values[q]! - here)];
+    }
+    return found;
+  }
+
   /** Whether a place in the plane of a face lies in it. */
   private holds(face: number, place: Vec3): boolean {
     const { vertices, corners } = this;

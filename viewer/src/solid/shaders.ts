@@ -34,7 +34,7 @@ void main() {
   // Lines around a face that is hardly larger than they are would hide it.
   float pixels = a_size * u_focus / max(distance(u_eye, a_place.xyz), 1e-6);
   v_line.a *= mix(1.0, smoothstep(1.5, 8.0, pixels), style.y);
-  v_width = min(style.x, 0.12 * pixels + 0.25);
+  v_width = layer > 1 ? min(style.x, 0.12 * pixels + 0.25) : style.x;
   v_face = float(a_face);
   gl_Position = u_matrix * vec4(a_place.xyz, 1.0);
 }`,
@@ -77,28 +77,29 @@ vec3 lit(vec3 base) {
   return pow(min(linear, 1.0), vec3(1.0 / 2.2));
 }
 
-vec3 valued() {
+// A plane is opaque inside of the surface, and elsewhere one sees what lies behind it.
+vec4 valued() {
   float most = v_value < 0.0 ? -u_range.x : u_range.y;
-  float share = clamp(abs(v_value) / max(most, 1e-30), 0.0, 1.0);
-  vec3 full = v_value < 0.0 ? u_below : u_above;
-  return mix(u_paper, full, 0.22 + 0.62 * sqrt(share));
+  float share = sqrt(clamp(abs(v_value) / max(most, 1e-30), 0.0, 1.0));
+  if (v_value < 0.0) return vec4(mix(u_paper, u_below, 0.3 + 0.6 * share), 1.0);
+  return vec4(mix(u_paper, u_above, 0.2 + 0.5 * share), 0.3 + 0.35 * share);
 }
 
 void main() {
   float off = dot(u_cut.xyz, v_place) - u_cut.w;
   if (u_flat < 0.5 && off > 0.0) discard;
-  vec3 found = u_flat > 0.5 ? valued() : lit(v_color);
+  vec4 found = u_flat > 0.5 ? valued() : vec4(lit(v_color), 1.0);
   bool picked = abs(v_face - u_picked.x) < 0.5;
-  if (picked) found = mix(found, u_picked.yzw, 0.45);
+  if (picked) found = mix(found, vec4(u_picked.yzw, 1.0), 0.45);
   float far = v_height / steep(v_height);
   float width = picked ? max(v_width, 1.2) : v_width;
   float line = clamp(0.5 + width - far, 0.0, 1.0) * (picked ? 1.0 : v_line.a);
-  found = mix(found, picked ? u_picked.yzw : v_line.rgb, line);
+  found = mix(found, vec4(picked ? u_picked.yzw : v_line.rgb, 1.0), line);
   if (u_flat > 0.5) {
     float level = abs(v_value) / steep(v_value);
-    found = mix(found, u_level.rgb, clamp(0.5 + u_level.w - level, 0.0, 1.0));
+    found = mix(found, vec4(u_level.rgb, 1.0), clamp(0.5 + u_level.w - level, 0.0, 1.0));
   }
-  color = vec4(found, 1.0);
+  color = vec4(found.rgb * found.a, found.a);
 }`,
 };
 
