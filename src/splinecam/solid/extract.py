@@ -68,12 +68,14 @@ def surface_data(
             front = dropping.without_empty(front)
             tell(bar, f"step {k + 1} of {steps}, {front.complex.num_cells:,} cells", 0, 1)
     found = _extracted(front, solid, counts) if front.complex.num_cells else _nothing(counts)
-    return replace(
+    found = replace(
         found,
         vertices=found.vertices + middle,
         bias=found.bias - found.gradients @ middle,
         unresolved=[(torch.tensor(place) + middle).tolist() for place in found.unresolved],
     )
+    arrays: Any = {name: x.cpu() for name, x in vars(found).items() if isinstance(x, Tensor)}
+    return replace(found, **arrays)
 
 
 def _halved(front: Front, solid: Solid, halvings: int, dropping: Dropping) -> Front:
