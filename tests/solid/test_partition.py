@@ -143,3 +143,55 @@ def test_a_damaged_partition_is_not_valid(what: str) -> None:
     assert part.validate().ok
     with pytest.raises(sc.ValidationError):
         damaged(part, what).validate()
+
+
+def test_a_polytope_is_the_hull_of_its_points() -> None:
+    cube = torch.cartesian_prod(*[torch.tensor([0.0, 1.0]).double()] * 3)
+    inside = torch.stack([cube[:2].mean(0), cube[:4].mean(0), cube.mean(0), cube[3]])
+    generator = torch.Generator().manual_seed(1)
+    edges = torch.randn((3, 5), generator=generator).double()
+    for points in (torch.cat([cube, inside]), torch.cat([inside, cube]) @ edges + 7):
+        body = sc.Domain.polytope(points)
+        assert len(body.corners) == 8
+        assert sorted(map(len, body.sides)) == [4] * 6
+        normals, offsets = body.planes
+        assert bool((body.corners @ normals.T <= offsets + 1e-12).all())
+        back = body.to_input(body.corners)
+        assert float(torch.cdist(back, points).amin(1).max()) < 1e-12
+        assert body.volume > 0
+    assert sc.Domain.polytope(cube).volume == pytest.approx(1)
+    ball = torch.randn((40, 3), generator=generator).double()
+    ball /= ball.norm(dim=1, keepdim=True)
+    body = sc.Domain.polytope(ball)
+    assert (len(body.corners), len(body.sides)) == (40, 76)  # Euler: triangles alone
+
+
+@pytest.mark.parametrize("inputs", [3, 6])
+def test_a_polytope_has_regions_and_a_surface(inputs: int) -> None:
+    generator = torch.Generator().manual_seed(inputs)
+    points = torch.randn((9, 3), generator=generator).double()
+    body = sc.Domain.polytope(points @ torch.randn((3, inputs), generator=generator).double())
+    model = network(inputs, 5, 1, seed=1)
+    part = partition(model, body)
+    part.validate()
+    oracle = sorted(float(cell.volume) for cell in cells(model, body))
+    assert part.volumes.sort().values.tolist() == pytest.approx(oracle, abs=1e-12)
+    level = float(model(body.to_input(body.middle[None])).detach())
+    found = sc.surface(model, body, level=level, progress=False)
+    found.validate(segments=50)
+    assert len(found) > 1
+    assert found.capped().closed
+
+
+@pytest.mark.parametrize(
+    ("points", "message"),
+    [
+        (torch.rand(3, 3), "give 4 to"),
+        (torch.eye(5)[:, :4], "more than three"),
+        (torch.rand(5, 2), "one plane"),
+        (torch.ones(5, 3), "one plane"),
+    ],
+)
+def test_points_that_make_no_body_are_refused(points: Any, message: str) -> None:
+    with pytest.raises(sc.DomainError, match=message):
+        sc.Domain.polytope(points)

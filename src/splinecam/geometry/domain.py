@@ -359,6 +359,7 @@ class Domain:
     cube = staticmethod(solids.cube)
     box3 = staticmethod(solids.box3)
     tetrahedron = staticmethod(solids.tetrahedron)
+    polytope = staticmethod(solids.polytope)
 
     # -- the plane and the input space -----------------------------------------------------------
 

@@ -6,18 +6,20 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from splinecam._util import options
-from splinecam._util.tolerances import DEGENERATE, LARGEST_SOLID, SMALLEST_SOLID
+from splinecam._util.tolerances import DEGENERATE, LARGEST_SOLID, PLANAR, SMALLEST_SOLID
 from splinecam.errors import DomainError, option
 from splinecam.geometry.convex import require_size
 
 _SIZES = "The body", "Volumes", (SMALLEST_SOLID, LARGEST_SOLID)
 _CUBE = ((0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3))
+_MOST_POINTS = 100  # of a polytope
 _TETRAHEDRON = ((0, 2, 1), (0, 1, 3), (1, 2, 3), (0, 3, 2))
 
 
@@ -160,3 +162,88 @@ def tetrahedron(a: Any, b: Any, c: Any, d: Any) -> Solid:
     if float(torch.linalg.det(corners[1:] - corners[0])) < 0:
         corners = corners[[0, 2, 1, 3]]
     return Solid(origin, basis, corners.contiguous(), _TETRAHEDRON, shape)
+
+
+def polytope(points: Any) -> Solid:
+    """The convex hull of points that span three dimensions, in an input space of any dimension.
+
+    So ``polytope(a + shares @ edges)``, with the eight corners (8, 3) of the unit cube as shares,
+    is a box along any three directions (3, D). For inputs of three numbers coordinates equal
+    inputs; else they begin in the first point.
+
+    points: up to 100 inputs, of the model's input shape; those inside of the hull do not matter.
+
+    >>> polytope([[1., 0, 0], [-1, 0, 0], [0, 1, 0], [0, -1, 0], [0, 0, 1], [0, 0, -1]])
+    Solid(6 corners, volume 1.33, input shape (3,))
+    """
+    given = options.finite(points, "points")
+    x, shape = given.flatten(1) if given.dim() > 1 else given[:, None], tuple(given.shape[1:])
+    if not 4 <= len(x) <= _MOST_POINTS:
+        raise DomainError(f"{len(x)} points: give 4 to {_MOST_POINTS}, which span the body.")
+    off = x - x[0]
+    size = float(off.abs().max())
+    if size:
+        require_size(size, *_SIZES)
+    _, spread, ways = torch.linalg.svd(off / (size or 1.0), full_matrices=False)
+    widths = [*spread.tolist(), 0.0, 0.0, 0.0, 0.0]
+    if widths[2] <= DEGENERATE * widths[0]:
+        raise DomainError("The points lie in one plane: give points that span three dimensions.")
+    if widths[3] > PLANAR * widths[0]:
+        raise DomainError("The points span more than three dimensions: give points in a body of 3.")
+    plain = x.shape[1] == 3
+    basis = torch.eye(3, dtype=torch.float64) if plain else ways[:3].contiguous()
+    origin = torch.zeros_like(x[0]) if plain else x[0]
+    corners = x if plain else off @ basis.T
+    again = torch.cdist(corners, corners, compute_mode="donot_use_mm_for_euclid_dist")
+    first = (again <= DEGENERATE * size).to(torch.int8).argmax(1) == torch.arange(len(x))
+    corners = corners[first]
+    sides = _sides_of(corners - corners[0], DEGENERATE * size)
+    used = sorted({k for side in sides for k in side})
+    place = {k: i for i, k in enumerate(used)}
+    numbered = tuple(tuple(place[k] for k in side) for side in sides)
+    return Solid(origin, basis, corners[used].contiguous(), numbered, shape)
+
+
+def _sides_of(points: Tensor, slack: float) -> list[list[int]]:
+    """The sides of the hull of points (k, 3), as their corners, counter-clockwise from outside."""
+    found: dict[frozenset[int], list[int]] = {}
+    for i, j in combinations(range(len(points)), 2):
+        along = points[j] - points[i]
+        normals = torch.linalg.cross(along.expand_as(points[j + 1 :]), points[j + 1 :] - points[i])
+        length = normals.norm(dim=1, keepdim=True)
+        heights = (normals / length.clamp(min=1e-300)) @ (points - points[i]).T
+        flat = length[:, 0] <= slack * float(along.norm())
+        outside = (heights <= slack).all(1) & ~flat
+        inside = (heights >= -slack).all(1) & ~flat
+        for k in (outside | inside).nonzero()[:, 0].tolist():
+            on = frozenset((heights[k].abs() <= slack).nonzero()[:, 0].tolist())
+            normal = normals[k] if bool(outside[k]) else -normals[k]
+            if on not in found:
+                found[on] = _outline(points, sorted(on), normal, slack)
+    return list(found.values())
+
+
+def _outline(points: Tensor, on: list[int], normal: Tensor, slack: float) -> list[int]:
+    """The corners of the hull of points in a plane, counter-clockwise seen from a normal's end."""
+    first = torch.linalg.cross(normal, torch.eye(3, dtype=normal.dtype)[int(normal.abs().argmin())])
+    first = first / first.norm()
+    second = torch.linalg.cross(normal / normal.norm(), first)
+    at = {k: (float(points[k] @ first), float(points[k] @ second)) for k in on}
+
+    def chain(order: list[int]) -> list[int]:
+        kept: list[int] = []
+        for k in order:
+            while len(kept) > 1 and _left(at[kept[-2]], at[kept[-1]], at[k]) <= slack:
+                kept.pop()
+            if not kept or math.dist(at[kept[-1]], at[k]) > slack:
+                kept.append(k)
+        return kept[:-1]
+
+    order = sorted(on, key=at.__getitem__)
+    return chain(order) + chain(order[::-1])
+
+
+def _left(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> float:
+    """How far b lies to the right of the way from a to c."""
+    (x, y), (s, t) = (b[0] - a[0], b[1] - a[1]), (c[0] - a[0], c[1] - a[1])
+    return (x * t - y * s) / (math.hypot(s, t) or 1.0)
