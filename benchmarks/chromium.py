@@ -36,20 +36,20 @@ class Page:
 
     def __init__(self, connection: ClientConnection) -> None:
         self._connection, self._numbers, self._session = connection, count(1), ""
-        self._target = self._send("Target.createTarget", url="about:blank")["targetId"]
-        attached = self._send("Target.attachToTarget", targetId=self._target, flatten=True)
+        self._target = self.send("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.send("Target.attachToTarget", targetId=self._target, flatten=True)
         self._session = attached["sessionId"]
         sizes = {**SIZE, "deviceScaleFactor": 1, "mobile": False}
-        self._send("Emulation.setDeviceMetricsOverride", **sizes)
+        self.send("Emulation.setDeviceMetricsOverride", **sizes)
 
     def add_init_script(self, script: str) -> None:
         """Run a script in every page before its own ones."""
-        self._send("Page.enable")
-        self._send("Page.addScriptToEvaluateOnNewDocument", source=script)
+        self.send("Page.enable")
+        self.send("Page.addScriptToEvaluateOnNewDocument", source=script)
 
     def goto(self, address: str) -> None:
         """Load a page, and wait until it is loaded."""
-        self._send("Page.navigate", url=address)
+        self.send("Page.navigate", url=address)
         self.evaluate("""async () => {
             while (location.href === "about:blank" || document.readyState !== "complete") {
                 await new Promise((resolve) => setTimeout(resolve, 5));
@@ -61,7 +61,7 @@ class Page:
         function = re.match(r"(async )?\(\w*\) =>", script)
         text = f"({script})({json.dumps(argument)})" if function else script
         options = {"awaitPromise": True, "returnByValue": True}
-        answer = self._send("Runtime.evaluate", expression=text, **options)
+        answer = self.send("Runtime.evaluate", expression=text, **options)
         if "exceptionDetails" in answer:
             raise RuntimeError(str(answer["exceptionDetails"])[:2000])
         return answer["result"].get("value")
@@ -69,13 +69,13 @@ class Page:
     def close(self) -> None:
         """Close the page."""
         self._session = ""
-        self._send("Target.closeTarget", targetId=self._target)
+        self.send("Target.closeTarget", targetId=self._target)
 
-    def _send(self, method: str, **parameters: object) -> dict[str, Any]:
-        """Send a command and wait for its answer; what else the browser says is not needed."""
+    def send(self, method: str, browser: bool = False, **parameters: object) -> dict[str, Any]:
+        """Send a command to the page, or to the browser, and wait for its answer."""
         number = next(self._numbers)
         command = {"id": number, "method": method, "params": parameters}
-        if self._session:
+        if self._session and not browser:
             command["sessionId"] = self._session
         self._connection.send(json.dumps(command))
         while True:
