@@ -264,13 +264,15 @@ class _Product(NamedTuple):
 class Chain:
     """The same for a chain of products with matrices and ReLUs, in single precision.
 
-    last: the functions of the last layer, if they are not differences of outputs.
+    last: the functions of the last layer, if they are not differences of outputs; exact: (n + 1,)
+    in double precision, and an offset, if there is one function with a level.
     """
 
     products: list[_Product]
     functions: Tensor | None
     last: Tensor | None
     kernel: Kernel | None
+    exact: Tensor | None = None
 
     @classmethod
     def of(
@@ -286,7 +288,7 @@ class Chain:
         """
         if not all(layer.rectifies and len(layer.shape) == 1 for layer in program.layers):
             return None
-        products = []
+        products, exact = [], None
         for i, name in enumerate([program.input_name, *(x.result for x in program.layers)]):
             found = program.dense(i)
             if found is None or found[0] != name:
@@ -295,6 +297,7 @@ class Chain:
             offset = weight.new_zeros(len(weight)) if bias is None else bias
             if functions is not None and level is not None and i == len(program.layers):
                 weight, offset = functions @ weight, functions @ offset - level
+                exact = torch.cat([weight[0], offset])
             norm, rounding = weight.norm(dim=1) * _UPWARDS, _SINGLE * offset.abs()
             parts = weight, weight.abs() * _UPWARDS, offset, norm, rounding
             products.append(_Product(*(part.float() for part in parts)))
@@ -303,7 +306,7 @@ class Chain:
         last = None if functions is None else products[-1].weight
         if functions is not None and level is None:
             last = functions.float() @ products[-1].weight
-        return cls(products, functions, last, kernel)
+        return cls(products, functions, last, kernel, exact)
 
     @cached_property
     def compiled(self) -> CompiledChain:

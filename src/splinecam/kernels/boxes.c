@@ -21,8 +21,8 @@ typedef struct {
 } boxes_job_t;
 
 /* One box on its way: the four numbers of each unit (at the centre, to the right, upwards, and the
- * radius) that is not off; those of the layer that is being computed, (4, widest + PANEL); and what
- * is known of each layer. A body has five: at a corner, in three directions, and the radius. */
+ * radius), (4, widest + PANEL); those of the layer that is being computed; and what is known of each
+ * layer. A body has five: at a corner, in three directions, and the radius. */
 typedef struct {
     float *x, *next;
     float *share;   /* (corners, 3) how far they are in each direction of a body */
@@ -51,39 +51,23 @@ static float sum_of_products(const float *x, const float *y, int64_t count) {
     return sum[0];
 }
 
-/* List the units of a layer that are not off. As many are, there is no branch. */
-static inline __attribute__((always_inline)) void list_some(box_t *box, int ways, int64_t width,
-                                                            int64_t stride, const float *slope,
-                                                            double single) {
-    int64_t count = 0;
-    float off = 0, *reaches = box->way;
-    for (int64_t u = 0; u < width; u++) {
-        float reach = 0, *to = box->x + count * (ways + 1);
-        int on = slope[u] != 0;
-        for (int k = 0; k <= ways; k++) reach += fabsf(to[k] = box->next[k * stride + u]);
-        reaches[u] = reach; /* none if it is off */
-        box->back[u] *= (float)on;
-        box->live[count] = (int32_t)u;
-        count += on;
-    }
-    double square = 0, squares[LANES] = {0};
-    for (int64_t u = 0; u < (width & -LANES); u += LANES)
-        for (int k = 0; k < LANES; k++) squares[k] += (double)reaches[u + k] * reaches[u + k];
-    for (int64_t u = width & -LANES; u < width; u++) square += (double)reaches[u] * reaches[u];
-    for (int k = 0; k < LANES; k++) square += squares[k];
-    for (int64_t u = 0; u < width; u++) off = MAX(off, box->back[u]);
-    box->off = FLT_MIN + off + sum_error(single, square);
-    box->count = count;
-}
-
+/* List the units of a layer that are not off, and turn to the next one. */
 static void list_units(const boxes_job_t *job, box_t *box, int64_t width, int64_t first) {
     const float *slope = box->slope + first, *noise = box->noise + first;
-    int64_t stride = job->widest + PANEL;
-    if (job->ways == 4) {
-        list_some(box, 4, width, stride, slope, job->chain->single);
-        return;
+    double square = 0;
+    float off = job->loops->moduli(width, job->widest + PANEL, job->ways + 1, slope, box->back,
+                                  box->next, box->way, &square);
+    box->off = FLT_MIN + off + sum_error(job->chain->single, square);
+    int64_t count = 0;
+    for (int64_t u = 0; u < width; u++) {
+        box->live[count] = (int32_t)u;
+        count += slope[u] != 0;
     }
-    list_some(box, 3, width, stride, slope, job->chain->single);
+    box->count = count;
+    float *x = box->x;
+    box->x = box->next;
+    box->next = x;
+    if (job->bodies) return;
     int32_t passed = 0;
     for (int64_t u = 0; u < width; u++) passed += noise[u] > 0;
     box->passed += (float)passed;
@@ -222,6 +206,7 @@ static void multiply(const boxes_job_t *job, box_t *block, int64_t count, int64_
 static void bound_block(const boxes_job_t *job, int thread, int64_t begin, int64_t end) {
     const sc_chain *chain = job->chain;
     int64_t inputs = chain->width[0], count = end - begin, m = job->boxes->functions;
+    int64_t stride = job->widest + PANEL;
     float *memory = job->memory + thread * BOXES * job->each;
     box_t block[BOXES];
     for (int64_t i = 0; i < count; i++) {
@@ -233,8 +218,8 @@ static void bound_block(const boxes_job_t *job, int thread, int64_t begin, int64
         box->count = inputs;
         for (int64_t u = 0; u < inputs; u++) {
             double reach = 0;
-            for (int r = 0; r < 3; r++) reach += fabsf(box->x[4 * u + r] = x[r * inputs + u]);
-            box->x[4 * u + 3] = 0;
+            for (int r = 0; r < 3; r++) reach += fabsf(box->x[r * stride + u] = x[r * inputs + u]);
+            box->x[3 * stride + u] = 0;
             box->live[u] = (int32_t)u;
             square += reach * reach;
             most = MAX(most, fabsf(x[u]));
@@ -297,12 +282,8 @@ static void span(const sc_bodies *bodies, const int64_t *corner, box_t *box, int
             double way[3], rest[3], square = 0;
             for (int k = 0; k < 3; k++) rest[k] = way[k] = bodies->uvw[3 * corner[i] + k] - origin[k];
             for (int b = 0; b < r; b++) {
-                double part = 0, whole = 0;
-                for (int k = 0; k < 3; k++) {
-                    part += rest[k] * up[b][k];
-                    whole += up[b][k] * up[b][k];
-                }
-                for (int k = 0; k < 3 && whole > 0; k++) rest[k] -= part / whole * up[b][k];
+                double part = rest[0] * up[b][0] + rest[1] * up[b][1] + rest[2] * up[b][2];
+                for (int k = 0; k < 3; k++) rest[k] -= part * up[b][k];
             }
             for (int k = 0; k < 3; k++) square += rest[k] * rest[k];
             if (!(square > longest)) continue;
@@ -311,6 +292,8 @@ static void span(const sc_bodies *bodies, const int64_t *corner, box_t *box, int
             memcpy(ways[r], way, sizeof way);
             memcpy(up[r], rest, sizeof rest);
         }
+        double scale = longest > 0 ? 1 / sqrt(longest) : 0;
+        for (int k = 0; k < 3; k++) up[r][k] *= scale;
     }
     for (int r = 0; r < 3; r++) {
         const double *a = ways[(r + 1) % 3], *b = ways[(r + 2) % 3], *way = ways[r];
@@ -320,11 +303,13 @@ static void span(const sc_bodies *bodies, const int64_t *corner, box_t *box, int
             normal[k] = a[(k + 1) % 3] * b[(k + 2) % 3] - a[(k + 2) % 3] * b[(k + 1) % 3];
             volume += normal[k] * way[k];
         }
+        double inverse = isfinite(1 / volume) ? 1 / volume : 0;
+        for (int k = 0; k < 3; k++) normal[k] *= inverse;
         for (int64_t i = 0; i < box->corners; i++) {
             double part = 0;
             for (int k = 0; k < 3; k++)
                 part += normal[k] * (bodies->uvw[3 * corner[i] + k] - origin[k]);
-            box->share[3 * i + r] = (float)(part = volume != 0 ? part / volume : 0);
+            box->share[3 * i + r] = (float)part;
             most[r] = MAX(most[r], fabs(part));
         }
         for (int64_t i = 0; i < box->corners && most[r] > 0; i++)

@@ -232,6 +232,8 @@ typedef struct {
     int64_t vertices, cells, layer, units;
     const double *uvw;     /* (vertices, 3) */
     const double *z;       /* (vertices, units) */
+    const double *last;    /* (units + 1) if bodies are divided by the last units: what multiplies
+                            * these, and an offset; else NULL */
     const int64_t *offset; /* (cells + 1) */
     const int64_t *corner; /* the vertices of all cells */
     double margin;         /* how far from zero the only function of the chain must be */

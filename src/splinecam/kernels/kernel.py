@@ -554,7 +554,8 @@ class Kernel:
         layer, margin = numbers
         *given, open_ = map(_address, arrays)
         sizes = len(arrays[0]), len(arrays[-1]), layer, arrays[1].shape[1]
-        bodies = structs.sc_bodies(*sizes, *given, margin, open_)
+        uvw, z, *places = given
+        bodies = structs.sc_bodies(*sizes, uvw, z, None, *places, margin, open_)
         self._call("sc_bound_bodies", byref(chain.struct), byref(bodies))
 
     def open_faces(

@@ -37,6 +37,8 @@ typedef struct {
     void (*affine4)(int64_t, const int32_t *, const float *, const float *, float *, int64_t);
     void (*corner_lines)(int64_t, int64_t, int64_t, const float *, const float *, const float *,
                          float *, float *, float *);
+    float (*moduli)(int64_t, int64_t, int64_t, const float *, const float *, const float *, float *,
+                   double *);
     void (*misfit)(int64_t, int64_t, const float *, const double *, const float *, float *);
     int64_t tile_rows, tile_columns;
 } loops_t;

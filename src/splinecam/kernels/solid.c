@@ -78,15 +78,9 @@ static void find_whole_row(const cut_t *c, const double *rows, int64_t width, in
         find_row(c, rows + k, width, v, MIN(COLUMNS, width - k), out + k);
 }
 
-/* Leave out the cells of the part on which the bounded function cannot vanish. */
-static void thin(cut_t *c) {
-    int64_t width = c->bodies->units, cells = 0, stamp = 0, kept = 0;
-    for (int64_t i = c->uvw.count / 3; i < c->vertex.count; i++) {
-        double *uvw = room_for(c, &c->uvw, 3, sizeof *uvw);
-        double *z = room_for(c, &c->z, width, sizeof *z);
-        find_whole_row(c, c->bodies->uvw, 3, c->vertex.at[i], uvw);
-        find_whole_row(c, c->bodies->z, width, c->vertex.at[i], z);
-    }
+/* List the corners of cells of the part that are not known to be open. */
+static int64_t list_corners(cut_t *c) {
+    int64_t cells = 0;
     c->seen.count = c->offset.count = c->corner.count = c->open.count = 0;
     while (c->seen.count < c->vertex.count) push(c, &c->seen, 0);
     for (int64_t i = 0; i < c->cells.count; i++) {
@@ -95,18 +89,45 @@ static void thin(cut_t *c) {
         push(c, &c->offset, c->corner.count);
         *(uint8_t *)room_for(c, &c->open, 1, 1) = 1;
         cells++;
-        stamp++;
         for (int64_t k = cell->begin; k < cell->begin + cell->size; k++) {
             const face_t *f = FACE(c, c->shell.at[k] >> 1);
             for (int64_t l = f->begin; l < f->begin + f->size; l++) {
                 int64_t v = start_of(c, c->ring.at[l]);
-                if (c->seen.at[v] == stamp) continue;
-                c->seen.at[v] = stamp;
+                if (c->seen.at[v] == cells) continue;
+                c->seen.at[v] = cells;
                 push(c, &c->corner, v);
             }
         }
     }
     push(c, &c->offset, c->corner.count);
+    return cells;
+}
+
+/* Compare the values of the function at corners with the margin: all units are divided. */
+static void compare(const sc_bodies *bodies) {
+    int64_t n = bodies->units;
+    for (int64_t i = 0; i < bodies->cells; i++) {
+        double low = INFINITY, high = -INFINITY;
+        for (int64_t k = bodies->offset[i]; k < bodies->offset[i + 1]; k++) {
+            const double *z = bodies->z + bodies->corner[k] * n;
+            double f = bodies->last[n];
+            for (int64_t u = 0; u < n; u++) f += MAX(z[u], 0) * bodies->last[u];
+            low = MIN(low, f);
+            high = MAX(high, f);
+        }
+        bodies->open[i] = !(low > bodies->margin || high < -bodies->margin);
+    }
+}
+
+/* Leave out the cells of the part on which the bounded function cannot vanish. */
+static void thin(cut_t *c) {
+    int64_t width = c->bodies->units, cells = list_corners(c), kept = 0;
+    for (int64_t i = c->uvw.count / 3; i < c->vertex.count; i++) {
+        double *uvw = room_for(c, &c->uvw, 3, sizeof *uvw);
+        double *z = room_for(c, &c->z, width, sizeof *z);
+        find_whole_row(c, c->bodies->uvw, 3, c->vertex.at[i], uvw);
+        find_whole_row(c, c->bodies->z, width, c->vertex.at[i], z);
+    }
     sc_bodies bodies = *c->bodies;
     bodies.vertices = c->vertex.count;
     bodies.cells = cells;
@@ -115,7 +136,10 @@ static void thin(cut_t *c) {
     bodies.offset = c->offset.at;
     bodies.corner = c->corner.at;
     bodies.open = c->open.at;
-    if (sc_bound_some(c->bounds, &bodies)) longjmp(c->memory.failed, 1);
+    if (bodies.last)
+        compare(&bodies);
+    else if (sc_bound_some(c->bounds, &bodies))
+        longjmp(c->memory.failed, 1);
     c->own.bounded += cells;
     c->round++;
     const uint8_t *open = c->open.at;
@@ -366,6 +390,7 @@ int sc_cut_solid(sc_pool *pool, const sc_solid *solid, const sc_zero_sets *zero,
         c->solid = solid;
         c->zero = zero;
         c->bodies = bodies;
+        c->waits = bodies && bodies->last;
         c->words = words;
         c->layer = layer;
         c->positive = signs;

@@ -54,7 +54,8 @@ class Bounded(NamedTuple):
     """What bounds a function on cells: a chain from the ReLUs of a layer to the function.
 
     uvw: (V, 3) the vertices; z: (V, n) the units of the layer there; margin: how far from zero the
-    function is where it does not vanish.
+    function is where it does not vanish; last: (n + 1,) of the last layer, what multiplies its
+    units, and the offset.
     """
 
     chain: CompiledChain
@@ -62,12 +63,14 @@ class Bounded(NamedTuple):
     margin: float
     uvw: Tensor
     z: Tensor
+    last: Tensor | None
 
     def struct(self) -> Any:
         """The same as the library takes it."""
         sizes, arrays = (len(self.z), 0, self.layer, self.z.shape[1]), (self.uvw, self.z)
         addresses = (x.data_ptr() for x in arrays)
-        return structs.sc_bodies(*sizes, *addresses, None, None, self.margin, None)
+        last = None if self.last is None else self.last.data_ptr()
+        return structs.sc_bodies(*sizes, *addresses, last, None, None, self.margin, None)
 
 
 def require_library() -> Any:

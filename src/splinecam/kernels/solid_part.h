@@ -13,7 +13,8 @@ typedef struct {
     int64_t face, stamp, from, to; /* its pieces: itself, and the faces from ... to a function */
     int64_t begin, size;           /* its half-edges in `ring` */
     int64_t layer, unit, side;
-    int64_t round; /* of leaving out cells, in which it was there */
+    int64_t round;        /* of leaving out cells, in which it was there */
+    int64_t known, found; /* the last function of which its side was found, and that side */
 } face_t;
 
 typedef struct {
@@ -47,7 +48,7 @@ typedef struct cut {
     const sc_bodies *bodies; /* of the corners of the solid, or NULL */
     sc_bounds *bounds;
     struct memory memory; /* from which lists grow */
-    int64_t words, layer;
+    int64_t words, layer, waits; /* waits: whether bounds tell nothing before the last function */
     uint64_t *positive, *negative; /* (vertices, words) */
     uint64_t *above, *below;       /* (faces, words) signs at any corner */
     const result_t *whole; /* what is known */
@@ -241,7 +242,7 @@ static int64_t add_edge(cut_t *c, int64_t a, int64_t b, int64_t half, int64_t la
 }
 
 static int64_t add_face(cut_t *c, int64_t face, int64_t begin, int64_t layer, int64_t unit) {
-    face_t made = {face, -1, 0, 0, begin, c->ring.count - begin, layer, unit, 0, c->round};
+    face_t made = {face, -1, 0, 0, begin, c->ring.count - begin, layer, unit, 0, c->round, -1, 0};
     *(face_t *)room_for(c, &c->faces, 1, sizeof made) = made;
     return c->faces.count - 1;
 }
@@ -388,13 +389,15 @@ static void cut_face(cut_t *c, int64_t f, int64_t j) {
 /* Which side of function j a face of the part is on; where rounding has left both, the larger. */
 static int64_t side_of(const cut_t *c, int64_t f, int64_t j) {
     double low = 0, high = 0;
-    const face_t *face = FACE(c, f);
+    face_t *face = FACE(c, f);
+    if (face->known == j) return face->found;
+    face->known = j;
     for (int64_t i = 0; i < face->size; i++) {
         int64_t v = start_of(c, c->ring.at[face->begin + i]);
         if (SIGN(c, v, j) > 0) high = MAX(high, VALUE(c, v, j));
         if (SIGN(c, v, j) < 0) low = MIN(low, VALUE(c, v, j));
     }
-    return high > -low ? 1 : high < -low ? -1 : 0;
+    return face->found = high > -low ? 1 : high < -low ? -1 : 0;
 }
 
 /* Cut the chosen sides (of which each is marked by 2 in its face) off a cell by a new face, if
@@ -656,7 +659,8 @@ static void cut_old_cell(cut_t *c, int64_t number) {
         for (int64_t i = old, count = c->faces.count; i < count; i++)
             if (FACE(c, i)->round == c->round) cut_face(c, i, j);
         for (int64_t i = 0, count = c->cells.count; i < count; i++) done &= cut_cell(c, i, j);
-        if (!c->bodies || (c->cells.count < 2 * known && j + 1 < c->unit.count)) continue;
+        int wait = c->bodies && (c->waits || c->cells.count < 3 * known);
+        if (!c->bodies || (wait && j + 1 < c->unit.count)) continue;
         thin(c);
         known = c->cells.count;
     }

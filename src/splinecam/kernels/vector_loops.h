@@ -308,7 +308,7 @@ TARGET static void NAME(block)(const sc_dense *dense, const int64_t *rows, int64
 }
 
 /* Multiply the numbers of some units with a panel, the last one with its moduli.
- * x: (depth, ways + 1); out: (ways + 1, stride), of which PANEL columns are written. */
+ * x: (ways + 1, stride); out: the same, of which PANEL columns are written. */
 TARGET static inline __attribute__((always_inline)) void NAME(ways)(
     int ways, int64_t depth, const int32_t *unit, const float *x, const float *panel, float *out,
     int64_t stride) {
@@ -316,12 +316,12 @@ TARGET static inline __attribute__((always_inline)) void NAME(ways)(
         singles sum[5][CHUNK / SINGLES] = {{{0}}};
         for (int64_t k = 0; k < depth; k++) {
             const float *row = panel + (int64_t)unit[k] * PANEL + first;
-            const float *at = x + (ways + 1) * k;
+            const float *at = x + unit[k];
             UNROLL for (int v = 0; v < CHUNK / SINGLES; v++) {
                 singles right = *(const singles *)(row + v * SINGLES);
                 singles size = (singles)((single_bits)right & 0x7fffffffu);
-                UNROLL for (int r = 0; r < ways; r++) sum[r][v] += at[r] * right;
-                sum[ways][v] += at[ways] * size;
+                UNROLL for (int r = 0; r < ways; r++) sum[r][v] += at[r * stride] * right;
+                sum[ways][v] += at[ways * stride] * size;
             }
         }
         UNROLL for (int r = 0; r <= ways; r++)
@@ -398,6 +398,33 @@ TARGET static void NAME(corner_lines)(int64_t width, int64_t stride, int64_t cor
     }
 }
 
+/* The sum of the moduli of the rows of x, (rows, stride), of units that are not off, and the sum of
+ * their squares; returns the largest rounding of these. */
+TARGET static float NAME(moduli)(int64_t width, int64_t stride, int64_t rows, const float *slope,
+                                const float *rounding, const float *restrict x,
+                                float *restrict sum, double *square) {
+    float most[SINGLES] = {0};
+    double squares[SINGLES] = {0};
+    for (int64_t u = 0; u < width; u++) sum[u] = 0;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t u = 0; u < width; u++) sum[u] += fabsf(x[r * stride + u]);
+    for (int64_t u = 0; u < (width & -SINGLES); u += SINGLES)
+        for (int k = 0; k < SINGLES; k++) {
+            float on = slope[u + k] != 0 ? rounding[u + k] : 0;
+            double wide = slope[u + k] != 0 ? sum[u + k] : 0;
+            most[k] = on > most[k] ? on : most[k];
+            squares[k] += wide * wide;
+        }
+    for (int64_t u = width & -SINGLES; u < width; u++) {
+        if (slope[u] == 0) continue;
+        most[0] = rounding[u] > most[0] ? rounding[u] : most[0];
+        squares[0] += (double)sum[u] * sum[u];
+    }
+    for (int k = 0; k < SINGLES; k++) *square += squares[k];
+    for (int k = 1; k < SINGLES; k++) most[0] = most[k] > most[0] ? most[k] : most[0];
+    return most[0];
+}
+
 /* Raise the distances of values z at a corner from the affine functions x: (5, stride). */
 TARGET static void NAME(misfit)(int64_t width, int64_t stride, const float *share, const double *z,
                                 const float *x, float *restrict off) {
@@ -423,7 +450,7 @@ TARGET static void NAME(way)(int64_t depth, const int32_t *unit, const float *x,
 
 static const loops_t NAME(loops) = {NAME(scan),  NAME(fill),  NAME(sum), NAME(interpolate),
                                     NAME(block), NAME(bound), NAME(affine), NAME(lines),
-                                    NAME(way), NAME(affine4), NAME(corner_lines), NAME(misfit),
+                                    NAME(way), NAME(affine4), NAME(corner_lines), NAME(moduli), NAME(misfit),
                                     TILE_ROWS,   TILE_COLUMNS};
 
 #undef SINGLES

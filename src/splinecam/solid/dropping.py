@@ -45,8 +45,12 @@ class Dropping:
         none = dict.fromkeys(("crossed", "largest", "bounded", "kept", "dropped"), 0)
         return cls(kernel, chain, Counter(none))
 
-    def bounded(self, front: Front) -> Bounded | None:
-        """What leaves out cells of a front while they are divided, None if nothing can."""
+    def bounded(self, front: Front, ends: bool) -> Bounded | None:
+        """What leaves out cells of a front while they are divided, None if nothing can.
+
+        ends: whether they are divided by all that is left of the layer. If it is the last one, the
+        values at corners are exact then.
+        """
         if self.chain is None or self.kernel is None or front.layer is None:
             return None
         assert front.target is not None
@@ -54,7 +58,9 @@ class Dropping:
         if not margin <= LARGEST_ERROR:
             return None
         z = as_rows(front.live[front.layer.source]).contiguous()
-        return Bounded(self.chain.compiled, front.index, margin, front.complex.uvw, z)
+        ends = ends and front.index + 2 == len(front.program.stages)
+        last = self.chain.exact if ends else None
+        return Bounded(self.chain.compiled, front.index, margin, front.complex.uvw, z, last)
 
     def count(self, made: CutArrays) -> None:
         """Take note of what was left out of a cut."""
@@ -64,7 +70,7 @@ class Dropping:
 
     def without_empty(self, front: Front) -> Front:
         """The front with the cells only that the zero set of the target may meet."""
-        if self.bounded(front) is not None:
+        if self.bounded(front, False) is not None:
             return front  # they are left out while they are divided
         assert front.target is not None
         counts, margin = self.counts, SAFETY * front.target.error(front.output_bound)

@@ -51,8 +51,11 @@ class Target:
 class Thinning(Protocol):
     """What leaves out cells of a front while they are divided."""
 
-    def bounded(self, front: Front) -> Bounded | None:
-        """What bounds the target on cells of the front, None if nothing does."""
+    def bounded(self, front: Front, ends: bool) -> Bounded | None:
+        """What bounds the target on cells of the front, None if nothing does.
+
+        ends: whether the cells are divided by all functions of the layer that are left.
+        """
 
     def count(self, made: CutArrays) -> None:
         """Take note of what was left out."""
@@ -169,8 +172,9 @@ class Front:
                 for name, (size, error) in front.bounds.items()
             }
             front = replace(front, bounds=bounds)
-            bounded = None if thinning is None else thinning.bounded(front)
             some = front.complex.at_once(z, tolerance)
+            ends = layer == front.index and some >= z.shape[1]
+            bounded = None if thinning is None else thinning.bounded(front, ends)
             cut = front.complex.cut(z[:, :some], tolerance[:some], label[:some], layer, bounded)
             if thinning is not None:
                 thinning.count(cut.made)
