@@ -101,7 +101,7 @@ class SurfaceSession(Session):
         first = self.surfaces[0]
         named = [*_COLORINGS.items()]
         if self._own:
-            label = "distance to the other surface" if self._own == _DISTANCE else "given numbers"
+            label = _DISTANCE if self._own == _DISTANCE else "given numbers"
             named.append((self._own, label))
         color = self._own or (self.look.color if self.look.color in _COLORINGS else "plain")
         sides = [zip(side, (*side[1:], side[0]), strict=True) for side in first.box.sides]
