@@ -88,6 +88,16 @@ def test_vertices_of_more_than_two_lines_are_named() -> None:
     assert error(model, BOX, 0) < 1e-9  # type: ignore[operator]
 
 
+def test_lines_that_are_parallel_up_to_rounding_are_named() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1)).double()
+    with torch.no_grad():
+        model[0].weight.copy_(torch.tensor([[0.0, 1.0], [1e-10, 1.0]]))
+        model[0].bias.zero_()
+    part = sc.partition(model, BOX, progress=False)
+    with pytest.raises(SplineCamError, match=r"at \(0.0, 0.0\) are parallel up to rounding"):
+        _ = part.differentiable().areas
+
+
 def test_what_does_not_fit_is_named() -> None:
     model = relu(1)
     part = sc.partition(model, BOX, progress=False)

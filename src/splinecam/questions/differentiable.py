@@ -20,7 +20,7 @@ from torch import Tensor
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from splinecam._util.arrays import as_rows, take
+from splinecam._util.arrays import as_rows, lengths, take
 from splinecam._util.options import kind_of
 from splinecam.errors import SplineCamError
 from splinecam.geometry.convex import cross
@@ -38,6 +38,7 @@ from splinecam.questions.boundary import check_kind, levels_of, output_of, winne
 from splinecam.questions.partition_data import PartitionData
 
 Integrand = Literal["output", "modulus", "square"]
+_PARALLEL = 1e-9  # the sine of the angle between lines up to which they have no one crossing
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -402,6 +403,13 @@ def _places(
     at = take(uv, own)
     edges = torch.stack([take(mesh.corners, take(before, corner)), take(mesh.corners, corner)], 1)
     sides = torch.stack([take(uv, p) - at, take(uv, q) - at], 1)
+    flat = (cross(*sides.unbind(1)) <= _PARALLEL * lengths(sides).prod(1)).nonzero()[:, 0]
+    if len(flat):
+        raise SplineCamError(
+            f"The lines that meet at {tuple(at[flat[0]].tolist())} are parallel up to rounding, so "
+            "that the place of their crossing has no gradient. Choose another domain, or change "
+            "the parameters a little."
+        )
     return _Places(own, torch.stack([p, q], 1), at, sides, functions(edges.view(-1) >> 1))
 
 
