@@ -122,9 +122,11 @@ def combinatorics(part: sc.Partition, d: Differentiable) -> tuple[Any, ...]:
     mesh = part.mesh
     lines = torch.stack([mesh.edge_layer.long(), mesh.edge_unit.long()], 1)
     count = torch.unique(lines, dim=0, return_counts=True)
-    levels = (len(d.level_set(level, 0)) for level in (FREE, FREE / 2))
+    values = part.values.detach()
+    levels = (int((values[:, 0] > level).sum()) for level in (FREE, FREE / 2))
+    classes = torch.bincount(values.argmax(1) if values.shape[1] > 1 else (values[:, 0] > 0).long())
     shape = len(part), mesh.num_vertices, mesh.counts().sort().values.tolist()
-    return *shape, len(d.boundary), *levels, *(x.tolist() for x in count)
+    return *shape, len(d.boundary), *levels, classes.tolist(), *(x.tolist() for x in count)
 
 
 def error(model: nn.Module, domain: sc.Domain, seed: int) -> float | None:
