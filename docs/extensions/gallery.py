@@ -29,6 +29,7 @@ TITLES = {
     "deep_random": "A deep random network",
     "wide_layer": "One wide layer",
     "wanted_area": "A boundary that encloses a wanted area",
+    "wanted_shape": "A shape with a wanted area and perimeter",
     "boundary": "Boundaries, margins, levels and units",
     "encounter": "Where collision avoidance fails",
     "integrated_gradients": "Integrated gradients without sampling",

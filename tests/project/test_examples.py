@@ -161,6 +161,17 @@ def test_wanted_area(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert abs(after - 30) < min(5, abs(before - 30))
 
 
+def test_wanted_shape(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    text = run("wanted_shape", "--steps 60", tmp_path, capsys)
+    (first, found), (area, perimeter) = (
+        numbers(pattern, text) for pattern in (r"area ([\d.]+)", r"perimeter ([\d.]+)")
+    )
+    (wanted,) = numbers(r"wanted [\d.]+ and ([\d.]+)", text)
+    assert found == pytest.approx(first, rel=0.1)
+    assert perimeter < area
+    assert abs(perimeter - wanted) < 0.5 * abs(area - wanted)
+
+
 def test_signed_distance(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     text = run("signed_distance", "--width 12 --steps 300", tmp_path, capsys)
     learnt, truth = numbers(r"area ([\d.]+)", text)
