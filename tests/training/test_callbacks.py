@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,17 @@ def test_scalars_go_to_a_logger_of_lightning(tmp_path: Path):
     assert float(found["splinecam/loss"]) == 0.5
     assert float(found["splinecam/num_regions"]) == snapshot.scalars["num_regions"]
     assert found["step"] == "0"
+
+
+@pytest.mark.slow
+def test_callbacks_record_local_complexity(tmp_path: Path):
+    how: Any = {"statistics": "local_complexity", "points": {"train": data()[0][:3]}}
+    for fit in (partial(fit_lightning, "lightning.pytorch"), fit_huggingface):
+        _, watch = fit(tmp_path, watched=True, radius=0.3, **how)
+        assert watch is not None
+        for each in watch.run:
+            low, high = (each.scalars[f"local_train_{side}"] for side in ("low", "high"))
+            assert low <= each.scalars["local_train"] <= high
 
 
 # -- Hugging Face --------------------------------------------------------------------------------
