@@ -195,6 +195,24 @@ def test_a_surface_beside_a_flat_region_is_valid(
     found.validate(segments=50)
 
 
+@pytest.mark.parametrize(
+    ("other", "faces"),
+    [
+        (lambda x: x[:, 1].abs().relu(), 2),  # two flat regions above one below
+        (lambda x: torch.stack([x[:, 1], x[:, 1] * 2, x[:, 2].abs() + 3], 1).amax(1), 2),
+    ],
+)
+def test_faces_beside_flat_regions_end_where_one_of_both_regions_ends(
+    other: Callable[[Tensor], Tensor], faces: int
+) -> None:
+    """Planes on which two units of a maximum are equal, but a third one is ahead, end nothing."""
+    found = surface_of(lambda x: -(-x[:, 0]).relu() + 0 * other(x))
+    assert found.report()["flat cells"] > 0
+    assert found.area == pytest.approx(4)
+    assert len(found) == faces
+    found.validate(segments=50)
+
+
 def test_an_output_that_vanishes_in_the_middle_of_an_edge_of_the_box_has_its_volume() -> None:
     corners = [1.0, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]
     model, box = Model(lambda x: -x[:, 0].abs() - x[:, 1].abs()), sc.Domain.tetrahedron(*corners)

@@ -128,6 +128,8 @@ def _extracted(front: Front, solid: Solid, counts: Counter[str]) -> SurfaceData:
         return _nothing(counts, error, unresolved)
     # The piece below has the network's map, as the one above may be flat.
     cell = made.parent[torch.where(sides[face, 0], beside[face, 0], beside[face, 1])]
+    if counts["flat cells"]:
+        whole = _relabelled(whole, face)
     polygons = FlatFaces.of(whole, face, ~sides[face, 0]).joined()
     gradients, bias = _maps(front, solid, cell, polygons.group)
     vertices, face_vertices = torch.unique(polygons.start, return_inverse=True)
@@ -143,6 +145,23 @@ def _extracted(front: Front, solid: Solid, counts: Counter[str]) -> SurfaceData:
         report,
         unresolved,
     )
+
+
+def _relabelled(whole: Complex, face: Tensor) -> Complex:
+    """The complex with the layers of edges that faces of the surface have from other faces there.
+
+    Beside a flat cell the surface has old faces, in which later layers drew edges.
+    """
+    arrays = whole.arrays
+    surface = torch.zeros(whole.num_faces, dtype=torch.bool)
+    surface[face] = True
+    owner = owners_of(arrays.face_offsets.diff(), arrays.corners.shape[0])
+    other = ~surface[owner]
+    none = torch.full_like(arrays.edge_layer, AUXILIARY - 1)
+    edge, layers = (arrays.corners >> 1)[other], arrays.face_layer[owner[other]]
+    found = none.scatter_reduce_(0, edge, layers, "amax")
+    layer = torch.where(found < AUXILIARY, arrays.edge_layer, found)
+    return replace(whole, arrays=arrays._replace(edge_layer=layer))
 
 
 @dataclass(frozen=True, eq=False)

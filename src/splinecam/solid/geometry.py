@@ -236,8 +236,12 @@ class SurfaceGeometry:
 
     @cached_property
     def _caps(self) -> measures.Caps:
+        # Where the output is the level in a region, rounding must not make it smaller.
+        level = self.level - float(self.data.report.get("rounding", 0.0))
+
         def below(points: Tensor) -> Tensor:
-            return self.values(points) < self.level
+            found: Tensor = self.values(points) < level
+            return found
 
         return caps_of(
             self.structure, self.vertices, self._corners, self._sides, below, self._slack

@@ -174,13 +174,19 @@ def _worst(surface: SurfaceGeometry, forward: Forward, uvw: Tensor) -> float:
 
 
 def _pattern_check(surface: SurfaceGeometry, network: Captured, faces: _Faces) -> Check:
-    """A check that no two faces have the same pieces of all units at their centres."""
-    rows = []
-    layers = bool(network.program.layers)
+    """A check that no two faces have the same pieces of all units at their centres.
+
+    A face beside a flat region belongs to two regions, and both count.
+    """
+    rows, sites = [], [faces.inside]
+    if surface.data.report.get("flat cells", 0):
+        sites.append(2 * faces.centres - faces.inside)
+    layers = bool(network.program.layers) and len(faces.index) > 0
     with torch.no_grad():
-        for some in torch.split(faces.inside, _BLOCK) if layers and len(faces.index) else ():
-            walk = network.program.walk(surface.box.to_input(some))
-            rows.append(torch.cat([layer.pieces(z).to(torch.int32) for layer, z in walk], 1))
+        for some in zip(*(torch.split(x, _BLOCK) for x in sites), strict=True) if layers else ():
+            walks = [network.program.walk(surface.box.to_input(x)) for x in some]
+            found = [layer.pieces(z).to(torch.int32) for walk in walks for layer, z in walk]
+            rows.append(torch.cat(found, 1))
     same = 0
     if rows and rows[0].shape[1]:
         patterns = torch.cat(rows)
