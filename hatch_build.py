@@ -33,6 +33,7 @@ SOURCES = (
     "integrals.c",
     "tables.c",
     "boxes.c",
+    "reduced.c",
     "squares.c",
     "solid.c",
     "loops.c",

@@ -31,7 +31,7 @@ def fuzzed(networks: int, seed: int, worth: float) -> Counter[str]:
         found["networks"] += 1
         for k, refine in enumerate(questions(model, domain, n, number)):
             try:
-                part = asked.refined(refine, worth)
+                part = asked.refined(refine, worth, 1 if k % 2 else 9)  # both kinds of bounds
                 found["regions"] += len(part)
                 found["settled"] += int((~part.complete).sum())
                 if number % 10 == 0:

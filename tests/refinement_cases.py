@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam.engine import open_part, run
+from splinecam.engine import box_bounds, open_part, run
 from splinecam.network.capture import capture
 from splinecam.partitions.partition import assemble
 from splinecam.partitions.refining import wanted_of
@@ -24,13 +24,17 @@ QUADRANGLE = sc.Domain.polygon(torch.tensor([[-1.0, -1], [2, -1], [1.4, 1.7], [-
 
 
 @contextmanager
-def eagerly(worth: float = 0.04) -> Iterator[None]:
-    """Let small networks be bounded on few squares and settled, too, though that does not pay."""
+def eagerly(worth: float = 0.04, deep: int = 1) -> Iterator[None]:
+    """Let small networks be bounded on few squares and settled, too, though that does not pay.
+
+    deep: products of a chain from which on the noise of units is carried with its sign.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(open_part, "WORTH", worth)
         patch.setattr(open_part, "LEAST", 0.0)
         patch.setattr(open_part, "_LAST", 6)
         patch.setattr(run, "_FEWER", 1.0)
+        patch.setattr(box_bounds, "_DEEP", deep)
         yield
 
 
@@ -42,10 +46,10 @@ class Asked:
         self.program = capture(model, domain.input_shape)
         self.whole = self._part(None)
 
-    def refined(self, refine: Any, worth: float = 0.04) -> sc.Partition:
+    def refined(self, refine: Any, worth: float = 0.04, deep: int = 1) -> sc.Partition:
         """The partition for one question."""
         wanted = wanted_of(refine, self.domain, self.outputs, None, self.program.stripped)
-        with eagerly(worth):
+        with eagerly(worth, deep):
             return self._part(wanted)
 
     def _part(self, wanted: Wanted | None) -> sc.Partition:

@@ -10,6 +10,7 @@ from torch import nn
 
 import splinecam as sc
 from splinecam.arrangement.refine import Refinement, refine_compiled
+from splinecam.engine import box_bounds
 from splinecam.engine import open_part as squares
 from splinecam.engine import run as running
 from splinecam.engine import step as stepping
@@ -51,6 +52,7 @@ def chain(*widths: int, act: type[nn.Module] = nn.ReLU) -> nn.Sequential:
 
 NETWORKS = {
     "chain": lambda: chain(2, 40, 33, 20, 3),
+    "deep": lambda: chain(2, *[24] * 8, 3),
     "narrow": lambda: chain(2, 1, 1),
     "linear": lambda: chain(2, 3),
     "leaky": lambda: chain(2, 12, 12, 3, act=nn.LeakyReLU),
@@ -124,6 +126,44 @@ def test_no_point_of_a_box_is_beyond_its_bound(name: str, leading: bool) -> None
                 off = off @ rows.T
             assert (off.abs() <= found.radius).all()
             assert (found.radius[size < 0.01] < 0.5).all()  # and the bounds say something
+
+
+@pytest.mark.parametrize("name", ["chain", "deep", "narrow", "linear"])
+@pytest.mark.parametrize("leading", [False, True])
+def test_no_point_of_a_quarter_is_beyond_its_bound(
+    name: str, leading: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(box_bounds, "_DEEP", 1)
+    model, program = network(name)
+    kernel, n = Plan.of(program).first.kernel, program.output_shape[0]
+    if kernel is None or (leading and n == 1):
+        pytest.skip("there is nothing to compare")
+    rows = None if leading else torch.randn(4, n, dtype=torch.float64)
+    bounds = BoxBounds(program, rows, kernel)
+    centre, half = 2 * torch.rand(40, 2).double() - 1, 0.5
+    place, parent, tighter = torch.zeros_like(centre), None, []
+    inside = 2 * torch.rand(600, 40, 2).double() - 1
+    for level in range(9):
+        step = half * torch.eye(2, dtype=torch.float64)
+        x = torch.stack([centre, centre + step[0], centre + step[1]])
+        known, _, kept = bounds.on_squares(x, parent, place)
+        assert kept is not None
+        middle, right, upper = known.rows
+        near = middle + inside[..., :1] * (right - middle) + inside[..., 1:] * (upper - middle)
+        with torch.no_grad():
+            off = model((centre + half * inside).view(-1, 2)).view(near.shape) - near
+        if rows is None:
+            off = off - off.gather(2, middle.argmax(1)[None, :, None].expand(600, -1, 1))
+        else:
+            off = off @ rows.T
+        assert (off.abs() <= known.radius).all()
+        tighter.append(float((known.radius / (bounds(x).radius + 1e-4)).median()))
+        place = torch.randint(0, 2, centre.shape).double() - 0.5
+        centre, half, parent = centre + half * place, half / 2, kept.address
+        if level == 2:  # some begin anew
+            parent = parent * (torch.arange(40) % 3 > 0)
+    assert max(tighter) < 1.5
+    assert name != "deep" or min(tighter) < 0.8
 
 
 @pytest.mark.parametrize("name", ["chain", "narrow"])

@@ -6,6 +6,10 @@ radius by the moduli of its coefficients. A unit that stays on one piece does so
 unit passes a knot, its function is replaced by a line in the middle of the gap, and half of the
 gap is its noise. In the radius of later layers all noise adds up. For the outputs it does so with
 the signed slopes from each unit to each output, which are found backwards; that is far less.
+
+In a deep chain the radius of the last layers is too large to say anything. There noise keeps its
+sign on the way forwards, too: each unit with noise is an affine function of the square and of the
+noise before it. This gives the bounds on quarters of the square without the chain.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from torch import Tensor
 from splinecam._util.arrays import as_rows
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS, SAFETY
-from splinecam.kernels.kernel import CompiledChain, Kernel
+from splinecam.kernels.kernel import CompiledChain, Kernel, ReducedChains
 from splinecam.network.nonlinearities import (
     ChoiceNonlinearity,
     MaxNonlinearity,
@@ -41,6 +45,10 @@ _DETAILS = "offset", "norm", "rounding"
 # takes as long as some forward passes, and some for each function. All were measured.
 _CHAIN_EXCESS, _EXCESS = 8.0, 2.0
 _CHAIN_EFFORT, _PASSES, _BACK = 12.5, 4.0, 3.0
+# From how many products on the radius of a chain is many times too large, so that noise is carried
+# with its sign; how many units may have noise, as a share of the widest layer; for how many others
+# each of them counts; and the effort for a quarter of such a square. All were measured.
+_DEEP, _NOISY, _CERTAIN, _QUARTER_EFFORT = 8, 1.0, 2.0, 2.0
 
 
 class AffineRange(NamedTuple):
@@ -138,6 +146,27 @@ class BoxBounds:
         bounds = self._bounds if self._chain is None else self._chain
         rows, radius, passed = zip(*(bounds(some) for some in torch.split(x, step, 1)), strict=True)
         return BoundedOutputs(torch.cat(rows, 1), torch.cat(radius), torch.cat(passed))
+
+    def on_squares(
+        self, x: Tensor, parent: Tensor | None, place: Tensor
+    ) -> tuple[BoundedOutputs, Tensor, ReducedChains | None]:
+        """The same with the effort for a quarter of each, (B,), and what is kept for quarters.
+
+        parent: (B,) what was kept of larger squares; place: (B, 2) of the centres in these.
+        """
+        effort = x.new_full((x.shape[1],), self.effort)
+        if self._chain is None or self.kernel is None or len(self._chain.products) < _DEEP:
+            return self(x), effort, None
+        parent = torch.zeros(x.shape[1], dtype=torch.int64) if parent is None else parent
+        found, kept = self._chain.reduced(x, parent, place, self.kernel)
+        left, done = (found.passed < 0).nonzero()[:, 0], found.passed >= 0
+        if len(left):
+            rows, radius, passed = self(x[:, left])
+            found.rows[:, left], found.radius[left] = rows, radius
+            found.passed[left] = passed
+        found.passed[done] *= _CERTAIN
+        effort[done] = _QUARTER_EFFORT
+        return found, effort, kept
 
     @cached_property
     def _chain(self) -> Chain | None:
@@ -316,14 +345,36 @@ class Chain:
 
     def __call__(self, x: Tensor) -> BoundedOutputs:
         """The same as ``BoxBounds``."""
-        ways = as_rows(x, 2)
-        ways = torch.cat([ways[:1], ways[1:] - ways[:1]]).float()  # at the centre, and to the sides
+        ways = self._ways(x)
         if self.kernel is None:
-            ways, rounding, radius, passed = self._bounds(ways)
-        else:
-            inputs = ways.transpose(0, 1).contiguous()
-            ways, rounding, radius, passed = self.kernel.bound_boxes(self.compiled, inputs)
-            ways = ways.transpose(0, 1)
+            ways, *found = self._bounds(ways)
+            return self._finished(x, ways, *found)
+        inputs = ways.transpose(0, 1).contiguous()
+        ways, *found = self.kernel.bound_boxes(self.compiled, inputs)
+        return self._finished(x, ways.transpose(0, 1), *found)
+
+    def reduced(
+        self, x: Tensor, parent: Tensor, place: Tensor, kernel: Kernel
+    ) -> tuple[BoundedOutputs, ReducedChains]:
+        """Bounds on squares, of which those with a parent are its quarters, and what is kept.
+
+        Where ``passed`` is negative, nothing was found. See ``Kernel.reduce_squares``.
+        """
+        inputs = self._ways(x).transpose(0, 1).contiguous()
+        most = int(_NOISY * max(self.compiled.widths))
+        given = self.compiled, inputs, parent, place, most
+        (ways, *found), kept = kernel.reduce_squares(*given)
+        return self._finished(x, ways.transpose(0, 1), *found), kept
+
+    @staticmethod
+    def _ways(x: Tensor) -> Tensor:
+        """The inputs (3, B, d) at the centres of squares, and from there to the sides."""
+        ways = as_rows(x, 2)
+        return torch.cat([ways[:1], ways[1:] - ways[:1]]).float()
+
+    def _finished(
+        self, x: Tensor, ways: Tensor, rounding: Tensor, radius: Tensor, passed: Tensor
+    ) -> BoundedOutputs:
         rows, radius = ways.to(x.dtype), radius.to(x.dtype).mul_(_UPWARDS)
         rows[1:] += rows[:1]
         best = rows[0].argmax(1) if self.functions is None else None

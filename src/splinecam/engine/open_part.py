@@ -72,6 +72,7 @@ _FIRST, _LAST = 2, 12  # how often the square around the domain is halved, at le
 _CELLS = 4  # along a side of a square, by which its open part is estimated
 _CORNERS = 12  # of a face that is looked at
 _ROUNDS = 3  # in which faces are compared with smaller and smaller squares
+_ROOM = 2**14  # rows times columns of a size for each square of that size, at most
 _CLOSE = 2.0**-30  # how far beside a square a face may begin, relative to the square
 _FUTILE, _LITTLE = 0.23, 0.05  # the share of the work for squares, and what is to be settled
 
@@ -174,6 +175,10 @@ class OpenPart:
         normal = torch.eye(2).to(step).repeat_interleave(count - 1, 0)
         return CutLines(normal, (self.corner[:, None] + step).view(-1))
 
+    def fill(self, kernel: Kernel, values: Tensor, row: Tensor, uv: Tensor) -> None:
+        """Write ``values`` into some rows of outputs (V, n) at points (V, 2)."""
+        kernel.settled_values(*self._compiled, (row, uv, self.rows.contiguous()), values)
+
     def values(self, uv: Tensor) -> Tensor:
         """Outputs (N, n) at points where the question is settled, as a square has settled it.
 
@@ -221,6 +226,7 @@ def open_part(
     parts: list[tuple[Tensor, ...]] = []
     finest: list[Tensor] = []
     count, left, expected, futile = 0, 0.0, inf, True
+    parent, kept = None, None
     for level in range(_FIRST, _LAST + 1):
         finest.append(_finest(finest[-1] if finest else None, at, level, count))
         half = 0.5**level / 2
@@ -228,7 +234,9 @@ def open_part(
         step = half * torch.eye(2, dtype=low.dtype, device=low.device)
         points = corner + size * torch.stack([centre, centre + step[0], centre + step[1]])
         x = domain.embed(frame.to_plane(points.flatten(0, 1)))
-        rows, radius, passed = bounds(x.view(3, len(at), *x.shape[1:]))
+        place_in = (at % 2).to(low) - 0.5
+        found, effort, kept = bounds.on_squares(x.view(3, len(at), *x.shape[1:]), parent, place_in)
+        rows, radius, passed = found
         rows = torch.cat([rows[:1], rows[1:] - rows[:1]]).transpose(0, 1)
         open_ = _open_cells(rows, radius, question)
         share = open_.flatten(1).double().mean(1)
@@ -242,14 +250,21 @@ def open_part(
         if expected < least:
             return None
         report(f"{1 - unsettled / whole:.0%} settled", 0, 0.0)
-        fine = regions * share > WORTH * bounds.effort
+        fine = regions * share > WORTH * effort
         left += float(share[~fine].sum()) * 0.25**level  # of squares that are not divided
-        at = _within(_quarters(at[fine], open_[fine]), (mesh.uv - corner) / size, level + 1)
+        next_ = _within(_quarters(at[fine], open_[fine]), (mesh.uv - corner) / size, level + 1)
+        if kept is not None:
+            number = finest[-1].view(2**level, 2**level)[next_[:, 1] // 2, next_[:, 0] // 2]
+            parent = kept.address[number.long() - (count - len(at))]
+        at = next_
         futile = unsettled > (1 - _LITTLE) * whole
         most = (_FUTILE / 4 if futile else _FUTILE) * expected
         if is_ended is not None and is_ended():
             break
-        if not len(at) or (count + len(at)) * bounds.effort * WORTH / 2 > most:
+        if (
+            len(at) * _ROOM < 4 ** (level + 1)
+            or (count + len(at)) * float(effort.mean()) * WORTH / 2 > most
+        ):
             break
     if futile:
         return None

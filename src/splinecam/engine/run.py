@@ -237,7 +237,7 @@ def _with_values(work: Computation, end: State) -> State:
     if end.settled is not None and part is not None and kernel is not None:
         row, _ = kernel.open_corners(end.mesh, end.settled)
         closed, rows = (row < 0).nonzero()[:, 0], end.spread().rows[name]
-        rows[closed] = part.values(end.mesh.uv[closed]).view(-1, *rows.shape[1:])
+        part.fill(kernel, rows.view(len(rows), -1), closed, end.mesh.uv)
         end.rows, end.place = {name: rows}, None
     return end
 

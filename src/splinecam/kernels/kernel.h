@@ -227,6 +227,18 @@ typedef struct {
     float *passed;       /* written, (count) how many units pass zero */
 } sc_boxes;
 
+/* Squares on which a chain is reduced to the units that pass zero, or what is left of them on a
+ * quarter of a larger square; sc_free_nets releases what is kept of each. */
+typedef struct {
+    int64_t count, functions, most; /* most: units that may pass zero, about */
+    const float *inputs;   /* (count, 3, units) as of boxes */
+    const int64_t *parent; /* (count) what is kept of a square, of which each is a quarter, or 0 */
+    const double *place;   /* (count, 2) the centre of each in that square, whose sides are -1, 1 */
+    float *outputs, *rounding, *radius; /* written, as of boxes */
+    float *passed;         /* written, (count) how many units pass zero, -1: too many */
+    int64_t *net;          /* written, (count) what is kept */
+} sc_reductions;
+
 /* Convex bodies with values at their corners, before the ReLUs of a layer of a chain. */
 typedef struct {
     int64_t vertices, cells, layer, units;
@@ -254,6 +266,15 @@ typedef struct {
     const uint8_t *settled;  /* (squares) */
     const int32_t *finest;   /* level by level, the smallest square at each row and column */
 } sc_squares;
+
+/* Points at which a question is settled by squares, and the outputs there. */
+typedef struct {
+    int64_t count, width;
+    const int64_t *row; /* (count) where they are in the two tables */
+    const double *uv;   /* (points, 2) */
+    const double *rows; /* (squares, 3, width) of the outputs, as of the functions of the squares */
+    double *values;     /* (points, width) written; no numbers where the question is open */
+} sc_settled_points;
 
 /* A complex in three dimensions. A face is a cycle of half-edges; side 2f of a cell is face f if its
  * cycle is counter-clockwise seen from outside of the cell, 2f + 1 if it is clockwise. */
@@ -325,10 +346,14 @@ SC_EXPORT int sc_rows_between(sc_pool *pool, const double *table, int64_t rows, 
 SC_EXPORT int sc_table_values(sc_pool *pool, const sc_tables *tables, const double *z, int64_t rows,
                               double *out);
 SC_EXPORT int sc_bound_boxes(sc_pool *pool, const sc_chain *chain, sc_boxes *boxes);
+SC_EXPORT int sc_reduce_squares(sc_pool *pool, const sc_chain *chain, const sc_reductions *given);
+SC_EXPORT void sc_free_nets(const int64_t *net, int64_t count);
 SC_EXPORT int sc_bound_bodies(sc_pool *pool, const sc_chain *chain, const sc_bodies *bodies);
 /* open: (faces) those to look at; written: those of them on which the question is open. */
 SC_EXPORT int sc_open_faces(sc_pool *pool, const sc_mesh *mesh, const sc_squares *squares,
                             uint8_t *open);
+SC_EXPORT int sc_settled_values(sc_pool *pool, const sc_squares *squares,
+                                const sc_settled_points *points);
 /* row: written, (vertices) the number of each corner of faces that are not settled, else -1; and
  * how many there are. */
 SC_EXPORT int sc_open_corners(sc_pool *pool, const sc_mesh *mesh, const uint8_t *settled,

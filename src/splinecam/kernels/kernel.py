@@ -166,6 +166,19 @@ class CompiledChain:
         self.struct = structs.sc_chain(*sizes, *addresses, last, single)
 
 
+class ReducedChains:
+    """What the library keeps of a chain on some squares, for their quarters.
+
+    address: (B,) where, 0 for nothing.
+    """
+
+    def __init__(self, lib: Any, address: Tensor) -> None:
+        self._lib, self.address = lib, address
+
+    def __del__(self) -> None:
+        self._lib.sc_free_nets(_address(self.address), len(self.address))
+
+
 def _panels(weight: Tensor) -> Tensor:
     """The rows of a matrix (m, n) in panels of (n, 32), one after the other."""
     count, n = -(-len(weight) // _PANEL), weight.shape[1]
@@ -544,6 +557,24 @@ class Kernel:
         self._call("sc_bound_boxes", byref(chain.struct), byref(boxes))
         return tuple(made)
 
+    def reduce_squares(
+        self, chain: CompiledChain, inputs: Tensor, parent: Tensor, place: Tensor, most: int
+    ) -> tuple[list[Tensor], ReducedChains]:
+        """The same as ``bound_boxes`` for squares, and what is kept for their quarters.
+
+        parent: (B,) what was kept of larger squares, or 0; place: (B, 2) of the centres in these;
+        most: the units that may pass zero, about. Where more do, the last result is -1.
+        """
+        count, outputs = len(inputs), chain.widths[-1]
+        functions = outputs if chain.functions is None else len(chain.functions)
+        shapes = (3, outputs), (outputs,), (functions,), ()
+        made = [inputs.new_empty((count, *shape)) for shape in shapes]
+        kept = ReducedChains(self._lib, torch.zeros(count, dtype=torch.int64))
+        arrays = map(_address, [inputs, parent, place, *made, kept.address])
+        given = structs.sc_reductions(count, functions, most, *arrays)
+        self._call("sc_reduce_squares", byref(chain.struct), byref(given))
+        return made, kept
+
     def bound_bodies(
         self, chain: CompiledChain, numbers: tuple[float, ...], arrays: Sequence[Tensor]
     ) -> None:
@@ -573,6 +604,22 @@ class Kernel:
         squares = structs.sc_squares(**numbers, **_addresses(arrays))
         self._call("sc_open_faces", byref(mesh_struct(mesh)), byref(squares), _address(open_))
         return open_
+
+    def settled_values(
+        self,
+        numbers: dict[str, float],
+        arrays: dict[str, Tensor],
+        points: tuple[Tensor, Tensor, Tensor],
+        out: Tensor,
+    ) -> None:
+        """Write outputs (V, n) at some points, as squares settle them; see ``sc_settled_points``.
+
+        points: row, uv and rows.
+        """
+        squares = structs.sc_squares(**numbers, **_addresses(arrays))
+        sizes = points[0].shape[0], out.shape[1]
+        given = structs.sc_settled_points(*sizes, *map(_address, points), _address(out))
+        self._call("sc_settled_values", byref(squares), byref(given))
 
     def open_corners(self, mesh: Mesh, settled: Tensor) -> tuple[Tensor, int]:
         """Numbers of the corners of faces that are not settled, (V,), -1 elsewhere; their count."""

@@ -4,6 +4,7 @@
 #include "pool.h"
 
 enum { PANEL = 32 };    /* columns of a panel of single precision */
+enum { MIXED = 6 };     /* units whose coefficients of noise are found together */
 #define UPWARDS (1 + 0x1p-12f) /* sums of moduli are rounded by less */
 enum { MIN_TILED = 4 }; /* columns of a product below which rows are multiplied one by one */
 
@@ -40,6 +41,7 @@ typedef struct {
     float (*moduli)(int64_t, int64_t, int64_t, const float *, const float *, const float *, float *,
                    double *);
     void (*misfit)(int64_t, int64_t, const float *, const double *, const float *, float *);
+    void (*mix)(int64_t, const float *, const float *, int64_t, int64_t, float *);
     int64_t tile_rows, tile_columns;
 } loops_t;
 

@@ -5,6 +5,7 @@
 #include "pool.h"
 
 enum { PART = 256, ROUNDS = 3 }; /* faces that a thread takes at a time; see open_part.py */
+enum { CORNERS = 64 };           /* of a face that is looked at */
 
 #define CLOSE 0x1p-30 /* how far beside a square a face may begin, relative to the square */
 
@@ -14,31 +15,30 @@ typedef struct {
     uint8_t *open;
 } faces_t;
 
-/* A corner of a face, relative to the square around the domain. */
-static inline void corner_of(const faces_t *run, int64_t place, double at[2]) {
-    const sc_mesh *mesh = run->mesh;
-    int64_t half = mesh->corner[place];
-    const double *uv = mesh->uv + mesh->edge[half] * mesh->width;
-    at[0] = (uv[0] - run->squares->corner_u) / run->squares->size;
-    at[1] = (uv[1] - run->squares->corner_v) / run->squares->size;
+/* The corners of a face, or a point, relative to the square around the domain. */
+typedef struct {
+    int64_t count;
+    double at[2 * CORNERS];
+} corners_t;
+
+static inline void place(const sc_squares *squares, const double *uv, double *at) {
+    at[0] = (uv[0] - squares->corner_u) / squares->size;
+    at[1] = (uv[1] - squares->corner_v) / squares->size;
 }
 
 /* The range over a face of a function that is affine on a square, or of its lead over another. */
-static void range_of(const faces_t *run, int64_t face, int64_t square, int64_t function,
-                     int64_t other, double range[2]) {
-    const sc_squares *squares = run->squares;
+static void range_of(const sc_squares *squares, const corners_t *face, int64_t square,
+                     int64_t function, int64_t other, double range[2]) {
     int64_t m = squares->functions;
     const double *rows = squares->rows + 3 * m * square, *centre = squares->centre + 2 * square;
-    double part[3];
+    double part[3], half = squares->half[square];
     for (int r = 0; r < 3; r++)
         part[r] = rows[r * m + function] - (other < 0 ? 0 : rows[r * m + other]);
     range[0] = INFINITY;
     range[1] = -INFINITY;
-    for (int64_t i = run->mesh->offset[face]; i < run->mesh->offset[face + 1]; i++) {
-        double at[2];
-        corner_of(run, i, at);
-        double u = (at[0] - centre[0]) / squares->half[square];
-        double v = (at[1] - centre[1]) / squares->half[square];
+    for (int64_t i = 0; i < face->count; i++) {
+        double u = (face->at[2 * i] - centre[0]) / half;
+        double v = (face->at[2 * i + 1] - centre[1]) / half;
         double value = part[0] + u * part[1] + v * part[2];
         range[0] = MIN(range[0], value);
         range[1] = MAX(range[1], value);
@@ -46,14 +46,12 @@ static void range_of(const faces_t *run, int64_t face, int64_t square, int64_t f
 }
 
 /* Whether one function is the largest on the part of a face in a square. */
-static int leads(const faces_t *run, int64_t face, int64_t square) {
-    const sc_squares *squares = run->squares;
+static int leads(const sc_squares *squares, const corners_t *face, int64_t square) {
     int64_t m = squares->functions, best = 0;
     const double *rows = squares->rows + 3 * m * square, *radius = squares->radius + m * square;
-    double at[2], most = -INFINITY, range[2];
-    corner_of(run, run->mesh->offset[face], at);
-    double u = (at[0] - squares->centre[2 * square]) / squares->half[square];
-    double v = (at[1] - squares->centre[2 * square + 1]) / squares->half[square];
+    double most = -INFINITY, range[2];
+    double u = (face->at[0] - squares->centre[2 * square]) / squares->half[square];
+    double v = (face->at[1] - squares->centre[2 * square + 1]) / squares->half[square];
     for (int64_t j = 0; j < m; j++) {
         double value = rows[j] + u * rows[m + j] + v * rows[2 * m + j];
         if (value > most) {
@@ -63,32 +61,32 @@ static int leads(const faces_t *run, int64_t face, int64_t square) {
     }
     for (int64_t j = 0; j < m; j++) {
         if (j == best) continue;
-        range_of(run, face, square, best, j, range);
+        range_of(squares, face, square, best, j, range);
         if (!(range[0] > radius[j] + radius[best])) return 0;
     }
     return 1;
 }
 
 /* Whether the sign of a function is certain: 1 or -1, else 0. */
-static int sign_of(const faces_t *run, int64_t face, int64_t square, int64_t function) {
-    double range[2], radius = run->squares->radius[square * run->squares->functions + function];
-    range_of(run, face, square, function, -1, range);
+static int sign_of(const sc_squares *squares, const corners_t *face, int64_t square,
+                   int64_t function) {
+    double range[2], radius = squares->radius[square * squares->functions + function];
+    range_of(squares, face, square, function, -1, range);
     return range[0] > radius ? 1 : range[1] < -radius ? -1 : 0;
 }
 
-static int settles(const faces_t *run, int64_t face, int64_t square) {
-    const sc_squares *squares = run->squares;
-    if (squares->largest) return leads(run, face, square);
+static int settles(const sc_squares *squares, const corners_t *face, int64_t square) {
+    if (squares->largest) return leads(squares, face, square);
     if (!squares->start) {
         for (int64_t j = 0; j < squares->functions; j++)
-            if (!sign_of(run, face, square, j)) return 0;
+            if (!sign_of(squares, face, square, j)) return 0;
         return 1;
     }
     int all_fail = 1;
     for (int64_t c = 0; c < squares->conjunctions; c++) {
         int holds = 1, fails = 0;
         for (int64_t j = squares->start[c]; j < squares->start[c + 1] && !fails; j++) {
-            int sign = sign_of(run, face, square, j);
+            int sign = sign_of(squares, face, square, j);
             holds &= sign < 0;
             fails |= sign > 0;
         }
@@ -98,12 +96,17 @@ static int settles(const faces_t *run, int64_t face, int64_t square) {
     return all_fail;
 }
 
+/* The finest squares of a level, by rows and columns. */
+static const int32_t *squares_of(const sc_squares *squares, int64_t level) {
+    int64_t side = (int64_t)1 << level, first = (int64_t)1 << (2 * squares->first);
+    return squares->finest + (side * side - first) / 3;
+}
+
 /* Whether the squares of a level that meet a box settle the question on a face. */
-static int settled_at(const faces_t *run, int64_t face, int64_t level, const double box[4]) {
-    const sc_squares *squares = run->squares;
-    int64_t side = (int64_t)1 << level, first = (int64_t)1 << (2 * squares->first), last = -1;
-    const int32_t *finest = squares->finest + (side * side - first) / 3;
-    int64_t from[2], to[2];
+static int settled_at(const sc_squares *squares, const corners_t *face, int64_t level,
+                      const double box[4]) {
+    int64_t side = (int64_t)1 << level, last = -1, from[2], to[2];
+    const int32_t *finest = squares_of(squares, level);
     for (int i = 0; i < 2; i++) {
         from[i] = MAX((int64_t)floor(box[i] * (double)side - CLOSE), 0);
         to[i] = MIN((int64_t)floor(box[i + 2] * (double)side + CLOSE), side - 1);
@@ -112,7 +115,7 @@ static int settled_at(const faces_t *run, int64_t face, int64_t level, const dou
         for (int64_t column = from[0]; column <= to[0]; column++) {
             int64_t square = finest[row * side + column];
             if (square == last || squares->settled[square]) continue;
-            if (!settles(run, face, square)) return 0;
+            if (!settles(squares, face, square)) return 0;
             last = square;
         }
     return 1;
@@ -121,12 +124,16 @@ static int settled_at(const faces_t *run, int64_t face, int64_t level, const dou
 static int look_at_faces(void *context, int thread, int64_t begin, int64_t end) {
     const faces_t *run = context;
     const sc_squares *squares = run->squares;
+    const sc_mesh *mesh = run->mesh;
     (void)thread;
-    for (int64_t face = begin; face < end; face++) {
-        if (!run->open[face]) continue;
-        double box[4] = {INFINITY, INFINITY, -INFINITY, -INFINITY}, at[2];
-        for (int64_t i = run->mesh->offset[face]; i < run->mesh->offset[face + 1]; i++) {
-            corner_of(run, i, at);
+    for (int64_t i = begin; i < end; i++) {
+        corners_t face = {mesh->offset[i + 1] - mesh->offset[i], {0}};
+        if (!run->open[i] || face.count > CORNERS) continue;
+        double box[4] = {INFINITY, INFINITY, -INFINITY, -INFINITY};
+        for (int64_t c = 0; c < face.count; c++) {
+            int64_t half = mesh->corner[mesh->offset[i] + c];
+            double *at = face.at + 2 * c;
+            place(squares, mesh->uv + mesh->edge[half] * mesh->width, at);
             for (int k = 0; k < 2; k++) {
                 box[k] = MIN(box[k], at[k]);
                 box[k + 2] = MAX(box[k + 2], at[k]);
@@ -134,9 +141,9 @@ static int look_at_faces(void *context, int thread, int64_t begin, int64_t end) 
         }
         int fits;
         frexp(MAX(box[2] - box[0], box[3] - box[1]), &fits);
-        for (int k = 0; k < ROUNDS && run->open[face]; k++) {
+        for (int k = 0; k < ROUNDS && run->open[i]; k++) {
             int64_t level = MIN((int64_t)k - fits, squares->deepest);
-            if (level >= squares->first && settled_at(run, face, level, box)) run->open[face] = 0;
+            if (level >= squares->first && settled_at(squares, &face, level, box)) run->open[i] = 0;
             if (level == squares->deepest) break; /* there are no smaller squares */
         }
     }
@@ -169,4 +176,47 @@ int sc_open_faces(sc_pool *pool, const sc_mesh *mesh, const sc_squares *squares,
         if (mesh->corner[i] < 0 || mesh->corner[i] >= 2 * mesh->edges) return SC_MALFORMED;
     faces_t run = {mesh, squares, open};
     return sc_parallel(pool, mesh->faces, PART, look_at_faces, &run);
+}
+
+typedef struct {
+    const sc_squares *squares;
+    const sc_settled_points *points;
+} points_t;
+
+static int look_at_points(void *context, int thread, int64_t begin, int64_t end) {
+    const points_t *run = context;
+    const sc_squares *squares = run->squares;
+    const sc_settled_points *points = run->points;
+    int64_t n = points->width;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        corners_t point = {1, {0}};
+        int64_t square = -1, level = squares->deepest, next;
+        double *to = points->values + n * points->row[i];
+        place(squares, points->uv + 2 * points->row[i], point.at);
+        for (; level >= squares->first; level--) {
+            int64_t side = (int64_t)1 << level, column = (int64_t)floor(point.at[0] * (double)side);
+            int64_t row = (int64_t)floor(point.at[1] * (double)side);
+            row = MAX(MIN(row, side - 1), 0);
+            column = MAX(MIN(column, side - 1), 0);
+            next = squares_of(squares, level)[row * side + column];
+            if (next != square && settles(squares, &point, next)) break;
+            square = next;
+        }
+        if (level < squares->first) {
+            for (int64_t j = 0; j < n; j++) to[j] = NAN;
+            continue;
+        }
+        const double *rows = points->rows + 3 * n * next, half = squares->half[next];
+        double u = (point.at[0] - squares->centre[2 * next]) / half;
+        double v = (point.at[1] - squares->centre[2 * next + 1]) / half;
+        for (int64_t j = 0; j < n; j++) to[j] = rows[j] + u * rows[n + j] + v * rows[2 * n + j];
+    }
+    return SC_DONE;
+}
+
+int sc_settled_values(sc_pool *pool, const sc_squares *squares, const sc_settled_points *points) {
+    if (!pool || !squares || !points || points->width < 1) return SC_MALFORMED;
+    points_t run = {squares, points};
+    return sc_parallel(pool, points->count, PART, look_at_points, &run);
 }

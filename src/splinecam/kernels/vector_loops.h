@@ -436,6 +436,26 @@ TARGET static void NAME(misfit)(int64_t width, int64_t stride, const float *shar
     }
 }
 
+/* Multiply rows of coefficients with the factors of MIXED units. factor: (depth, MIXED); x: (depth,
+ * stride); out: (MIXED, stride), of which `width` columns are written, whole panels. */
+TARGET static void NAME(mix)(int64_t depth, const float *factor, const float *x, int64_t stride,
+                             int64_t width, float *out) {
+    for (int64_t c = 0; c < width; c += 2 * SINGLES) {
+        singles sum[MIXED][2] = {{{0}}};
+        for (int64_t k = 0; k < depth; k++) {
+            const float *row = x + k * stride + c, *by = factor + k * MIXED;
+            singles left = *(const singles *)row, right = *(const singles *)(row + SINGLES);
+            UNROLL for (int r = 0; r < MIXED; r++) {
+                sum[r][0] += by[r] * left;
+                sum[r][1] += by[r] * right;
+            }
+        }
+        UNROLL for (int r = 0; r < MIXED; r++)
+            UNROLL for (int v = 0; v < 2; v++)
+                *(singles *)(out + r * stride + c + v * SINGLES) = sum[r][v];
+    }
+}
+
 /* Multiply some units with a panel. x: (depth); out: (PANEL). */
 TARGET static void NAME(way)(int64_t depth, const int32_t *unit, const float *x,
                              const float *panel, float *out) {
@@ -450,7 +470,8 @@ TARGET static void NAME(way)(int64_t depth, const int32_t *unit, const float *x,
 
 static const loops_t NAME(loops) = {NAME(scan),  NAME(fill),  NAME(sum), NAME(interpolate),
                                     NAME(block), NAME(bound), NAME(affine), NAME(lines),
-                                    NAME(way), NAME(affine4), NAME(corner_lines), NAME(moduli), NAME(misfit),
+                                    NAME(way), NAME(affine4), NAME(corner_lines), NAME(moduli),
+                                    NAME(misfit), NAME(mix),
                                     TILE_ROWS,   TILE_COLUMNS};
 
 #undef SINGLES

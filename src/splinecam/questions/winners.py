@@ -17,9 +17,10 @@ from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.arrangement.crossings import Ambiguities
 from splinecam.arrangement.envelope import Groups
 from splinecam.arrangement.maxima import refine_maxima
-from splinecam.arrangement.refine import Refinement
+from splinecam.arrangement.refine import Refinement, refine_compiled
 from splinecam.arrangement.zero_sets import Overlay, overlay
 from splinecam.geometry.subdivision import Mesh, kept
+from splinecam.kernels.kernel import LayerFunctions, kernel_for
 from splinecam.questions.partition_data import PartitionData
 
 _BLOCK = 1 << 22  # numbers in a block
@@ -147,8 +148,20 @@ class Scores:
 
     def cut(self, mesh: Mesh, z: Tensor, layer: int) -> Refinement:
         """Divide the faces of a part of the mesh, with values z, where the winner changes."""
+        made = self._cut_by_one(mesh, z, layer) if z.shape[1] == 2 else None
+        if made is not None:
+            return made
         groups = Groups(torch.arange(z.shape[1], device=z.device)[None], (1,))
         return refine_maxima(mesh, z, groups, self.error, self.low, self.high, layer)
+
+    def _cut_by_one(self, mesh: Mesh, z: Tensor, layer: int) -> Refinement | None:
+        """The same for two outputs, which one chord divides in a face; None: a tie is too close."""
+        lead, error = (z[:, 1] - z[:, 0])[:, None], self.error.sum()[None]
+        kernel = kernel_for(z.device)
+        if kernel is None or z.dtype != torch.float64 or bool((lead.abs() <= SAFETY * error).any()):
+            return None
+        chord = LayerFunctions(lead, (lead > 0).long(), error, None, layer, None, None)
+        return refine_compiled(kernel, mesh, chord)
 
 
 Leads = tuple[Tensor, Tensor, Tensor]
