@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import splinecam as sc
 from solids import Cuboid, cube, made, octahedron, random_network, surface_of, torus
@@ -307,6 +307,18 @@ def test_validate_finds_what_is_wrong() -> None:
         good.validate(random_network(5))
     with pytest.raises(ValueError, match="samples"):
         good.validate(samples=0)
+
+
+def test_where_the_level_is_only_touched_no_crossing_is_lacking() -> None:
+    model = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1)).double()
+    with torch.no_grad():
+        model[0].weight.copy_(torch.tensor([[1.0, 0, 0], [-1, 0, 0]]))
+        model[2].weight.fill_(-1.0)
+        model[0].bias.zero_()
+        model[2].bias.zero_()
+    found = sc.surface(model, sc.Domain.cube(-1, 1), progress=False)
+    assert len(found) == 0
+    assert found.validate(segments=50).checks
 
 
 def test_a_face_that_is_divided_is_found_by_its_pattern() -> None:

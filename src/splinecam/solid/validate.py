@@ -252,7 +252,10 @@ def _changes(surface: SurfaceGeometry, network: Captured, ends: Tensor) -> tuple
     breaks = run_segments(program, *(x.to(program.device, torch.float64) for x in inputs))
     y = chosen_output(as_rows(breaks.values).cpu(), surface.output) - surface.level
     t, segment = breaks.t.cpu(), owners_of(breaks.offsets.cpu().diff())
-    y = torch.where(y.abs() <= SAFETY * EPS * (y.abs().amax() + abs(surface.level)), 0.0, y)
+    size = float(y.abs().amax()) if y.numel() else 0.0
+    # The surface takes outputs for zero that its bound of rounding does not tell from zero.
+    known = min(SAFETY * float(surface.data.report.get("rounding", 0.0)), VALUE_PRECISION * size)
+    y = torch.where(y.abs() <= max(SAFETY * EPS * (size + abs(surface.level)), known), 0.0, y)
     # Where it vanishes at a side of the box it has not changed its sign in the box.
     outer = torch.ones_like(y, dtype=torch.bool)
     outer[1:-1] = (segment[1:-1] != segment[:-2]) | (segment[1:-1] != segment[2:])
@@ -260,6 +263,13 @@ def _changes(surface: SurfaceGeometry, network: Captured, ends: Tensor) -> tuple
     here = (segment[1:] == segment[:-1]) & ((y[1:] >= 0) != (y[:-1] >= 0))
     a = (here & ~touches[1:] & ~touches[:-1]).nonzero()[:, 0]
     place = torch.lerp(t[a], t[a + 1], y[a] / (y[a] - y[a + 1]))
+    # Where it only touches the level from below, at one place, it is below on both sides.
+    touch = (segment[a[1:]] == segment[a[:-1]]) & (y[a[1:]] == 0) & (y[a[:-1] + 1] == 0)
+    touch &= place.diff() <= SAFETY * EPS
+    once = torch.ones_like(a, dtype=torch.bool)
+    once[1:] &= ~touch
+    once[:-1] &= ~touch
+    a, place = a[once], place[once]
     return segment[a], place * (ends[:, 1] - ends[:, 0]).norm(dim=1)[segment[a]]
 
 
