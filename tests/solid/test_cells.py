@@ -261,3 +261,20 @@ def test_arrays_that_do_not_fit_together_are_refused() -> None:
     zero = torch.zeros(1, dtype=torch.int64)
     with pytest.raises(MemoryError, match="malformed"):
         cut_solid(wrong, z, z[0] * 0, zero, 0)
+
+
+def test_a_face_that_bends_where_three_units_of_a_maximum_are_equal_is_not_one() -> None:
+    weights = [
+        "-2 2 2 -1 -1 1 0 0 1 1 2 0 2 -1 1 2 2 0 0 1 0 -1 -1 -2 -2 1 0",
+        "-2 2 1 -1 1 1 0 -1 1 1 1 0 2 2 1 1 1 0 0 -2 0 -2 -2 0 1 -2 0 1 0 -1 1 1 -2 0 -1 1",
+        "1 0 2 -2",
+    ]
+    biases = "-2 -1 0 0 -2 -1 2 1 1", "2 2 1 0 1 -1 0 -1 -1 1 0 1", "1"
+    layers = [nn.Linear(3, 9), nn.Linear(3, 12), nn.Linear(4, 1)]
+    for layer, weight, bias in zip(layers, weights, biases, strict=True):
+        layer.weight.data = torch.tensor([*map(float, weight.split())]).view_as(layer.weight)
+        layer.bias.data = torch.tensor([*map(float, bias.split())])
+    model = nn.Sequential(layers[0], Maxout(3), layers[1], Maxout(3), layers[2]).double()
+    found = sc.surface(model, sc.Domain.cube(-1, 1), progress=False)
+    assert found.validate(segments=50).checks
+    assert found.areas.sort().values.tolist() == pytest.approx(areas(cells(model, BOXES[0])))

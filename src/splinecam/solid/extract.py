@@ -18,7 +18,7 @@ from torch import Tensor
 from splinecam._util.arrays import counts_of, following, offsets_of, owners_of, take, take_rows
 from splinecam._util.graphs import components, cycles
 from splinecam._util.progress import progress_bar, tell
-from splinecam._util.tolerances import EPS, PLANAR, SAFETY
+from splinecam._util.tolerances import EPS, PLANAR, SAFETY, UNRESOLVED_REACH
 from splinecam.engine.activations import require_no_overflow
 from splinecam.geometry.solids import Solid
 from splinecam.network.program import Program
@@ -204,6 +204,9 @@ class FlatFaces:
         edge, order = torch.sort(self.edge[at], stable=True)
         pair = (edge[1:] == edge[:-1]).nonzero()[:, 0]
         ends = owner[at[order[pair]]], owner[at[order[pair + 1]]]
+        # Where three units of a maximum are equal in a line, faces bend in an auxiliary edge.
+        flat = self._level(ends)
+        pair, ends = pair[flat], (ends[0][flat], ends[1][flat])
         apart = torch.zeros(count, dtype=torch.bool)  # pieces that stay as they are
         while True:
             free = ~(apart[ends[0]] | apart[ends[1]])
@@ -217,6 +220,24 @@ class FlatFaces:
             apart |= found[group]
         kept, offsets = found
         return self._straightened(kept, offsets, group, gone)
+
+    def _level(self, pair: tuple[Tensor, Tensor]) -> Tensor:
+        """Whether the smaller one of two polygons lies in the plane of the larger one, (N,)."""
+        sizes, uvw = self.offsets.diff(), self.whole.uvw
+        owner, after = owners_of(sizes, len(self.start)), following(self.offsets, len(self.start))
+        anchor = uvw[self.start[self.offsets[:-1]]]
+        points = uvw[self.start] - anchor[owner]
+        normal = torch.zeros_like(anchor)
+        normal.index_add_(0, owner, torch.linalg.cross(points, points[after]))
+        area = normal.norm(dim=1)
+        larger = torch.where(area[pair[0]] >= area[pair[1]], pair[0], pair[1])
+        rows, counts = take_rows(self.offsets, pair[0] + pair[1] - larger)
+        own = larger[owners_of(counts, len(rows))]
+        off = ((uvw[self.start[rows]] - anchor[own]) * normal[own]).sum(1).abs()
+        reach = UNRESOLVED_REACH * (uvw.amax(0) - uvw.amin(0)).norm() * area[own]
+        far = torch.zeros(len(larger), dtype=torch.bool)
+        far[owners_of(counts, len(rows))[off > reach]] = True
+        return ~far
 
     def _outlines(self, group: Tensor, kept: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         """The corners in order along groups of polygons, or the groups that have no one outline.
