@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 import splinecam as sc
 from splinecam.questions.differentiable import Differentiable
@@ -17,6 +18,8 @@ from splinecam.testing import Abs, Residual
 
 STEPS = (2.0**-15, 2.0**-19, 2.0**-23)  # the first at which no region comes or goes
 FREE = 0.1  # a level of an output
+TIE = 1e-12  # values that differ by less are equal up to rounding
+POINTS = torch.tensor([[0.3, 0.2], [-0.7, 0.4]], dtype=torch.float64)  # whose distance is taken
 
 
 class Largest(nn.Module):
@@ -104,7 +107,6 @@ def length(ends: Tensor) -> Tensor:
 
 def numbers(d: Differentiable) -> Tensor:
     """Numbers that do not depend on the order of the regions, (N,)."""
-    points = torch.tensor([[0.3, 0.2], [-0.7, 0.4]], dtype=torch.float64)
     found = [
         d.areas.square().sum(), d.class_areas[0], length(d.boundary), length(d.level_set(FREE, 0)),
         d.integrals().sum(), d.integrals("square").sum(), d.integrals("modulus").sum(),
@@ -113,20 +115,50 @@ def numbers(d: Differentiable) -> Tensor:
         d.values.square().sum(), length(d.level_set(FREE / 2, 0)),
     ]  # fmt: skip
     if len(d.boundary):
-        found.append(d.distances(points).sum())
+        found.append(d.distances(POINTS).sum())
     return torch.stack(found)
 
 
 def combinatorics(part: sc.Partition, d: Differentiable) -> tuple[Any, ...]:
-    """What stays as it is between events."""
-    mesh = part.mesh
+    """What stays as it is between events.
+
+    Each region is told by its pattern: where three lines pass through one point, a triangle gives
+    way to one of another pattern, and all numbers of regions, edges and vertices remain.
+    """
+    mesh, values, boundary = part.mesh, part.values.detach(), d.boundary.detach()
     lines = torch.stack([mesh.edge_layer.long(), mesh.edge_unit.long()], 1)
-    count = torch.unique(lines, dim=0, return_counts=True)
-    values = part.values.detach()
-    levels = (int((values[:, 0] > level).sum()) for level in (FREE, FREE / 2))
-    classes = torch.bincount(values.argmax(1) if values.shape[1] > 1 else (values[:, 0] > 0).long())
-    shape = len(part), mesh.num_vertices, mesh.counts().sort().values.tolist()
-    return *shape, len(d.boundary), *levels, classes.tolist(), *(x.tolist() for x in count)
+    rank = torch.unique(torch.cat(list(part.patterns().values()), 1), dim=0, return_inverse=True)
+    way = (boundary[:, 1] - boundary[:, 0]).flip(1) * values.new_tensor([1e-7, -1e-7])
+    sides = torch.stack([boundary.mean(1) + way, boundary.mean(1) - way])  # it may be an edge
+    beside = part.locate(part.domain.embed(sides.flatten(0, 1))).view(2, -1)
+    low, high = torch.where(beside < 0, -1, rank[1][beside]).sort(0).values + 1
+    segment = low * (len(part) + 1) + high
+    winner = values >= values.amax(1, keepdim=True) - TIE
+    levels = values[:, :1] > values.new_tensor([FREE, FREE / 2])
+    above = torch.cat([levels, values > TIE, winner], 1).long()
+    corners = above.new_zeros(len(part), above.shape[1])
+    corners.index_add_(0, mesh.owners(), above[mesh.corner_vertices()])
+    rows = torch.cat([rank[1][:, None], mesh.counts()[:, None], corners], 1)
+    found = [
+        rank[0],
+        segment.sort().values,
+        *(torch.unique(x, dim=0, return_counts=True) for x in (lines, rows)),
+    ]
+    sizes = len(part), mesh.num_vertices, len(boundary)
+    return *sizes, nearest(boundary, segment), *(x.tolist() for x in tree_leaves(found))
+
+
+def nearest(segments: Tensor, label: Tensor) -> list[tuple[list[int], bool]]:
+    """The labels of the segments that are nearest to each point, and whether at an end of them."""
+    found = []
+    for point in POINTS if len(segments) else ():
+        a, way = segments[:, 0], segments[:, 1] - segments[:, 0]
+        part = ((point - a) * way).sum(1) / way.square().sum(1).clamp_min(1e-300)
+        off = (a + part.clamp(0, 1)[:, None] * way - point).norm(dim=1)
+        first = off <= off.min() * (1 + 1e-12) + 1e-15  # two that share an end are equally near
+        inner = (part > 0) & (part < 1)
+        found.append((label[first].sort().values.tolist(), not bool(inner[first].any())))
+    return found
 
 
 def error(model: nn.Module, domain: sc.Domain, seed: int) -> float | None:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import splinecam as sc
-from gradient_cases import KINDS, drawn, error, length
+from gradient_cases import KINDS, combinatorics, drawn, error, length, nearest
 from splinecam.errors import SplineCamError
 
 BOX = sc.Domain.box(-1, 1)
@@ -26,6 +26,38 @@ EXPORTED = ("skip", "pool", "maxout", "sort", "image")  # torch takes seconds to
 def test_gradients_are_those_of_finite_differences(kind: str, seed: int) -> None:
     found = [error(*drawn(seed + more, kind), seed) for more in (0, 100)]
     assert max(x for x in found if x is not None) < 1e-9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "seed"), [("pool", 771), ("sort", 981), ("sort", 1077)])
+def test_steps_are_small_enough_that_nothing_changes(kind: str, seed: int) -> None:
+    found = error(*drawn(seed, kind), seed)
+    assert found is not None
+    assert found < 1e-8
+
+
+def test_a_triangle_that_turns_over_is_an_event() -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)).double()
+    seen = []
+    for offset in (0.1, 0.05, -0.05):
+        with torch.no_grad():
+            model[0].weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
+            model[0].bias.copy_(torch.tensor([0.0, 0.0, offset]))
+            model[2].weight.fill_(1.0)
+            model[2].bias.fill_(5.0)
+        part = sc.partition(model, BOX, progress=False)
+        seen.append(combinatorics(part, part.differentiable()))
+    assert seen[0] == seen[1] != seen[2]
+    assert seen[1][:3] == seen[2][:3]
+
+
+def test_another_nearest_segment_is_an_event() -> None:
+    ends = torch.tensor([[[0.0, 0.0], [0.2, 0.0]], [[0.2, 0.0], [1.0, 0.0]]], dtype=torch.float64)
+    label = torch.tensor([4, 7])
+    assert nearest(ends, label) == [([7], False), ([4], True)]
+    assert nearest(ends + 0.15, label) == [([4], False), ([4], True)]
+    bent = torch.tensor([[[0.3, 0.3], [0.8, 0.9]], [[-0.2, 0.9], [0.3, 0.3]]], dtype=torch.float64)
+    assert nearest(bent, label) == [([4, 7], True), ([7], False)]
 
 
 def relu(seed: int) -> nn.Sequential:
