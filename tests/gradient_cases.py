@@ -16,7 +16,7 @@ import splinecam as sc
 from splinecam.questions.differentiable import Differentiable
 from splinecam.testing import Abs, Residual
 
-STEPS = (2.0**-15, 2.0**-19, 2.0**-23)  # the first at which no region comes or goes
+STEPS = (2.0**-17, 2.0**-20, 2.0**-23)  # the first at which no region comes or goes
 FREE = 0.1  # a level of an output
 TIE = 1e-12  # values that differ by less are equal up to rounding
 POINTS = torch.tensor([[0.3, 0.2], [-0.7, 0.4]], dtype=torch.float64)  # whose distance is taken
