@@ -37,11 +37,11 @@ nitpick_ignore_regex = [
     ),
     (
         "py:.*",
-        r"splinecam\.(questions\.(winners|constraints)|_util\.bvh|network\.(ops\.register|program)|testing\.oracle)(\..*)?",
+        r"splinecam\.(jobs\.\w+\._Options|questions\.(winners|constraints)|_util\.bvh|network\.(ops\.register|program)|testing\.oracle)(\..*)?",
     ),
     (
         "py:.*",
-        r"(AffineMaps|AxesStyle|Curvature|Cuts|Mesh|Every|Floats|Model|Options|FewOptions|Refine|Output|Point|Title|Program|Regions|Kind|Units|Extrapolate|Columns|Heights|Space|Integrand|optional)",
+        r"(AffineMaps|AxesStyle|Curvature|Cuts|Mesh|Every|Floats|Model|Options|FewOptions|Refine|Output|Point|Title|Program|Regions|Kind|Units|Extrapolate|Columns|Heights|Space|Integrand|Levels|Winner|optional)",
     ),
 ]
 

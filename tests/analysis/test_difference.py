@@ -392,6 +392,17 @@ def test_texts_and_numbers() -> None:
     assert repr(diff.disagreement).startswith("Disagreement(")
 
 
+def test_two_classes_of_affine_models_are_cut_one_after_the_other() -> None:
+    a, b = nn.Linear(2, 2), nn.Linear(2, 2)
+    with torch.no_grad():
+        a.weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 0.0]]))
+        b.weight.copy_(torch.tensor([[0.0, 1.0], [0.0, 0.0]]))
+        a.bias.zero_()
+        b.bias.zero_()
+    found = sc.difference(a, b, sc.Domain.box(-1, 1), progress=False).disagreement
+    assert found.areas.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+
 def test_a_single_output_decides_by_its_level() -> None:
     a, b = nn.Linear(2, 1, dtype=F64), nn.Linear(2, 1, dtype=F64)
     for model, bias in ((a, 0.0), (b, 0.5)):

@@ -250,7 +250,7 @@ class LazyMesh(Mesh):
 
     _sizes: tuple[int, int, int]
     _load: Callable[[Mesh, str], dict[str, Tensor]]
-    source: Any
+    source: Any = None  # of a changed copy, too
 
     @classmethod
     def of(
