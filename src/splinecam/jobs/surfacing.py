@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from math import isfinite, prod
 from operator import index
-from typing import Any, TypedDict, Unpack, get_args, overload
+from typing import Any, get_args, overload
 
 import torch
 from torch import Tensor, nn
@@ -23,15 +23,7 @@ from splinecam.solid.outputs import Margin, Output, Winner
 from splinecam.solid.surface import Surface
 
 Model = nn.Module | Captured | str | os.PathLike[str]
-
-
 Levels = Sequence[float] | Tensor
-
-
-class _Options(TypedDict, total=False):
-    device: str | torch.device
-    memory: float | str | None
-    progress: bool
 
 
 @overload
@@ -41,15 +33,30 @@ def surface(
     *,
     level: float = 0.0,
     output: Output = 0,
-    **options: Unpack[_Options],
+    device: str | torch.device = "cpu",
+    memory: float | str | None = None,
+    progress: bool = True,
 ) -> Surface: ...
 @overload
 def surface(
-    model: Model, box: Solid, *, level: Levels, output: Output = 0, **options: Unpack[_Options]
+    model: Model,
+    box: Solid,
+    *,
+    level: Levels,
+    output: Output = 0,
+    device: str | torch.device = "cpu",
+    memory: float | str | None = None,
+    progress: bool = True,
 ) -> tuple[Surface, ...]: ...
 @overload
 def surface(
-    model: Model, box: Solid, *, output: Winner, **options: Unpack[_Options]
+    model: Model,
+    box: Solid,
+    *,
+    output: Winner,
+    device: str | torch.device = "cpu",
+    memory: float | str | None = None,
+    progress: bool = True,
 ) -> tuple[Surface, ...]: ...
 def surface(
     model: Model,
