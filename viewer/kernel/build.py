@@ -13,8 +13,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 KERNELS = HERE.parents[1] / "src" / "splinecam" / "kernels"
-SOURCES = ("refine.c", "edges.c", "chords.c", "faces.c", "pool.c")
-HEADERS = ("kernel.h", "refine.h", "pool.h")
+NAMES = "refine edges chords faces rows row_order loops segments pool"
+SOURCES = tuple(f"{name}.c" for name in NAMES.split())
+HEADERS = ("kernel.h", "refine.h", "loops.h", "vector_loops.h", "pool.h")
 FLAGS = [
     *("-target", "wasm32-wasi", "-mexec-model=reactor"),
     *("-std=c11", "-O2", "-msimd128", "-fno-math-errno", "-fvisibility=hidden", "-g0", "-s"),

@@ -79,8 +79,13 @@ const loops_t *sc_loops(void) {
 #define SUFFIX _plain
 #define TARGET
 #define LANES 2
+#if defined(__wasm__) /* on most machines 16 registers are behind it */
+#define TILE_ROWS 4
+#define TILE_VECTORS 2
+#else
 #define TILE_ROWS 6
 #define TILE_VECTORS 4
+#endif
 #include "vector_loops.h"
 const loops_t *sc_loops(void) { return &loops_plain; }
 #endif

@@ -21,34 +21,27 @@ interface Exports {
   page_free(address: number): void;
   page_state(): number;
   page_take(vertices: number, edges: number, faces: number, corners: number): number;
-  page_refine(
-    units: number,
-    z: number,
-    positive: number,
-    error: number,
-    layer: number,
-    maxFaces: number,
-  ): number;
-  page_extend(known: number, width: number, table: number): void;
+  page_signs(rows: number, units: number, z: number, tolerance: number): number;
+  page_refine(z: number, error: number, bend: number, layer: number, maxFaces: number): number;
+  page_extend(known: number, width: number, table: number): number;
   page_dense(
-    rows: number,
+    known: number,
     n: number,
     m: number,
     rectified: number,
-    table: number,
-    weight: number,
-    bias: number,
-    beside: number,
-    out: number,
-  ): void;
-  page_signs(
-    rows: number,
-    m: number,
+    vertices: number,
     z: number,
-    tolerance: number,
-    positive: number,
-    range: number,
+    weight: number,
+    factor: number,
+    bounds: number,
+    out: number,
   ): number;
+}
+
+/** Sizes and rounding errors of the units of a table. */
+export interface Bounds {
+  size: Float64Array;
+  error: Float64Array;
 }
 
 interface State {
@@ -57,7 +50,7 @@ interface State {
   faces: number;
   corners: number;
   added: number;
-  /** The addresses of the arrays, in the order of `FlatMesh`. */
+  /** The addresses of the arrays, in the order of `FlatMesh`, and of the range of functions. */
   at: Int32Array;
 }
 
@@ -87,7 +80,7 @@ export class Kernel {
 
   /** The subdivision that is refined now. */
   state(): State {
-    const words = new Int32Array(this.wasm.memory.buffer, this.wasm.page_state(), 13);
+    const words = new Int32Array(this.wasm.memory.buffer, this.wasm.page_state(), 15);
     const [vertices, edges, faces, corners, points, crossings] = words;
     const added = points! + crossings!;
     return {
@@ -96,7 +89,7 @@ export class Kernel {
       faces: faces!,
       corners: corners!,
       added,
-      at: words.slice(6),
+      at: words.slice(7),
     };
   }
 
@@ -137,23 +130,33 @@ export class Kernel {
     };
   }
 
-  /** The table (rows, n) of a name times weight (n, m), plus bias, as the table of another name.
+  /** The table (rows, n) of a name, or its positive part, times weight (n, m), plus bias, as the
+   * table of another name.
    *
-   * rectified: take the positive part of the table. */
+   * bounds: those of a table that has the first vertices of the subdivision. Then values are found at
+   * all of them, with their signs; returns their bounds. */
   dense(
     from: string,
     rectified: boolean,
     rows: number,
     { weight, bias }: { weight: Float64Array; bias: Float64Array },
     to: string,
-  ): void {
+    bounds: Bounds | null = null,
+  ): Bounds {
     const m = bias.length;
     const n = weight.length / m;
-    const places = [this.put("weight", weight), this.put("bias", bias)] as const;
-    const beside = this.address("beside", 8 * 72 * n);
-    const out = this.address(to, 8 * rows * m);
-    const table = this.address(from, 0);
-    this.wasm.page_dense(rows, n, m, Number(rectified), table, ...places, beside, out);
+    this.numbers("weight", weight.length + m).set(weight);
+    this.numbers("weight", weight.length + m).set(bias, weight.length);
+    const factor = this.numbers("factor", 2 * n).fill(1);
+    if (bounds) factor.set(bounds.size);
+    if (bounds) factor.set(bounds.error, n);
+    const made = bounds ? this.state().vertices : rows;
+    const places = [this.address("bounds", 40 * m), this.address(to, 8 * made * m)] as const;
+    const [z, w, f] = [from, "weight", "factor"].map((name) => this.address(name, 0));
+    const how = [Number(rectified), Number(bounds !== null)] as const;
+    checked(this.wasm.page_dense(rows, n, m, ...how, z!, w!, f!, ...places));
+    const found = this.numbers("bounds", 2 * m);
+    return { size: found.slice(0, m), error: found.slice(m) };
   }
 
   /** A table, row after row, times weight (n, m), plus bias. */
@@ -168,34 +171,31 @@ export class Kernel {
     return this.numbers("product", rows * m).slice();
   }
 
-  /** Whether one of the functions counts as zero at a vertex; and the range (2, m) of each. */
-  signs(
-    from: string,
-    rows: number,
-    tolerance: Float64Array,
-  ): { zeros: boolean; range: Float64Array } {
-    const m = tolerance.length;
-    const positive = this.address("positive", 8 * rows * Math.ceil(m / 64));
-    const at = this.put("tolerance", tolerance);
-    const range = this.address("range", 16 * m);
-    const zeros = this.wasm.page_signs(rows, m, this.address(from, 0), at, positive, range);
-    return { zeros: zeros !== 0, range: this.numbers("range", 2 * m).slice() };
+  /** The least and the largest values of the functions whose signs were found last. */
+  range(units: number): { low: Float64Array; high: Float64Array } {
+    const range = new Float64Array(this.wasm.memory.buffer, this.state().at[7]!, 2 * units);
+    return { low: range.slice(0, units), high: range.slice(units) };
   }
 
-  /** Refine the subdivision by the functions of a name, after their signs; returns the status. */
-  refine(from: string, error: Float64Array, layer: number, maxFaces: number): number {
-    const [z, positive] = [this.address(from, 0), this.address("positive", 0)];
+  /** Find the signs of the functions of a name. */
+  signs(from: string, rows: number, tolerance: Float64Array): void {
+    const at = this.put("tolerance", tolerance);
+    checked(this.wasm.page_signs(rows, tolerance.length, this.address(from, 0), at));
+  }
+
+  /** Refine the subdivision by the functions of a name, after their signs; returns the status.
+   *
+   * bend: by how much slopes change where a function is zero. */
+  refine(from: string, error: Float64Array, bend: number, layer: number, most: number): number {
     const at = this.put("error", error);
-    const status = this.wasm.page_refine(error.length, z, positive, at, layer, maxFaces);
-    if (status < 0) throw outOfMemory();
-    return status;
+    const bends = this.put("bend", new Float64Array(error.length).fill(bend));
+    return checked(this.wasm.page_refine(this.address(from, 0), at, bends, layer, most));
   }
 
   /** Add the rows of the new vertices to the table of a name, which has so many columns. */
   extend(name: string, known: number, width: number): void {
-    const rows = known + this.state().added;
-    this.grow(name, 8 * rows * width);
-    this.wasm.page_extend(known, width, this.address(name, 0));
+    this.grow(name, 8 * (known + this.state().added) * width);
+    checked(this.wasm.page_extend(known, width, this.address(name, 0)));
   }
 
   /** Make more room under a name; what is there stays. */
@@ -226,6 +226,12 @@ export class Kernel {
     this.rooms.set(name, { address, bytes: most });
     return address;
   }
+}
+
+/** The status of a function of the kernel; an Error if it failed. */
+function checked(status: number): number {
+  if (status < 0) throw outOfMemory();
+  return status;
 }
 
 function outOfMemory(): Error {

@@ -5,7 +5,7 @@
 // something else, one function after the other; and values at new vertices are interpolated.
 
 import { extended, insertOneByOne } from "./insertion";
-import { DEGENERATE, DONE, type FlatMesh, type Kernel, TOO_MANY } from "./kernel";
+import { type Bounds, DEGENERATE, DONE, type FlatMesh, type Kernel, TOO_MANY } from "./kernel";
 import { activate, knotsOf, type Layer, type Network, widthAfter } from "./network";
 
 const [EPS, SAFETY] = [2 ** -52, 8]; // as in _util/tolerances.py
@@ -20,12 +20,6 @@ export interface Partition {
   unresolved: number[];
 }
 
-/** Sizes and rounding errors of the units of a table. */
-interface Bounds {
-  size: Float64Array;
-  error: Float64Array;
-}
-
 /** The partition of a polygon with counter-clockwise corners (x y of each); null if it has more
  * regions than `maxRegions`. */
 export function partition(
@@ -37,20 +31,21 @@ export function partition(
   kernel.take(polygon(corners));
   kernel.numbers("table", corners.length).set(corners);
   let bounds = sizesOf(corners, 2);
-  let from = { name: "table", rectified: false };
+  let from: Inputs = { name: "table", rectified: false, rows: corners.length / 2 };
   const unresolved: number[] = [];
   for (const [index, layer] of network.layers.entries()) {
     const rows = kernel.state().vertices;
     const name = index % 2 ? "even" : "odd"; // the layer before is read while this one is written
-    kernel.dense(from.name, from.rectified, rows, layer, name);
-    bounds = throughDense(layer, bounds);
+    bounds = kernel.dense(from.name, from.rectified, from.rows, layer, name, bounds);
+    let known = rows;
     if (layer.activation.name !== "linear") {
       const found = refine(kernel, layer, { index, name, rows }, bounds, maxRegions);
       if (!found) return null;
+      known = found.known;
       unresolved.push(...found.unresolved);
       bounds = throughActivation(layer, bounds, found.low, found.high);
     }
-    from = activated(kernel, layer, name);
+    from = activated(kernel, layer, name, known);
   }
   const { vertices } = kernel.state();
   const outputs = widthAfter(network.layers.at(-1)!);
@@ -58,19 +53,21 @@ export function partition(
   return { mesh: kernel.mesh(), values, errors: bounds.error, unresolved };
 }
 
-/** Where the next layer finds its inputs; a ReLU is applied when they are read. */
-function activated(
-  kernel: Kernel,
-  layer: Layer,
-  name: string,
-): { name: string; rectified: boolean } {
-  if (layer.activation.name === "linear") return { name, rectified: false };
-  if (layer.activation.name === "relu") return { name, rectified: true };
-  const rows = kernel.state().vertices;
+/** Where a layer finds its inputs: the name of a table, whether a ReLU is applied to it when it is
+ * read, and how many rows it has. Vertices after these lie on lines between them. */
+interface Inputs {
+  name: string;
+  rectified: boolean;
+  rows: number;
+}
+
+function activated(kernel: Kernel, layer: Layer, name: string, rows: number): Inputs {
+  if (layer.activation.name === "linear") return { name, rectified: false, rows };
+  if (layer.activation.name === "relu") return { name, rectified: true, rows };
   kernel.numbers("table", rows * widthAfter(layer)); // may move the memory
   const z = kernel.numbers(name, rows * layer.units);
   activate(layer, z, rows, kernel.numbers("table", rows * widthAfter(layer)));
-  return { name: "table", rectified: false };
+  return { name: "table", rectified: false, rows };
 }
 
 /** The outputs at inputs (N, n), row after row. */
@@ -110,21 +107,6 @@ function sizesOf(table: Float64Array, width: number): Bounds {
   return { size, error: size.map((x) => EPS * x) };
 }
 
-/** Errors of different units add up as independent ones; the sum itself is rounded. */
-function throughDense({ inputs, units, weight, bias }: Layer, { size, error }: Bounds): Bounds {
-  const squares = new Float64Array(units);
-  const sizes = bias.map(Math.abs);
-  for (let j = 0; j < inputs; j++) {
-    const [most, square] = [size[j]!, error[j]! ** 2];
-    for (let k = 0; k < units; k++) {
-      const w = weight[j * units + k]!;
-      squares[k]! += w * w * square;
-      sizes[k]! += Math.abs(w) * most;
-    }
-  }
-  return { size: sizes, error: squares.map((x, k) => Math.sqrt(x) + EPS * sizes[k]!) };
-}
-
 /** What a unit can be after the activation; a flat piece has no error. */
 function throughActivation(
   { units, activation }: Layer,
@@ -162,6 +144,8 @@ function throughActivation(
 
 interface Cuts {
   unresolved: number[];
+  /** How many vertices have values; those after them lie on lines between them. */
+  known: number;
   /** (units) the range of each. */
   low: Float64Array;
   high: Float64Array;
@@ -183,23 +167,24 @@ function refine(
   maxRegions: number,
 ): Cuts | null {
   const { units } = layer;
+  const { low, high } = kernel.range(units);
   const functions = functionsOf(kernel, layer, name, rows, { size, error });
-  const tolerance = functions.error.map((e) => SAFETY * e);
-  const { zeros, range } = kernel.signs(functions.name, rows, tolerance);
-  const { low, high } =
-    functions.name === name
-      ? { low: range.slice(0, units), high: range.slice(units) }
-      : rangeOf(kernel.numbers(name, rows * units), units);
+  const { name: from, error: errors, unitOf } = functions;
+  if (from !== name)
+    kernel.signs(
+      from,
+      rows,
+      errors.map((e) => SAFETY * e),
+    );
   const unresolved: number[] = [];
-  let status = DEGENERATE;
-  if (!zeros) status = kernel.refine(functions.name, functions.error, index, maxRegions);
+  const { levels, slopes } = knotsOf(layer.activation);
+  const bend = levels.length === 1 ? slopes[1]! - slopes[0]! : 0; // 0: values are interpolated
+  const status = kernel.refine(from, errors, bend, index, maxRegions);
   if (status === TOO_MANY) return null;
-  if (status === DONE) kernel.extend(name, rows, units);
+  if (status === DONE && !bend) kernel.extend(name, rows, units);
   if (status === DEGENERATE) {
-    const count = functions.error.length;
-    const values = kernel.numbers(functions.name, rows * count).slice();
+    const values = kernel.numbers(from, rows * errors.length).slice();
     const mesh = kernel.mesh();
-    const { error: errors, unitOf } = functions;
     const made = insertOneByOne(mesh, values, errors, unitOf, index, maxRegions);
     if (made.tooMany) return null;
     const table = extended(kernel.numbers(name, rows * units).slice(), units, made.added);
@@ -207,20 +192,8 @@ function refine(
     kernel.numbers(name, table.length).set(table);
     unresolved.push(...made.unresolved);
   }
-  return { unresolved, low, high };
-}
-
-function rangeOf(z: Float64Array, units: number): { low: Float64Array; high: Float64Array } {
-  const low = new Float64Array(units).fill(Infinity);
-  const high = new Float64Array(units).fill(-Infinity);
-  for (let at = 0; at < z.length; at += units) {
-    for (let k = 0; k < units; k++) {
-      const value = z[at + k]!;
-      if (value < low[k]!) low[k] = value;
-      if (value > high[k]!) high[k] = value;
-    }
-  }
-  return { low, high };
+  const known = status === DONE && bend ? rows : kernel.state().vertices;
+  return { unresolved, known, low, high };
 }
 
 interface Functions {
