@@ -45,6 +45,18 @@ test("a network that is saved as ONNX is read again as it was", () => {
   }
 });
 
+test("an activation at the end of an ONNX file is part of the network", () => {
+  const { layers } = networkOf({ ...DEFAULT, layers: [5], seed: 5 }, 3);
+  const ended: Network = { layers: layers.map((layer) => ({ ...layer, activation: RELU })) };
+  const read = networkOfFile("a.onnx", onnxOf(ended).buffer, RELU);
+  const [before, after] = [evaluate(ended, PLACES), evaluate(read, PLACES)];
+  assert(before.some((x) => x === 0) && before.some((x) => x > 0));
+  before.forEach((x, k) => {
+    assert(Math.abs(x - after[k]!) <= 1e-12);
+  });
+  assert.equal(read.layers.at(-1)!.activation.name, "linear"); // as regions take it
+});
+
 test("PyTorch code has the modules and the numbers", () => {
   const network = networkOf({ ...DEFAULT, layers: [3], activation: "maxout" }, 1);
   const code = pytorchOf(network);

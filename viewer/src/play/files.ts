@@ -49,6 +49,7 @@ function ofSafetensors(name: string, data: ArrayBuffer, activation: Activation):
       layers.push({ inputs, units, weight: transposed(weight, units), bias: own, activation });
     } else throw new Unsupported(`"${key}" has the shape [${dims.join(", ")}].`, name);
   }
+  if (layers.length) layers.push({ ...layers.pop()!, activation: { name: "linear" } });
   return checked(name, layers);
 }
 
@@ -133,7 +134,7 @@ function addLinear(layers: Layer[], layer: Layer): void {
   layers[layers.length - 1] = { ...layer, inputs: last.inputs, weight, bias };
 }
 
-/** The network of layers that fit each other; nothing follows the last one. */
+/** The network of layers that fit each other; its last one has no activation. */
 function checked(name: string, layers: Layer[]): Network {
   if (!layers.length) throw new Unsupported(`${name} has no dense layers.`, name);
   layers.forEach((layer, k) => {
@@ -148,8 +149,13 @@ function checked(name: string, layers: Layer[]): Network {
       throw new Error(`Layer ${k + 1} of ${name} has weights that are not numbers.`);
     }
   });
-  const last = layers.at(-1)!;
-  layers[layers.length - 1] = { ...last, activation: { name: "linear" } };
+  const { units, activation } = layers.at(-1)!;
+  if (activation.name !== "linear") {
+    const weight = new Float64Array(units * units);
+    for (let k = 0; k < units; k++) weight[k * units + k] = 1;
+    const bias = new Float64Array(units);
+    layers.push({ inputs: units, units, weight, bias, activation: { name: "linear" } });
+  }
   if (layers[0]!.inputs < 2) throw new Unsupported("It takes one number only.", name);
   return { layers };
 }
