@@ -54,6 +54,29 @@ test("every pixel of a sketch has the colour of the cell at its middle", () => {
   }
 });
 
+test("colours that change evenly are those of the numbers at the middles of pixels", () => {
+  const mesh = randomSubdivision(5, 30, 40).mesh();
+  const numberAt = (u: number, v: number) => 0.5 + 0.3 * u - 0.45 * v;
+  const numbers = new Float32Array(mesh.vertexCount);
+  for (let k = 0; k < numbers.length; k++) {
+    numbers[k] = numberAt(...mesh.toPlane([mesh.points[2 * k]!, mesh.points[2 * k + 1]!]));
+  }
+  const table = Uint8Array.from({ length: 768 }, (_, k) => Math.floor(k / 3));
+  const paint = { kind: "shaded", numbers, scale: 0, rate: 0, table } as const;
+  const camera = new Camera([0.2, 0.1], 1.1, [90, 70]);
+  const view = View.of(camera, 1);
+  const pad = new Sketchpad(view.size, true);
+  const { pixels } = sketchOf(mesh, paint, view, LOOK, pad);
+  const picker = new Picker(mesh);
+  for (let k = 0; k < 90 * 70; k++) {
+    const [x, y] = [(k % 90) + 0.5, 70 - Math.floor(k / 90) - 0.5]; // the first row is the highest
+    const uv: Pair = [0.2 + (x - 45) * view.unit, 0.1 + (y - 35) * view.unit];
+    const place = Math.min(255, Math.max(0, Math.floor(256 * numberAt(...uv))));
+    const wanted = picker.cell(uv) < 0 ? 255 : place;
+    assert.ok(Math.abs(pixels[4 * k]! - wanted) <= 1, `${x}, ${y}`);
+  }
+});
+
 test("cells without a colour show the paper", () => {
   const mesh = randomSubdivision(3, 4, 0).mesh();
   const paint = { ...paintOf(mesh.cellCount), colors: new Uint32Array(mesh.cellCount) };

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -63,6 +65,39 @@ def test_it_trains_and_goes_back(drive: Drive, page: Path) -> None:
     assert regions(again) == history["regions"][0]
 
 
+@pytest.mark.parametrize("address", ["data=moons&layers=12,12", "data=waves&layers=8,8"])
+def test_what_the_processor_paints_is_what_the_graphics_card_draws(
+    drive: Drive, page: Path, address: str
+) -> None:
+    """Without a graphics card, pictures that others follow are painted on a canvas below."""
+    driver = opened(drive, page, f"#{address}")
+    frame, below = (driver.page.locator(name) for name in (".pg-frame", ".pg-below"))
+    below.wait_for(state="hidden")  # it has the first picture, until the other canvas has one
+    press(driver, "Play")
+    driver.until("playground.answer.step >= 20")
+    # As if other frames followed.
+    fixed = "{ configurable: true, get: () => false, set() {} }"
+    driver.page.evaluate(f"Object.defineProperty(playground.picture, 'calm', {fixed})")
+    press(driver, "Pause")
+    driver.page.wait_for_timeout(500)
+    assert below.is_visible()
+    painted = pixels_of(frame.screenshot())
+    driver.page.evaluate("{ delete playground.picture.calm; playground.picture.calm = true }")
+    driver.page.evaluate("playground.goTo(playground.answer.moment)")
+    below.wait_for(state="hidden")
+    driver.page.wait_for_timeout(500)
+    drawn = pixels_of(frame.screenshot())
+    off = (painted - drawn).abs().amax(-1)
+    assert off.mean() < 3  # of 255: borders of cells are smoothed in the end
+    assert (off > 60).double().mean() < 0.01
+
+
+def pixels_of(png: bytes) -> torch.Tensor:
+    """Red, green and blue (height, width, 3) of a picture."""
+    image = pytest.importorskip("PIL.Image", reason="pillow is not installed")
+    return torch.from_numpy(np.array(image.open(io.BytesIO(png)).convert("RGB")).astype(float))
+
+
 def test_the_saved_network_has_the_same_regions_in_python(
     drive: Drive, page: Path, tmp_path: Path
 ) -> None:
@@ -96,14 +131,14 @@ def test_units_and_regions_show_each_other(drive: Drive, page: Path) -> None:
     assert dot.count() == 1
     dot.hover()
     driver.page.get_by_text("Layer 1, unit 1: it switches").wait_for()
-    box = driver.page.locator("canvas").bounding_box()
+    box = driver.page.locator(".pg-canvas").bounding_box()
     assert box is not None
     driver.page.mouse.move(box["x"] + box["width"] / 4, box["y"] + box["height"] / 4)
     driver.page.get_by_text("Neighbours").wait_for()
     # With keys: the unit has the focus, the picture zooms, and training plays.
     dot.focus()
     driver.page.get_by_text("Layer 1, unit 1: it switches").wait_for()
-    driver.page.locator("canvas").focus()
+    driver.page.locator(".pg-canvas").focus()
     for _ in range(5):
         driver.page.keyboard.press("+")
     driver.until("playground.answer.snapshot.header.window !== null")
@@ -113,7 +148,7 @@ def test_units_and_regions_show_each_other(drive: Drive, page: Path) -> None:
 
 def test_own_points_are_in_the_link(drive: Drive, page: Path) -> None:
     driver = opened(drive, page, "#data=own&layers=4")
-    box = driver.page.locator("canvas").bounding_box()
+    box = driver.page.locator(".pg-canvas").bounding_box()
     assert box is not None
     middle = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     driver.page.mouse.click(*middle)
@@ -134,7 +169,7 @@ def test_own_points_are_in_the_link(drive: Drive, page: Path) -> None:
 
 def test_active_units_are_shown_also_without_a_pointer(drive: Drive, page: Path) -> None:
     driver = opened(drive, page, "#data=moons&layers=5,4&color=code")
-    driver.page.locator("canvas").focus()
+    driver.page.locator(".pg-canvas").focus()
     driver.page.keyboard.press("Enter")
     status = driver.page.locator(".pg-status", has_text="Active units: ")
     said = status.text_content()
@@ -176,11 +211,8 @@ def test_files_open_and_what_is_not_supported_is_named(
     driver.page.set_input_files("input[type=file]", str(path))
     driver.page.get_by_role("group", name="Plane of the inputs").wait_for()
     driver.until("playground.answer.history.step.length === 0 && playground.answer.snapshot")
-    domain = sc.Domain.polygon(
-        torch.tensor(
-            [[-1.0, -1, 0, 0], [1, -1, 0, 0], [1, 1, 0, 0], [-1, 1, 0, 0]], dtype=torch.float64
-        )
-    )
+    corners = torch.tensor([[-1.0, -1, 0, 0], [1, -1, 0, 0], [1, 1, 0, 0], [-1, 1, 0, 0]])
+    domain = sc.Domain.polygon(corners.double())
     expected = len(sc.partition(model, domain, progress=False))
     driver.until(f"playground.answer.snapshot.regions === {expected}")
     other = tmp_path / "image.pt2"

@@ -265,12 +265,19 @@ export function placeOf(number: number, scale: ShadedPaint["scale"], rate: numbe
   return scale === 2 ? 0.5 + 0.5 * number * (number < 0 ? rate : 1) : number;
 }
 
+/** The colours of a table, each as one number. */
+export function tableOf({ table }: ShadedPaint): Uint32Array {
+  return Uint32Array.from({ length: LEVELS }, (_, k) => packed(table, k));
+}
+
+/** Whether the colours of a paint change evenly on every cell. */
+export function isEven(paint: Paint): boolean {
+  return paint.kind === "flat" || paint.scale === 0 || (paint.scale === 2 && paint.rate === 1);
+}
+
 /** How bright cells are on average, from 0 to 1. */
 export function brightness(paint: Paint): number {
-  const colors =
-    paint.kind === "flat"
-      ? paint.colors
-      : Uint32Array.from({ length: LEVELS }, (_, k) => packed(paint.table, k));
+  const colors = paint.kind === "flat" ? paint.colors : tableOf(paint);
   const step = Math.max(1, Math.floor(colors.length / 4096));
   let [sum, count] = [0, 0];
   for (let c = 0; c < colors.length; c += step) {

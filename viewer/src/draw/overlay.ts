@@ -22,6 +22,8 @@ export interface OverlayLook {
 }
 
 export class Overlay {
+  /** Of the canvas; null until it is drawn on. */
+  gl: GL | null = null;
   private readonly lines = new Map<string, Lines>();
   private readonly highlights = new Map<string, Highlight>();
   private band: Hatching | null = null;
@@ -32,9 +34,8 @@ export class Overlay {
   private version = 0;
   private key = "";
 
-  constructor(private readonly gl: GL) {}
-
   setLines(name: string, segments: Local | null, style?: LineStyle): void {
+    if (!segments && !this.lines.has(name)) return;
     this.version++;
     this.lines.get(name)?.forget();
     if (segments && style) this.lines.set(name, new Lines(segments, style));
@@ -42,6 +43,7 @@ export class Overlay {
   }
 
   setBand(polygons: Polygons | null): void {
+    if (!polygons && !this.band) return;
     this.version++;
     this.band = polygons && new Hatching(polygons);
   }
@@ -52,6 +54,7 @@ export class Overlay {
     cells?: Uint32Array | null,
     style?: HighlightStyle,
   ): void {
+    if (!mesh && !this.highlights.has(name)) return;
     this.version++;
     this.highlights.get(name)?.forget();
     if (mesh && cells && style) this.highlights.set(name, new Highlight(mesh, cells, style));
@@ -76,8 +79,8 @@ export class Overlay {
 
   setPoints(samples: Samples | null): void {
     this.version++;
-    this.points?.forget(this.gl);
-    this.thumbnails?.forget(this.gl);
+    if (this.gl) this.points?.forget(this.gl);
+    if (this.gl) this.thumbnails?.forget(this.gl);
     this.points = samples && new Points(samples);
     const images = samples?.thumbnails;
     this.thumbnails = samples && images ? new ThumbnailLayer(samples, images) : null;

@@ -35,6 +35,7 @@ interface Pass {
   moving: boolean;
   again: boolean;
   calm: boolean;
+  covered: boolean;
 }
 
 export class Pictures {
@@ -75,8 +76,8 @@ export class Pictures {
   /** Draw for as long as a frame may take, and show what there is on the canvas.
    *
    * again: show it also if the canvas shows it already. calm: no other scene is about to come, so
-   * that finishing touches are worth it. */
-  draw(scene: Scene, view: View, { moving, again, calm }: Pass): Drawn {
+   * that finishing touches are worth it. covered: the scene is seen elsewhere until it is complete. */
+  draw(scene: Scene, view: View, { moving, again, calm, covered }: Pass): Drawn {
     const { direct } = this;
     if (!calm && !again && direct?.version === scene.version && view.isAt(direct.view)) {
       return { more: false, shown: false, current: true };
@@ -107,7 +108,7 @@ export class Pictures {
     if (!this.front && this.begun && this.drawDirectly(scene, view, some)) {
       return { more: true, shown: true, current: true };
     }
-    const shown = this.show(scene, view, again);
+    const shown = (this.front !== null || !covered) && this.show(scene, view, again);
     const { front, fading } = this;
     const current = front?.version === scene.version && view.isAt(front.view) && !fading;
     return { more: unfinished || fading !== null, shown, current };
@@ -340,7 +341,7 @@ export class Pictures {
 }
 
 /** Draw on all of the canvas from now on. */
-function toCanvas(gl: GL, { size }: View): void {
+export function toCanvas(gl: GL, { size }: View): void {
   gl.bindFramebuffer(gl.FRAMEBUFFER, null);
   gl.disable(gl.SCISSOR_TEST);
   gl.viewport(0, 0, size[0], size[1]);

@@ -3,13 +3,14 @@
 import type { Camera } from "../geometry/camera";
 import type { Mesh } from "../geometry/mesh";
 import type { ColoringHeader, Message, Pair, RasterHeader } from "../protocol/messages";
+import { Below } from "./below";
 import type { Local } from "./clip";
 import { type Rgb, rgb } from "./colours";
 import type { Polygons } from "./hatching";
 import type { HighlightStyle } from "./highlight";
 import type { LineStyle } from "./lines";
 import { Overlay, type OverlayLook } from "./overlay";
-import { Pictures } from "./pictures";
+import { Pictures, toCanvas } from "./pictures";
 import { MANY, type Prepared } from "./prepared";
 import { type GL, Programs } from "./programs";
 import type { Samples } from "./samples";
@@ -54,12 +55,14 @@ export class Renderer {
   /** Whether the canvas shows all that was set, though perhaps not smoothed yet. */
   current = false;
   /** Whether the processor does the work of the graphics card. */
-  readonly software: boolean;
-  private readonly gl: GL;
-  private programs: Programs;
-  private pictures: Pictures;
+  software = false;
+  private gl!: GL;
+  private programs!: Programs;
+  private pictures!: Pictures;
+  /** Whether the graphics card was asked for, and the three before it are there. */
+  private started = false;
   private readonly slots = new Map<string, Slot>();
-  private readonly overlay: Overlay;
+  private readonly overlay = new Overlay();
   private version = 0;
   private key = "";
   private view: View | null = null;
@@ -67,23 +70,39 @@ export class Renderer {
   private begun = false;
   private warm = false;
   private lost = false;
+  /** Where the processor paints the first picture and, without a graphics card, those that others
+   * follow or that are waited for. */
+  private readonly below: Below | null;
+  /** Whether the canvas has only what lies over the cells, which are painted below. */
+  private bare = false;
 
-  constructor(readonly canvas: HTMLCanvasElement) {
+  /** below: a canvas of the same size below this one. Then the graphics card, which may take long to
+   * answer, is asked for after the first picture. */
+  constructor(
+    readonly canvas: HTMLCanvasElement,
+    below: HTMLCanvasElement | null = null,
+  ) {
+    this.below = below && new Below(below);
+    if (!below) this.start();
+  }
+
+  private start(): void {
+    const { canvas } = this;
     const gl = canvas.getContext("webgl2", {
-      alpha: true, // as textures have, so that programs are compiled once; all pixels are opaque
+      alpha: true, // as textures have, so that programs are compiled once
       antialias: false,
       depth: false,
       stencil: false,
       powerPreference: "high-performance",
     });
     if (!gl) throw new Error(NO_WEBGL);
-    this.gl = gl;
+    this.gl = this.overlay.gl = gl;
     const name = gl.getExtension("WEBGL_debug_renderer_info")?.UNMASKED_RENDERER_WEBGL;
     this.software = SOFTWARE.test(String(gl.getParameter(name ?? gl.RENDERER)));
-    this.overlay = new Overlay(gl);
     this.programs = new Programs(gl);
     this.pictures = new Pictures(this.programs);
-    warmUp(this.programs);
+    this.started = true;
+    if (!this.below) warmUp(this.programs);
     canvas.addEventListener("webglcontextlost", this.onLost);
     canvas.addEventListener("webglcontextrestored", this.onRestored);
   }
@@ -92,7 +111,7 @@ export class Renderer {
    *
    * abrupt: it replaces what is shown at once, and not by fading. prepared: made ready elsewhere. */
   setMesh(slot: string, mesh: Mesh | null, abrupt = false, prepared?: Prepared): void {
-    this.pictures.abrupt ||= abrupt;
+    if (this.started) this.pictures.abrupt ||= abrupt;
     this.slot(slot).setMesh(mesh, prepared);
     if (!mesh) this.version++;
   }
@@ -145,12 +164,25 @@ export class Renderer {
 
   /** Draw; returns whether the picture is not finished, so that another frame is wanted. */
   draw(camera: Camera, look: Look): boolean {
+    for (const slot of this.slots.values()) slot.setTheme(look.theme);
+    if (!this.started) {
+      const view = View.of(camera, ratioOf(look));
+      if (look.slots.every((name) => this.slot(name).blank)) return false;
+      if (!this.isBelow(look, view) && this.paintBelow(look, view)) return true;
+      this.start();
+    }
     if (this.lost || this.gl.isContextLost()) return false;
     const wanted = View.of(camera, this.fittingRatio(camera, ratioOf(look)));
-    const again = this.resize(wanted) || this.overlay.changed(look);
+    const changed = this.overlay.changed(look);
+    const again = this.resize(wanted) || changed;
     const moving = this.noteMovement(wanted);
     const calm = look.calm ?? true;
-    for (const slot of this.slots.values()) slot.setTheme(look.theme);
+    const there = this.isBelow(look, wanted);
+    if (there || this.paintBelow(look, wanted)) {
+      if (again || !this.bare) this.drawBare(look, wanted);
+      if (there && calm) this.prepare(look.slots, this.patience(moving), calm);
+      return calm || moving;
+    }
     const sketched = this.sketch(look, wanted);
     const ready = !sketched && this.prepare(look.slots, this.patience(moving), calm);
     const scene = this.scene(look);
@@ -158,8 +190,13 @@ export class Renderer {
     if (!this.begun && scene.empty && !ready && !sketched) return true;
     this.begun = true;
     const view = this.pictures.aligned(wanted);
-    const { more, shown, current } = this.pictures.draw(scene, view, { moving, again, calm });
-    if (shown) this.overlay.draw(this.programs, view, look, this.ink(look));
+    const pass = { moving, again: again || this.bare, calm, covered: this.bare };
+    const { more, shown, current } = this.pictures.draw(scene, view, pass);
+    if (shown) {
+      this.overlay.draw(this.programs, view, look, this.ink(look));
+      this.below?.hide();
+      this.bare = false;
+    }
     // The frame after the first complete one has time for it.
     if (this.current && !this.warm) {
       this.warm = true;
@@ -174,6 +211,7 @@ export class Renderer {
    *
    * It is drawn twice as large if the graphics card can, and made smaller, which smooths borders. */
   snapshot(camera: Camera, look: Look, scale = 1): HTMLCanvasElement {
+    if (!this.started) this.start();
     const { gl, canvas, programs } = this;
     const page = document.createElement("canvas");
     const context = page.getContext("2d");
@@ -206,6 +244,7 @@ export class Renderer {
 
   /** Free everything on the graphics card. */
   dispose(): void {
+    if (!this.started) return;
     this.canvas.removeEventListener("webglcontextlost", this.onLost);
     this.canvas.removeEventListener("webglcontextrestored", this.onRestored);
     this.pictures.dispose();
@@ -242,6 +281,35 @@ export class Renderer {
     this.version++;
     this.pictures.take(this.scene(look), view, sketch, new Map([[name, sketch.looks]]));
     return true;
+  }
+
+  /** Whether what is to be drawn is painted on the canvas below. */
+  private isBelow({ slots: [name] }: Look, view: View): boolean {
+    return !!this.below?.shows(view) && this.slot(name ?? "").sketched;
+  }
+
+  /** Paint what is to be drawn on the canvas below; returns whether it can be painted there. */
+  private paintBelow(look: Look, view: View): boolean {
+    const [name] = look.slots;
+    const { below, started } = this;
+    if (!below || (started && !this.software)) return false;
+    if (name === undefined || look.slots.length > 1) return false;
+    const { own, paper } = this.sceneLook(look);
+    if (!this.slot(name).sketch(view, own, paper, 0, below.padFor(view))) return false;
+    below.show(view);
+    if (started) this.pictures.dispose();
+    this.current = true;
+    return true;
+  }
+
+  /** Draw only what lies over the cells. */
+  private drawBare(look: Look, view: View): void {
+    const { gl } = this;
+    toCanvas(gl, view);
+    gl.clearColor(0, 0, 0, 0);
+    gl.clear(gl.COLOR_BUFFER_BIT);
+    this.overlay.draw(this.programs, view, look, this.ink(look));
+    this.begun = this.bare = true;
   }
 
   /** Make meshes ready for so many milliseconds; returns whether all are.

@@ -5,9 +5,9 @@
 // draws the later pictures.
 
 import type { Mesh } from "../geometry/mesh";
-import type { FlatPaint, Rgb } from "./colours";
+import { type Paint, placeOf, type Rgb, type ShadedPaint, tableOf } from "./colours";
 import { type EdgeLooks, FAINT } from "./edges";
-import { Sketchpad } from "./sketchpad";
+import { type Ramp, Sketchpad } from "./sketchpad";
 import { boundaryWidth, edgeLook, RIM } from "./theme";
 import type { View } from "./view";
 
@@ -34,12 +34,17 @@ export interface Sketch {
   whole: boolean;
 }
 
-/** The picture of a mesh in a view. */
-export function sketchOf(mesh: Mesh, paint: FlatPaint, view: View, look: SketchLook): Sketch {
-  const pad = new Sketchpad(view.size);
+/** The picture of a mesh in a view, on a pad of its size. */
+export function sketchOf(
+  mesh: Mesh,
+  paint: Paint,
+  view: View,
+  look: SketchLook,
+  pad = new Sketchpad(view.size),
+): Sketch {
   pad.clear(look.paper);
   const { at, whole } = placed(mesh, view);
-  const area = paintCells(pad, mesh, paint.colors, at);
+  const area = paintCells(pad, mesh, paint, at);
   const lengths = lengthsOf(mesh, at, view);
   const looks = looksOf(lengths, area, view.ratio, look.layers);
   if (look.edges) drawEdges(pad, mesh, at, looks, look, view.ratio);
@@ -65,16 +70,52 @@ function placed({ points, center, scale }: Mesh, view: View): { at: Float64Array
 }
 
 /** Paint the cells; returns how many pixels they have. */
-function paintCells(pad: Sketchpad, mesh: Mesh, colors: Uint32Array, at: Float64Array): number {
+function paintCells(pad: Sketchpad, mesh: Mesh, paint: Paint, at: Float64Array): number {
   const { offsets, edges, corners, cellCount } = mesh;
   const ring = new Uint32Array(corners.length);
   for (let k = 0; k < ring.length; k++) ring[k] = edges[corners[k]!]!;
+  const places = paint.kind === "shaded" ? placesOf(paint) : null;
+  const ramp =
+    paint.kind === "shaded" ? { colors: tableOf(paint), corner: 0, across: 0, up: 0 } : null;
   let painted = 0;
   for (let cell = 0; cell < cellCount; cell++) {
-    const color = colors[cell]!;
-    if (color) painted += pad.polygon(at, ring, offsets[cell]!, offsets[cell + 1]!, color);
+    const begin = offsets[cell]!;
+    const end = offsets[cell + 1]!;
+    if (ramp && places) aim(ramp, places, at, ring.subarray(begin, end));
+    const color = paint.kind === "flat" ? paint.colors[cell]! : 1;
+    if (color) painted += pad.polygon(at, ring, begin, end, color, ramp);
   }
   return painted;
+}
+
+/** Where the numbers at the vertices are on a scale that is divided into its colours. */
+function placesOf({ numbers, scale, rate, table }: ShadedPaint): Float64Array {
+  const levels = table.length / 3;
+  return Float64Array.from(numbers, (number) => levels * placeOf(number, scale, rate));
+}
+
+/** Let a ramp have the places that are given at the corners of a cell, which are affine there. */
+function aim(ramp: Ramp, places: Float64Array, at: Float64Array, ring: Uint32Array): void {
+  const [first] = ring;
+  const [x, y, place] = [at[2 * first!]!, at[2 * first! + 1]!, places[first!]!];
+  let widest = 0;
+  [ramp.across, ramp.up] = [0, 0];
+  for (let k = 2; k < ring.length; k++) {
+    const [a, b] = [ring[k - 1]!, ring[k]!];
+    const [ax, ay, bx, by] = [
+      at[2 * a]! - x,
+      at[2 * a + 1]! - y,
+      at[2 * b]! - x,
+      at[2 * b + 1]! - y,
+    ];
+    const area = ax * by - bx * ay;
+    if (!(area > widest)) continue;
+    widest = area;
+    const [p, q] = [places[a]! - place, places[b]! - place];
+    ramp.across = (p * by - q * ay) / area;
+    ramp.up = (q * ax - p * bx) / area;
+  }
+  ramp.corner = place - ramp.across * x - ramp.up * y;
 }
 
 /** The length in pixels that is seen of each layer's edges, and of the boundary at the end. */

@@ -11,6 +11,15 @@ export interface PadStroke {
   caps: boolean;
 }
 
+/** Colours that change evenly: which of them a pixel has, counted from 0, at the lower left corner
+ * of the pad, and how much more that is a pixel to the right and above. */
+export interface Ramp {
+  colors: Uint32Array;
+  corner: number;
+  across: number;
+  up: number;
+}
+
 /** A colour as one number, whose bytes are red, green, blue and opacity. */
 export function packedRgb([r, g, b]: Rgb): number {
   return (
@@ -18,11 +27,14 @@ export function packedRgb([r, g, b]: Rgb): number {
   );
 }
 
-/** Opaque pixels, row after row from below; a line is drawn with the stroke that was set last. */
+/** Opaque pixels, row after row; a line is drawn with the stroke that was set last. */
 export class Sketchpad {
-  readonly pixels: Uint32Array;
+  readonly pixels: Uint32Array<ArrayBuffer>;
   private readonly width: number;
   private readonly height: number;
+  /** Where the lowest row begins, and how far it is from there to the next one. */
+  private readonly lowest: number;
+  private readonly stride: number;
   /** Where the polygon that is painted begins and ends in each row. */
   private readonly left: Float64Array;
   private readonly right: Float64Array;
@@ -33,9 +45,12 @@ export class Sketchpad {
   private redBlue = 0;
   private green = 0;
 
-  constructor([width, height]: Readonly<Pair>) {
+  /** fromAbove: whether the first row is the highest one, as in images; else it is the lowest. */
+  constructor([width, height]: Readonly<Pair>, fromAbove = false) {
     this.width = width;
     this.height = height;
+    this.lowest = fromAbove ? width * (height - 1) : 0;
+    this.stride = fromAbove ? -width : width;
     this.pixels = new Uint32Array(width * height);
     this.left = new Float64Array(height);
     this.right = new Float64Array(height);
@@ -48,8 +63,16 @@ export class Sketchpad {
   /** Paint the pixels whose middles are in a convex polygon; returns how many they are.
    *
    * at: x y of vertices in pixels; ring: the vertices of all polygons, counter-clockwise, those of
-   * this one from `begin` to before `end`. Polygons that share an edge leave no gap between them. */
-  polygon(at: Float64Array, ring: Uint32Array, begin: number, end: number, color: number): number {
+   * this one from `begin` to before `end`; ramp: colours in place of a single one. Polygons that share
+   * an edge leave no gap between them. */
+  polygon(
+    at: Float64Array,
+    ring: Uint32Array,
+    begin: number,
+    end: number,
+    color: number,
+    ramp: Ramp | null = null,
+  ): number {
     const { left, right, height } = this;
     let low = height;
     let high = 0;
@@ -79,7 +102,7 @@ export class Sketchpad {
       ay = by;
       from = to;
     }
-    return this.paintRows(low, high, color);
+    return this.paintRows(low, high, color, ramp);
   }
 
   setStroke({ color, opacity, width, caps }: PadStroke): void {
@@ -118,14 +141,22 @@ export class Sketchpad {
     return row > 0 ? Math.min(row, this.height) : 0;
   }
 
-  private paintRows(low: number, high: number, color: number): number {
+  private paintRows(low: number, high: number, color: number, ramp: Ramp | null): number {
     const { left, right, width, pixels } = this;
     let painted = 0;
     for (let row = low; row < high; row++) {
       const begin = Math.max(0, Math.ceil(left[row]! - 0.5));
       const end = Math.min(width, Math.ceil(right[row]! - 0.5));
-      const last = row * width + end;
-      for (let k = row * width + begin; k < last; k++) pixels[k] = color;
+      const first = this.lowest + row * this.stride;
+      if (ramp) {
+        const { colors, across } = ramp;
+        let place = ramp.corner + across * (begin + 0.5) + ramp.up * (row + 0.5);
+        for (let k = first + begin; k < first + end; k++, place += across) {
+          pixels[k] = colors[place > 0 ? Math.min(place, colors.length - 1) | 0 : 0]!;
+        }
+      } else {
+        for (let k = first + begin; k < first + end; k++) pixels[k] = color;
+      }
       if (end > begin) painted += end - begin;
     }
     return painted;
@@ -133,9 +164,9 @@ export class Sketchpad {
 
   /** Draw the columns of a line, or its rows where it is steep; v: where it is in the first one. */
   private columns(begin: number, end: number, v: number, slope: number, steep: boolean): void {
-    const { pixels, width, opacity, redBlue, green } = this;
+    const { pixels, width, stride, opacity, redBlue, green } = this;
     const most = (steep ? width : this.height) - 1;
-    const [along, aside] = steep ? [width, 1] : [1, width];
+    const [along, aside] = steep ? [stride, 1] : [1, stride];
     const cosine = 1 / Math.sqrt(1 + slope * slope);
     const reach = this.reach / cosine;
     let middle = v - 0.5;
@@ -145,7 +176,7 @@ export class Sketchpad {
       for (let j = first; j <= last; j++) {
         const cover = (reach - Math.abs(j - middle)) * cosine;
         const share = cover < 1 ? (opacity * cover) | 0 : opacity;
-        const k = i * along + j * aside;
+        const k = this.lowest + i * along + j * aside;
         const pixel = pixels[k]!;
         const rest = 256 - share;
         const rb = Math.imul(pixel & 0xff00ff, rest) + Math.imul(redBlue, share);

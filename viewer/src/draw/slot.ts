@@ -2,13 +2,14 @@
 
 import type { Mesh } from "../geometry/mesh";
 import type { Box, ColoringHeader, Message, RasterHeader } from "../protocol/messages";
-import { brightness, type Paint, paintOf, type Rgb, type Theme } from "./colours";
+import { brightness, isEven, type Paint, paintOf, type Rgb, type Theme } from "./colours";
 import { type EdgeLooks, Edges } from "./edges";
 import { Fill } from "./fills";
 import type { Prepared } from "./prepared";
 import type { Programs } from "./programs";
 import { Raster } from "./raster";
 import { type Sketch, sketchOf } from "./sketch";
+import type { Sketchpad } from "./sketchpad";
 import { inkOn, rimOn } from "./theme";
 import type { View } from "./view";
 import { type Steps, stepUntil, type Work } from "./work";
@@ -126,25 +127,25 @@ export class Slot {
 
   /** Draw a mesh that is not ready with the processor, and forget what was shown before it.
    *
-   * few: cells below which this is not worth it. Null: it is ready, or cannot be drawn so. */
-  sketch(view: View, look: SceneLook, paper: Rgb, few: number): Sketch | null {
+   * few: cells below which this is not worth it. pad: draw on it, even if it was sketched already.
+   * Null: it is ready, or cannot be drawn so. */
+  sketch(
+    view: View,
+    look: SceneLook,
+    paper: Rgb,
+    few: number,
+    pad: Sketchpad | null = null,
+  ): Sketch | null {
     const { content } = this;
     const { paint } = content ?? {};
-    if (
-      !content ||
-      paint?.kind !== "flat" ||
-      this.sketched ||
-      content.only ||
-      content.prepared ||
-      this.message
-    )
-      return null;
+    if (!content || !paint || !isEven(paint) || content.only || content.prepared) return null;
+    if (this.message || (this.sketched && !pad)) return null;
     const { mesh, byClass } = content;
     if (mesh === this.shown?.content.mesh || mesh.cellCount < few) return null;
     if (view.size[0] * view.size[1] > PIXELS) return null;
     const ink = inkOn(brightness(paint));
     const rim = byClass ? null : rimOn(ink);
-    const sketch = sketchOf(mesh, paint, view, { ...look, paper, ink, rim });
+    const sketch = sketchOf(mesh, paint, view, { ...look, paper, ink, rim }, pad ?? undefined);
     this.forget();
     this.sketched = true;
     return sketch;
@@ -171,7 +172,12 @@ export class Slot {
     return inkOn(paint ? brightness(paint) : 1);
   }
 
-  /** Whether nothing can be shown. */
+  /** Whether there is nothing to show. */
+  get blank(): boolean {
+    return !this.content && !this.message;
+  }
+
+  /** Whether nothing can be shown yet. */
   get empty(): boolean {
     return !this.shown && !this.raster;
   }

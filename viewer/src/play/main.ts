@@ -44,6 +44,7 @@ class Playground {
   private frames: number[] = [];
 
   private readonly canvas = element("canvas", { class: "pg-canvas", tabindex: "0", role: "img" });
+  private readonly below = element("canvas", { class: "pg-below", "aria-hidden": "true" });
   private readonly picture: Picture;
   private readonly controls = new Controls((change) => this.change(change));
   private readonly diagram = new Diagram((unit) => this.pointAtUnit(unit));
@@ -93,10 +94,11 @@ class Playground {
     this.experiment = experimentOf(location.hash);
     this.worker.onmessage = ({ data }) => this.waiting.shift()?.(data);
     this.build();
-    this.picture = new Picture(this.canvas, {
+    this.picture = new Picture(this.canvas, this.below, {
       point: (pointed) => this.pointed(pointed),
       click: (at, shift) => this.clicked(at, shift),
       look: () => this.look(),
+      fail: (error) => fail(root, error),
     });
     const theme = () => {
       this.picture.theme = themeOf("auto", document);
@@ -134,7 +136,7 @@ class Playground {
     const time = element("label", { class: "pg-moment" }, "Time", this.slider);
     const stage = element("section", { class: "pg-stage", "aria-label": "Regions" });
     const under = box("pg-under", this.controls.color, this.own, this.legend);
-    stage.append(box("pg-frame", this.canvas), time, under, this.note);
+    stage.append(box("pg-frame", this.below, this.canvas), time, under, this.note);
     const right = element("section", { class: "pg-right", "aria-label": "Network and curves" });
     right.append(this.guide.card, this.diagram.root, this.diagram.caption);
     right.append(this.inspector, this.charts.root);
@@ -540,8 +542,12 @@ function start(root: HTMLElement): void {
   try {
     Object.assign(globalThis, { playground: new Playground(root) });
   } catch (error) {
-    showFailure(root, sentenceOf(error), "Open the page in another browser.");
+    fail(root, error);
   }
+}
+
+function fail(root: HTMLElement, error: unknown): void {
+  showFailure(root, sentenceOf(error), "Open the page in another browser.");
 }
 
 const root = document.getElementById("playground");

@@ -1,6 +1,6 @@
 // What a page shows of a network: its regions, cut along the decision boundary, and their numbers.
 
-import { MANY, type Prepared, prepared } from "../draw/prepared";
+import { type Prepared, prepared } from "../draw/prepared";
 import { cutByClass } from "../geometry/classes";
 import { levelSet } from "../geometry/level_sets";
 import { Mesh, type MeshArrays } from "../geometry/mesh";
@@ -83,12 +83,14 @@ export function snapshotOf(
     ranges: rangesOf(values, outputs),
     unresolved: found.unresolved.length / 2,
   };
+  const region = new Uint32Array(regions);
+  for (let k = 0; k < regions; k++) region[k] = k;
   const whole = new Mesh(header, {
     points: flat.points,
-    edges: new Uint32Array(flat.edges),
-    corners: new Uint32Array(flat.corners),
-    offsets: new Uint32Array(flat.offsets),
-    region: new Uint32Array(regions).map((_, k) => k),
+    edges: new Uint32Array(flat.edges.buffer),
+    corners: new Uint32Array(flat.corners.buffer),
+    offsets: new Uint32Array(flat.offsets.buffer),
+    region,
     cellClass: null,
     edgeLayer: new Int16Array(flat.edgeLayer),
     edgeUnit: flat.edgeUnit,
@@ -116,11 +118,10 @@ export function snapshotOf(
   const shown = classes ? cutByClass(whole) : whole;
   const level = classes ? null : levelSet(whole, 0, 0);
   const coloring = coloringOf(shown, numbers, { classes, color });
-  const sketched = !more?.card && shown.cellCount >= MANY && coloring.header.by !== "output";
   return {
     header,
     arrays: plain(shown),
-    prepared: more && !sketched ? prepared(shown) : null,
+    prepared: more?.card ? prepared(shown) : null,
     coloring,
     level,
     regions,
@@ -194,7 +195,10 @@ function numbersOf(mesh: Mesh): RegionNumbers {
     const x0 = points[2 * first]!;
     const y0 = points[2 * first + 1]!;
     let last = Math.max(edgeLayer[corners[begin]! >> 1]!, edgeLayer[corners[end - 1]! >> 1]!);
-    let [area, widest, second, third] = [0, 0, first, first];
+    let area = 0;
+    let widest = 0;
+    let second = first;
+    let third = first;
     for (let k = begin + 1; k + 1 < end; k++) {
       last = Math.max(last, edgeLayer[corners[k]! >> 1]!);
       const vertex = edges[corners[k]!]!;
@@ -203,24 +207,31 @@ function numbersOf(mesh: Mesh): RegionNumbers {
         (points[2 * vertex]! - x0) * (points[2 * next + 1]! - y0) -
         (points[2 * next]! - x0) * (points[2 * vertex + 1]! - y0);
       area += size / 2;
-      if (size > widest) [widest, second, third] = [size, vertex, next];
+      if (size <= widest) continue;
+      widest = size;
+      second = vertex;
+      third = next;
     }
     numbers.area[cell] = area * scale * scale;
     numbers.layer[cell] = last + 1;
     if (!(widest > 0)) continue;
     // The slope of the output that is largest there, or of a single one.
-    let [best, most] = [0, Number.NEGATIVE_INFINITY];
+    let best = 0;
+    let most = Number.NEGATIVE_INFINITY;
     for (let k = 0; k < outputs; k++) {
       const sum = values[first * outputs + k]! + values[second * outputs + k]!;
       const all = sum + values[third * outputs + k]!;
-      if (all > most) [best, most] = [k, all];
+      if (all > most) {
+        best = k;
+        most = all;
+      }
     }
     const value = values[first * outputs + best]!;
     const p = values[second * outputs + best]! - value;
     const q = values[third * outputs + best]! - value;
     const x = p * (points[2 * third + 1]! - y0) - q * (points[2 * second + 1]! - y0);
     const y = q * (points[2 * second]! - x0) - p * (points[2 * third]! - x0);
-    numbers.slope[cell] = Math.hypot(x, y) / widest / scale;
+    numbers.slope[cell] = Math.sqrt(x * x + y * y) / widest / scale;
   }
   return numbers;
 }

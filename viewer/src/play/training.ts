@@ -187,7 +187,9 @@ export class Trainer {
       const byWeight = { weight: byUnit, bias: none.subarray(0, units) };
       this.gradients[2 * k]!.set(this.kernel.product(transposed(input, rows), byWeight));
       const byBias = this.gradients[2 * k + 1]!.fill(0);
-      for (let i = 0; i < byUnit.length; i++) byBias[i % units]! += byUnit[i]!;
+      for (let row = 0; row < byUnit.length; row += units) {
+        for (let i = 0; i < units; i++) byBias[i]! += byUnit[row + i]!;
+      }
       if (!k) return;
       const back = { weight: transposed(weight, inputs), bias: none.subarray(0, inputs) };
       byUnit = this.throughActivation(k - 1, traces[k - 1]!.z, this.kernel.product(byUnit, back));
@@ -211,7 +213,8 @@ export class Trainer {
   /** Move the parameters against their gradients; share: of each point in the batch. */
   private move(share: number): void {
     const { optimizer, rate, decay } = this.experiment;
-    const [one, two] = [1 - 0.9 ** this.step, 1 - 0.999 ** this.step];
+    const step = rate / (1 - 0.9 ** this.step); // of Adam, whose averages begin with zero
+    const shrink = 1 / Math.sqrt(1 - 0.999 ** this.step);
     parametersOf(this.network).forEach((array, k) => {
       const gradient = this.gradients[k]!;
       const [first, second] = [this.first[k]!, this.second[k]!];
@@ -229,7 +232,7 @@ export class Trainer {
         }
         first[i] = 0.9 * first[i]! + 0.1 * g;
         second[i] = 0.999 * second[i]! + 0.001 * g * g;
-        array[i]! -= (rate * (first[i]! / one)) / (Math.sqrt(second[i]! / two) + 1e-8);
+        array[i]! -= (step * first[i]!) / (shrink * Math.sqrt(second[i]!) + 1e-8);
       }
     });
   }

@@ -40,6 +40,8 @@ export interface Listening {
   click(at: Pair, shift: boolean): void;
   /** Another part of the square is looked at. */
   look(window: Box | null): void;
+  /** Nothing can be drawn. */
+  fail(error: unknown): void;
 }
 
 export class Picture {
@@ -49,6 +51,8 @@ export class Picture {
   coloring: Message<ColoringHeader> | null = null;
   /** Whether no other frame is about to come, so that finishing touches are worth it. */
   calm = true;
+  /** When the first picture was complete, by the clock of the page. */
+  firstPicture: number | null = null;
   private readonly renderer: Renderer;
   private picker: Picker | null = null;
   private snapshot: Snapshot | null = null;
@@ -65,9 +69,10 @@ export class Picture {
 
   constructor(
     readonly canvas: HTMLCanvasElement,
+    below: HTMLCanvasElement,
     private readonly listening: Listening,
   ) {
-    this.renderer = new Renderer(canvas);
+    this.renderer = new Renderer(canvas, below);
     this.size = [canvas.clientWidth || 1, canvas.clientHeight || 1];
     this.renderer.onWake = () => this.redraw();
     this.camera = Camera.fit(SQUARE, this.size);
@@ -287,7 +292,12 @@ export class Picture {
     if (this.wanted) return;
     this.wanted = requestAnimationFrame(() => {
       this.wanted = 0;
-      if (this.renderer.draw(this.camera, this.look)) this.redraw();
+      try {
+        if (this.renderer.draw(this.camera, this.look)) this.redraw();
+        if (this.renderer.current) this.firstPicture ??= performance.now();
+      } catch (error) {
+        this.listening.fail(error);
+      }
     });
   }
 
