@@ -215,6 +215,14 @@ def test_files_open_and_what_is_not_supported_is_named(
     domain = sc.Domain.polygon(corners.double())
     expected = len(sc.partition(model, domain, progress=False))
     driver.until(f"playground.answer.snapshot.regions === {expected}")
+    # Another input is set to a number that the slider does not reach.
+    driver.page.get_by_label("x3, exactly").fill("40")
+    driver.page.keyboard.press("Tab")
+    corners[:, 2] = 40
+    domain = sc.Domain.polygon(corners.double())
+    moved = len(sc.partition(model, domain, progress=False))
+    assert moved != expected
+    driver.until(f"playground.answer.snapshot.regions === {moved}")
     other = tmp_path / "image.pt2"
     other.write_bytes(b"0")
     driver.page.set_input_files("input[type=file]", str(other))

@@ -7,23 +7,23 @@ const SVG = "http://www.w3.org/2000/svg";
 const [WIDTH, HEIGHT] = [132, 40];
 
 const CURVES = [
-  ["loss", "Loss"],
-  ["regions", "Regions"],
-  ["boundary", "Boundary length"],
-  ["slope", "Largest slope"],
+  ["loss", "Loss", "How far the outputs are from the data"],
+  ["regions", "Regions", "Pieces on which the network is one affine map"],
+  ["boundary", "Boundary length", "Of the decision boundary; the square has sides of length 2"],
+  ["slope", "Largest slope", "How steep the steepest of the affine maps is"],
 ] as const;
 
 /** A number with three digits that matter, or all of a whole one. */
 export function shortly(value: number): string {
-  if (Number.isInteger(value)) return value.toLocaleString("en");
-  if (value !== 0 && (Math.abs(value) >= 1e5 || Math.abs(value) < 1e-3))
-    return value.toExponential(1);
-  return String(Number(value.toPrecision(3)));
+  const size = Math.abs(value);
+  if (Number.isInteger(value)) return value.toLocaleString("en").replace("-", "−");
+  if (size >= 1e5 || size < 1e-3) return value.toExponential(1).replaceAll("-", "−");
+  return String(Number(value.toPrecision(3))).replace("-", "−");
 }
 
 export class Charts {
   readonly root = box("pg-charts");
-  private readonly parts = CURVES.map(([name, label]) => {
+  private readonly parts = CURVES.map(([name, label, title]) => {
     const value = text("pg-value", "");
     const svg = document.createElementNS(SVG, "svg");
     const path = document.createElementNS(SVG, "path");
@@ -33,7 +33,9 @@ export class Charts {
     svg.setAttribute("aria-hidden", "true");
     mark.setAttribute("class", "pg-mark");
     svg.append(mark, path);
-    this.root.append(element("figure", {}, element("figcaption", {}, label, " ", value), svg));
+    this.root.append(
+      element("figure", { title }, element("figcaption", {}, label, " ", value), svg),
+    );
     return { name, value, path, mark };
   });
 

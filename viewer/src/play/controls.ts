@@ -1,6 +1,7 @@
 // The settings of an experiment as a form.
 
 import { box, element, setText } from "../panels/dom";
+import { isOfNumbers } from "./data";
 import { CHOICES, type Experiment, MOST_LAYERS, MOST_UNITS, NUMBERS } from "./experiment";
 
 type Change = (change: Partial<Experiment>) => void;
@@ -43,7 +44,7 @@ export class Controls {
     );
     this.color = this.select("color");
     this.root.append(this.select("data"), layers, this.select("activation"), details);
-    if (window.matchMedia("(min-width: 900px)").matches) details.open = true;
+    details.open = window.matchMedia("(min-width: 900px) and (min-height: 900px)").matches;
   }
 
   show(experiment: Experiment): void {
@@ -51,6 +52,11 @@ export class Controls {
     for (const [name, select] of this.selects) {
       select.value = String(experiment[name as keyof Experiment]);
     }
+    // Numbers have no classes; their output is shown instead.
+    const color = this.selects.get("color")!;
+    const byClass = color.options[0]!;
+    byClass.disabled = isOfNumbers(experiment);
+    if (byClass.disabled && byClass.selected) color.value = "output";
     for (const [name, input] of this.inputs) {
       const value = String(experiment[name as keyof Experiment]);
       if (document.activeElement !== input) input.value = value;

@@ -110,8 +110,14 @@ function distanceToStar(u: number, v: number): number {
   return inside ? -nearest : nearest;
 }
 
-export function taskOf({ data, noise, seed, points: own }: Experiment): Task {
-  const numbers = data === "waves" || data === "star";
+/** Whether numbers are learned, and not classes. */
+export function isOfNumbers({ data }: Experiment): boolean {
+  return data === "waves" || data === "star";
+}
+
+export function taskOf(experiment: Experiment): Task {
+  const { data, noise, seed, points: own } = experiment;
+  const numbers = isOfNumbers(experiment);
   const random = new Random(seed + 17);
   const rule: Rule | undefined = data in RULES ? RULES[data] : undefined;
   const rows = rule ? Array.from({ length: COUNT }, (_, k) => rule(k, random)) : ownPoints(own);

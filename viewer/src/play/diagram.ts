@@ -1,7 +1,7 @@
 // The network as a diagram: units are dots, strong weights are lines.
 
 import { setText } from "../panels/dom";
-import { type Network, widthAfter } from "./network";
+import { type Layer, type Network, widthAfter } from "./network";
 import type { Unit } from "./view";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -109,22 +109,19 @@ export class Diagram {
     const most = layers.map(({ weight }) =>
       weight.reduce((m, w) => Math.max(m, Math.abs(w)), 1e-9),
     );
-    const sizes = layers.map(({ weight }, column) =>
-      weight.map((w) => Math.abs(w) / most[column]!),
-    );
-    const all = Float64Array.from(sizes.flatMap((each) => Array.from(each)));
-    const least = all.length > MOST_LINES ? all.sort()[all.length - MOST_LINES]! : 0;
+    const least = this.leastShown(layers, most);
     const paths = ["", "", "", ""];
     layers.forEach(({ units, weight, activation }, column) => {
       const shared = activation.name === "maxout" ? 2 : 1;
-      sizes[column]!.forEach((size, k) => {
-        if (size < least) return;
+      for (let k = 0; k < weight.length; k++) {
+        const size = Math.abs(weight[k]!) / most[column]!;
+        if (size < least) continue;
         const from = this.at(column, Math.floor(k / units));
         const to = this.at(column + 1, Math.floor((k % units) / shared));
         const place = (weight[k]! > 0 ? 0 : 2) + (size > 0.5 ? 1 : 0);
         const [ax, ay, bx, by] = [...from, ...to].map((x) => x.toFixed(1));
         paths[place] += `M${ax} ${ay}L${bx} ${by}`;
-      });
+      }
     });
     while (this.lines.children.length < 4) {
       const path = document.createElementNS(SVG, "path");
@@ -138,6 +135,17 @@ export class Diagram {
     paths.forEach((path, k) => {
       this.lines.children[k]!.setAttribute("d", path);
     });
+  }
+
+  /** The size, as a share of the largest in its layer, from which on weights are drawn. */
+  private leastShown(layers: readonly Layer[], most: readonly number[]): number {
+    const counts = new Uint32Array(1001);
+    layers.forEach(({ weight }, column) => {
+      for (const w of weight) counts[Math.floor((1000 * Math.abs(w)) / most[column]!)]!++;
+    });
+    let [least, drawn] = [1000, counts[1000]!];
+    while (least > 0 && drawn + counts[least - 1]! <= MOST_LINES) drawn += counts[--least]!;
+    return least / 1000;
   }
 
   private moved(event: KeyboardEvent): void {

@@ -21,8 +21,8 @@ import workerCode from "./worker?text";
 
 const STEPS = 5; // of training between two frames
 const HINT =
-  "Each patch is a linear region: on it the network is one affine map. Units switch on the thin " +
-  "lines; the thick one is the decision boundary. Press Play to train, or take the Tour.";
+  "Each patch is a linear region: there the network is one affine map. Units switch on the thin " +
+  "lines; the thick one is the decision boundary. Press Play, or take the Tour.";
 const CALM = 500; // milliseconds between frames for those who want less motion
 const CHANGES: readonly (keyof Experiment)[] = ["color"]; // that need no new network
 
@@ -63,8 +63,9 @@ class Playground {
     });
     this.ask({ ask: "slice", origin, basis, window: null });
   });
-  private readonly play = button("Play", () => this.toggle(), "pg-primary");
-  private readonly once = button("Step", () => this.step());
+  private readonly play = button("Play", () => this.toggle(), "pg-primary", "Space bar");
+  private readonly once = button("Step", () => this.step(), "", "Key s");
+  private readonly again = button("Reset", () => this.begin(), "", "Key r");
   private readonly status = element("p", { class: "pg-status", role: "status" });
   private readonly facts = element("p", { class: "pg-facts" });
   private readonly slider = element("input", {
@@ -116,11 +117,10 @@ class Playground {
   private build(): void {
     const { root } = this;
     root.className = "splinecam pg";
-    const reset = button("Reset", () => this.begin());
     const tour = button("Tour", () => this.guide.go(0));
     const title = element("h1", {}, "SplineCam playground");
     const bar = element("header", { class: "pg-bar" }, title);
-    bar.append(box("pg-row", this.play, this.once, reset, tour, this.saveMenu()), this.facts);
+    bar.append(box("pg-row", this.play, this.once, this.again, tour, this.saveMenu()), this.facts);
     this.slider.addEventListener("input", () => this.goTo(Number(this.slider.value)));
     const open = button("Open a file…", () => this.picker.click());
     this.picker.hidden = true;
@@ -136,7 +136,7 @@ class Playground {
     const time = element("label", { class: "pg-moment" }, "Time", this.slider);
     const stage = element("section", { class: "pg-stage", "aria-label": "Regions" });
     const under = box("pg-under", this.controls.color, this.own, this.legend);
-    stage.append(box("pg-frame", this.below, this.canvas), time, under, this.note);
+    stage.append(this.note, box("pg-frame", this.below, this.canvas), time, under);
     const right = element("section", { class: "pg-right", "aria-label": "Network and curves" });
     right.append(this.guide.card, this.diagram.root, this.diagram.caption);
     right.append(this.inspector, this.charts.root);
@@ -329,7 +329,7 @@ class Playground {
     if (!legend) return;
     const bar = box("pg-ramp");
     bar.style.background = `linear-gradient(to right, ${legend.gradient})`;
-    const [low, high] = [legend.low, legend.high].map((x) => shortly(x).replace("-", "−"));
+    const [low, high] = [legend.low, legend.high].map(shortly);
     const ends = [low!, legend.label, high!];
     this.legend.replaceChildren(bar, box("pg-ends", ...ends.map((end) => text("", end))));
   }
@@ -435,15 +435,16 @@ class Playground {
           return [name, map];
         })
       : [];
-    const place = at.map((x) => shortly(x).replace("-", "−")).join(", ");
-    const values = Array.from(region.values, (y) => shortly(y).replace("-", "−")).join(", ");
+    const seen = this.answer.snapshot?.header.window ? " seen" : "";
+    const place = at.map(shortly).join(", ");
+    const values = Array.from(region.values, shortly).join(", ");
     if (values) rows.push(["y here", values]);
     rows.push(
       [this.file ? "u, v" : "x", place],
       ...(this.file ? this.slices.inputsAt(at) : []),
-      ["Area", shortly(region.area)],
-      ["Corners", String(region.corners)],
-      ["Neighbours", String(region.neighbours)],
+      [`Area${seen}`, shortly(region.area)],
+      [`Corners${seen}`, String(region.corners)],
+      [`Neighbours${seen}`, String(region.neighbours)],
     );
     const active = new Set<string>();
     const { network } = this.answer;
@@ -494,6 +495,7 @@ class Playground {
     this.file = file;
     this.play.disabled = this.once.disabled = this.slider.disabled = file !== null;
     this.root.classList.toggle("pg-has-file", file !== null);
+    setText(this.again, file ? "Close file" : "Reset");
     if (file) this.slices.show(file.network.layers[0]!.inputs);
     else this.slices.hide();
   }
@@ -513,7 +515,7 @@ class Playground {
       const taken = file.name.endsWith(".safetensors")
         ? " The file names no activation: ReLU."
         : "";
-      this.say(`${file.name} is open.${taken}`);
+      this.say(`${file.name} is open.${taken} Choose the plane, and move the other inputs.`);
       await this.ask({ ask: "color", color: "class", window: null });
       await this.ask({ ask: "open", network });
       if (network.layers[0]!.inputs >= 2) this.slices.send();
@@ -523,8 +525,8 @@ class Playground {
   }
 }
 
-function button(label: string, act: () => unknown, kind = ""): HTMLButtonElement {
-  return element("button", { type: "button", class: kind, click: () => act() }, label);
+function button(label: string, act: () => unknown, kind = "", title = ""): HTMLButtonElement {
+  return element("button", { type: "button", class: kind, title, click: () => act() }, label);
 }
 
 /** An affine function of two inputs in letters. */

@@ -2,6 +2,7 @@
 // values of the others, or the one through three inputs.
 
 import { box, element, setText } from "../panels/dom";
+import { shortly } from "./charts";
 
 const MOST = 24; // features with a slider
 
@@ -88,7 +89,7 @@ export class Slices {
     return this.axes.map((feature, axis) => {
       const [low, high] = this.ranges[axis]!;
       const value = (low + high) / 2 + ((high - low) / 2) * at[axis]!;
-      return [`x${feature + 1}`, String(Number(value.toPrecision(4)))];
+      return [`x${feature + 1}`, shortly(value)];
     });
   }
 
@@ -169,15 +170,29 @@ export class Slices {
   }
 
   private slider(k: number): HTMLElement {
-    const limits = { min: "-3", max: "3", step: "0.01" };
-    const input = element("input", { type: "range", "aria-label": `x${k + 1}`, ...limits });
-    const value = element("output", {}, String(this.values[k]));
-    input.value = String(this.values[k]);
+    const name = `x${k + 1}`;
+    const input = element("input", { type: "range", step: "any", "aria-label": name });
+    const value = element("input", {
+      type: "number",
+      step: "any",
+      "aria-label": `${name}, exactly`,
+    });
+    let reach = 3; // of the slider, which what is typed can widen
+    const take = (x: number): void => {
+      this.values[k] = x;
+      if (Math.abs(x) > reach) reach = 2 * Math.abs(x);
+      [input.min, input.max] = [String(-reach), String(reach)];
+      input.value = value.value = String(x);
+    };
+    take(this.values[k]!);
     input.addEventListener("input", () => {
-      this.values[k] = Number(input.value);
-      setText(value, input.value);
+      take(Number(Number(input.value).toPrecision(3)));
       this.send();
     });
-    return box("pg-layer", element("span", {}, `x${k + 1}`), input, value);
+    value.addEventListener("change", () => {
+      take(Number.isFinite(value.valueAsNumber) ? value.valueAsNumber : this.values[k]!);
+      this.send();
+    });
+    return box("pg-layer", element("span", {}, name), input, value);
   }
 }

@@ -46,7 +46,8 @@ export interface Answer {
 }
 
 const SELDOM = 180; // milliseconds between what is shown beside the picture
-const KEPT = 1200; // moments; when there are more, every second one is forgotten
+/** Moments, and numbers in all of them; when there are more, every second one is forgotten. */
+const [KEPT, ROOM] = [1200, 2 ** 24];
 
 class Session {
   private task: Task | null = null;
@@ -145,13 +146,15 @@ class Session {
       saved.pop();
       for (const curve of Object.values(history) as number[][]) curve.pop();
     }
-    saved.push(trainer!.save());
+    const state = trainer!.save();
+    saved.push(state);
     history.step.push(trainer!.step);
     history.loss.push(trainer!.loss(outputsAt(this.kernel, this.network, this.task!.points)));
     history.regions.push(whole?.regions ?? 0);
     history.boundary.push(whole?.boundaryLength ?? 0);
     history.slope.push(whole?.largestSlope ?? 0);
-    if (saved.length > KEPT) this.thin();
+    const numbers = state.reduce((sum, { length }) => sum + length, 0);
+    if (saved.length > Math.min(KEPT, Math.max(16, ROOM / numbers))) this.thin();
     this.moment = saved.length - 1;
   }
 
