@@ -1,6 +1,17 @@
-"""Piecewise-linear modules that torch does not have, and those of scikit-learn's estimators."""
+"""Piecewise-linear modules that torch does not have, and those of scikit-learn's estimators.
+
+``AsWritten`` keeps ReLUs that only write maxima.
+"""
 
 from splinecam.files.scikit_learn import from_sklearn
+from splinecam.network.capture.models import AsWritten
 from splinecam.network.modules import GroupSort, Maxout, PeriodicEncoding, PiecewiseLinear
 
-__all__ = ["GroupSort", "Maxout", "PeriodicEncoding", "PiecewiseLinear", "from_sklearn"]
+__all__ = [
+    "AsWritten",
+    "GroupSort",
+    "Maxout",
+    "PeriodicEncoding",
+    "PiecewiseLinear",
+    "from_sklearn",
+]

@@ -260,7 +260,7 @@ def test_through_two_corners() -> None:
 )
 def test_along_a_region_edge(head: list[list[float]], sides: list[int]) -> None:
     first = dense([[1.0, 0.0], [-1.0, 0.0]], [0.0, 0.0])
-    part = partition(nn.Sequential(first, nn.ReLU(), dense(head, [0.0])))
+    part = partition(sc.nn.AsWritten(nn.Sequential(first, nn.ReLU(), dense(head, [0.0]))))
     assert len(part) == 2
     boundary = part.decision_boundary()
     for curves in (boundary, part.level_set(0.0)):

@@ -158,7 +158,7 @@ def test_merged_unites_regions_with_one_map():
     with torch.no_grad():
         net[0].weight.copy_(torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]]))
         net[2].weight.copy_(torch.tensor([[1.0, -1.0, 1.0]]))
-    part = sc.partition(net, sc.Domain.box(-1, 1), progress=False)
+    part = sc.partition(sc.nn.AsWritten(net), sc.Domain.box(-1, 1), progress=False)
     merged = part.merged()
     assert len(part) == 4
     assert len(merged) == 2

@@ -75,14 +75,23 @@ def counts_of(owners: Tensor, rows: int) -> Tensor:
 
 def owners_of(counts: Tensor, total: int | None = None) -> Tensor:
     """The row of every entry: ``[2, 0, 3] -> [0, 0, 2, 2, 2]``."""
-    if total is not None and (total < _FEW or backend_of(counts.device).asynchronous):
+    if total is not None and backend_of(counts.device).asynchronous:
         return torch.repeat_interleave(counts, output_size=total)
+    if total is not None and total < _FEW:
+        return _repeated(torch.arange(counts.shape[0], device=counts.device), counts, total)
     begin = torch.cumsum(counts, 0)
     if total is None:
         total = int(begin[-1]) if begin.shape[0] else 0
     # A running sum of ones at the ends of the rows is several times faster than repeating.
     steps = counts.new_zeros(total + 1).scatter_add_(0, begin, torch.ones_like(counts))
     return torch.cumsum(steps, 0, out=steps)[:total]
+
+
+def _repeated(values: Tensor, counts: Tensor, total: int) -> Tensor:
+    """Each value as often as its count says; numpy does so without waking other threads."""
+    if backend_of(counts.device).numpy_memory:
+        return torch.from_numpy(np.repeat(values.numpy(), counts.numpy()))
+    return torch.repeat_interleave(values, counts, output_size=total)
 
 
 def places_of(counts: Tensor, owners: Tensor, offsets: Tensor) -> Tensor:
@@ -102,7 +111,7 @@ def entries_of(begin: Tensor, end: Tensor, offsets: Tensor, total: int | None = 
     if total is None:
         total = int(offsets[-1])
     if total < _FEW and not backend_of(begin.device).asynchronous:
-        shift = torch.repeat_interleave(begin - offsets[:-1], end - begin, output_size=total)
+        shift = _repeated(begin - offsets[:-1], end - begin, total)
         return shift.add_(torch.arange(total, device=shift.device))
     gaps = begin - 1
     torch.sub(begin[1:], end[:-1], out=gaps[1:])

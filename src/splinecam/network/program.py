@@ -155,6 +155,24 @@ def _rise(layer: Nonlinearity, at: Tensor, shift: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
+class Written:
+    """Layers of ReLUs that only write maxima, or affine functions.
+
+    layer: the name of the layer of maxima in place of them, None if there is none.
+    """
+
+    layer: str | None
+    relus: tuple[str, ...]
+
+    def __str__(self) -> str:
+        one = len(self.relus) == 1
+        what = f"the layer {self.relus[0]!r} is" if one else f"the layers {self.relus} are"
+        if self.layer is None:
+            return f"{what} left out: the ReLUs pass on affine functions"
+        return f"{what} read as the maxima or minima {self.layer!r} that the ReLUs write"
+
+
+@dataclass(frozen=True)
 class Stage:
     """An affine part of the network and the layer that follows it (None for the last)."""
 
@@ -193,7 +211,7 @@ class Program:
     """A network that is run stage by stage on any number of points, in float64 for exact answers.
 
     stripped: the final function that is not part of the program, in words; the model's output is
-    ``final(program(x))``.
+    ``final(program(x))``. written: the ReLUs of the model that are no layers of the program.
 
     >>> from torch import nn
     >>> from splinecam.network.capture import capture
@@ -211,6 +229,7 @@ class Program:
     final: Callable[[Tensor], Tensor] | None
     device: torch.device
     dtype: torch.dtype = torch.float64
+    written: tuple[Written, ...] = ()
 
     def __repr__(self) -> str:
         units = sum(prod(layer.shape) for layer in self.layers)

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from splinecam._util.options import kind_of, limit_of, memory_of
+from splinecam._util.progress import log
 from splinecam._util.text import did_you_mean
 from splinecam.files.loading import module_of
 from splinecam.geometry.domain import Domain
@@ -163,7 +164,10 @@ class Request:
         """The model as it is now, for inputs of a shape."""
         how: Any = {"output": self.output, "smooth": self.smooth is not None}
         with torch.inference_mode(False):
-            return capture(self.model, input_shape, device=device, **how)
+            program = capture(self.model, input_shape, device=device, **how)
+        for each in program.written:
+            log.info("%s", each)
+        return program
 
     def names_for(self, program: Program) -> tuple[str, ...] | None:
         """The names of the classes, or an error if they do not fit the outputs of the program."""

@@ -13,7 +13,7 @@ from splinecam._util.tolerances import EPS, SAFETY, VALUE_PRECISION
 from splinecam.errors import SplineCamError
 from splinecam.files.loading import loaded
 from splinecam.network.capture import capture
-from splinecam.network.capture.models import Lost, Output, check_output
+from splinecam.network.capture.models import AsWritten, Lost, Output, check_output
 from splinecam.network.model_files import instead_of
 from splinecam.network.nonlinearities import SmoothScalar
 from splinecam.network.program import Program
@@ -78,10 +78,13 @@ def _captured(part: PartitionData, network: nn.Module, output: Output) -> tuple[
     """The network, and the one that was partitioned: with tables in place of smooth functions."""
     record, shape = part.smoothing, part.domain.input_shape
     device, smooth = part.mesh.uv.device, record is not None
-    program = capture(network, shape, smooth=smooth, device=device, output=output)
-    layers = tuple(layer.name for layer in program.layers)
     divided = part._undecided is not None or (record is not None and record.refined)
-    refinement = part.layers[len(layers) :] if divided else ()
+    for each in (network, AsWritten(network)):
+        program = capture(each, shape, smooth=smooth, device=device, output=output)
+        layers = tuple(layer.name for layer in program.layers)
+        refinement = part.layers[len(layers) :] if divided else ()
+        if not program.written or layers + refinement == part.layers:
+            break
     outputs = prod(program.output_shape)
     if layers + refinement != part.layers or outputs != part._n_out:
         own = f"the partition has {part._n_out} and {part.layers}"

@@ -585,6 +585,11 @@ def _constants(part: PartitionData) -> dict[int, tuple[str, bool]]:
 
     A copy of the model with other numbers, all of them different, tells which constant is which.
     """
+    for each in part._network.written:
+        raise SplineCamError(
+            f"Gradients cannot be followed to the weights: {each}. Partition "
+            "splinecam.nn.AsWritten(model)."
+        )
     generator = torch.Generator().manual_seed(0)
 
     def shaken(x: Tensor) -> Tensor:

@@ -116,6 +116,10 @@ def layer_index(part: PartitionData, layer: str | int) -> int:
     # A ReLU that is called as a function may be named by the module before it.
     found = found or [k for k, each in enumerate(part._network.layers) if each.after == layer]
     if len(found) != 1:
+        for each in part._network.written:
+            if layer in each.relus:
+                how = "splinecam.nn.AsWritten(model) keeps them"
+                raise SplineCamError(f"{layer!r} is no layer of its own, as {each}; {how}")
         what = f"{len(found)} layers are" if found else "no layer is"
         known = f"give one of {layer_names(part)}, or the module right before it"
         raise SplineCamError(f"{what} called {layer!r}; {known}")

@@ -462,7 +462,8 @@ class Report:
 
     checks: the checks; regions: the number of regions; sampled: the number of regions whose maps
     were compared; excused: the number of regions next to places that the partition reports as
-    unresolved; points: the number of points at which the maps were compared.
+    unresolved; points: the number of points at which the maps were compared; notes: which ReLUs of
+    the model were read as maxima.
     """
 
     checks: tuple[Check, ...]
@@ -470,6 +471,7 @@ class Report:
     sampled: int
     excused: int = 0
     points: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -480,7 +482,7 @@ class Report:
         return f"{type(self).__name__}({passed}, {self._extent()})"
 
     def __str__(self) -> str:
-        return "\n".join([self._extent(), *map(str, self.checks)])
+        return "\n".join([self._extent(), *map(str, self.checks), *self.notes])
 
     def _extent(self) -> str:
         regions = f"{self.sampled:,} of {counted(self.regions, 'region')}"
@@ -545,7 +547,8 @@ def validate(
             if sampled:
                 checks += check_model(part, sites, thorough, generator, bar.update)
     compared_at = sum(faces.shape[0] for faces, _ in sites.groups().values())
-    return accepted(Report(tuple(checks), len(part), sampled, excused, compared_at), part)
+    notes = tuple(map(str, part._network.written))
+    return accepted(Report(tuple(checks), len(part), sampled, excused, compared_at, notes), part)
 
 
 R = TypeVar("R", bound=Report)

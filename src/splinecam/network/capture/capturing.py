@@ -27,6 +27,7 @@ from splinecam.network.capture.tracing.export import export_graph, named_tensors
 from splinecam.network.capture.tracing.flat_graph import FlatGraph
 from splinecam.network.capture.tracing.opaque_modules import opaque_modules
 from splinecam.network.capture.tracing.walk import walk
+from splinecam.network.capture.written_maxima import with_maxima
 from splinecam.network.frozen_graph import FrozenGraph
 from splinecam.network.layer_graph import LayerGraph
 from splinecam.network.ops.registry import OPTION
@@ -119,10 +120,12 @@ def capture(
     ``input_shape`` is the shape of one input, without the batch. ``output`` selects one of several
     outputs: an index, a name, or a function of the model's result. With ``smooth``, smooth
     functions become layers too. They must be replaced before the program is run over a mesh.
+    ReLUs that only write maxima become layers of maxima, except those of ``AsWritten(model)``.
     """
     models.check_output(output)
     input_shape = tuple(int(size) for size in input_shape)
-    model, device = models.unwrap(model), torch.device(device)
+    wrapped, device = list(models.unwrapped(model)), torch.device(device)
+    model = wrapped[-1]
     if isinstance(model, FirstLayers):
         whole = capture(model.model, input_shape, device=device, output=model.output, smooth=smooth)
         return first_layers(whole, model.count)
@@ -136,7 +139,9 @@ def capture(
         followed = output is None or isinstance(model, LayerGraph)
         given = (model, input_shape, device, output)
         program = captured_by_walk(*given, smooth=smooth) if followed else None
-        return program or captured_by_export(*given, smooth=smooth)
+        program = program or captured_by_export(*given, smooth=smooth)
+        as_written = any(isinstance(each, models.AsWritten) for each in wrapped)
+        return program if as_written else with_maxima(program)
 
 
 @contextlib.contextmanager

@@ -49,16 +49,42 @@ class Wrapper(nn.Module):
         return result
 
 
+class AsWritten(Wrapper):
+    """A model of which every ReLU is a layer, also where ReLUs only write maxima or minima.
+
+    Otherwise ``a + relu(b - a)`` is read as the maximum of a and b, if it is exactly that. The
+    outputs are the same. Pass this module, or what ``capture`` makes of it, in place of the model.
+
+    model: any ``nn.Module`` that ``partition`` takes.
+
+    >>> pair = nn.Linear(1, 2, bias=False), nn.ReLU(), nn.Linear(2, 1, bias=False)
+    >>> _ = pair[0].weight.data.copy_(torch.tensor([[1.0], [-1.0]])), pair[2].weight.data.fill_(1)
+    >>> model = nn.Sequential(*pair)  # the modulus, as relu(x) + relu(-x)
+    >>> AsWritten(model)(torch.tensor([[-3.0]])).item()
+    3.0
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.inner, self.training = model, model.training
+
+
 def unwrap(model: nn.Module) -> nn.Module:
     """The module itself, without what ``torch.compile``, data parallelism or we put around it."""
+    return list(unwrapped(model))[-1]
+
+
+def unwrapped(model: nn.Module) -> Iterator[nn.Module]:
+    """Yield a module, what it is put around, and so on."""
     while True:
+        yield model
         inner = getattr(model, "_orig_mod", None)
         if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
             inner = model.module
         if isinstance(model, Wrapper):
             inner = model.inner
         if not isinstance(inner, nn.Module):
-            return model
+            return
         model = inner
 
 

@@ -222,9 +222,9 @@ def _add_extremes(
     builder.add_results(node)
     constants = (members, places.shape, smallest)
     if members.shape[1] == 1:
-        builder.add_step(node.name, _extreme, (ref, *constants), plain=3)
+        builder.add_step(node.name, extreme, (ref, *constants), plain=3)
         return
-    operation = Operation(_extreme, (Operation.VARIABLE, *constants), {})
+    operation = Operation(extreme, (Operation.VARIABLE, *constants), {})
     builder.add_layer(MaxNonlinearity, node, operation, joined, members=members, smallest=smallest)
 
 
@@ -232,7 +232,8 @@ def _joined(data: Tensor, source: Tensor, shape: list[int], taken: list[int]) ->
     return torch.cat(_rows(data, source, shape, taken), 1)
 
 
-def _extreme(z: Tensor, members: Tensor, shape: list[int], smallest: bool) -> Tensor:
+def extreme(z: Tensor, members: Tensor, shape: list[int], smallest: bool) -> Tensor:
+    """The smallest or the largest unit of each group of units (G, R), in a shape."""
     group = z[:, members]
     return (group.amin(2) if smallest else group.amax(2)).view(-1, *shape)
 
