@@ -2,7 +2,7 @@
 
 import sys
 
-from splinecam.cli import main
+from splinecam.cli import script
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(script())

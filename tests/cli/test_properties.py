@@ -102,6 +102,65 @@ def test_several_boxes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "2 boxes" in capsys.readouterr().err
 
 
+WIDE = """
+
+def wide():
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Linear(2, 5000), nn.ReLU(), nn.Linear(5000, 2))
+"""
+
+
+def test_the_first_counterexample_ends_the_check(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("net.py").write_text(MODEL + WIDE)
+    Path("any.vnnlib").write_text(text(2, [box(-0.1, 0, 2), box(0, 0.1, 2)], "(>= Y_0 -100)"))
+    command = ["check-property", "net.py:wide", "any.vnnlib", "--device", "cpu"]
+    assert main([*command, "--json"]) == 1
+    out, err = capsys.readouterr()
+    (only,) = json.loads(out)["boxes"]
+    assert (only["status"], only["area"], only["regions"]) == ("violated", None, None)
+    assert only["witness"]["confirmed"]
+    assert "none were needed" in err
+    assert main([*command, "--case", "1", "--area", "--max-regions", "5"]) == 2
+    assert "--max-regions 5" in capsys.readouterr().err
+
+
+def test_the_verdict_in_the_format_of_the_competition(folder: Path) -> None:
+    command = ["check-property", "net.py:relu", "two.vnnlib", "--force", "--quiet"]
+
+    def written(*words: str) -> list[str]:
+        main([*command, "--verdict", "result.txt", *words])
+        return Path("result.txt").read_text().splitlines()
+
+    head, *values = written()
+    assert head == "sat"
+    assert [line.split()[0].strip("(") for line in values] == ["X_0", "X_1", "Y_0", "Y_1"]
+    x, y = (
+        torch.tensor([float(line.split()[1].strip(")")) for line in part])
+        for part in (values[:2], values[2:])
+    )
+    assert bool(sc.read_vnnlib("two.vnnlib").violated(x[None], nn.ReLU()(x[None])).all())
+    assert y.tolist() == nn.ReLU()(x).tolist()
+    assert (values[0][:2], values[-1][-2:]) == ("((", "))")
+    assert written("--case", "0") == ["unknown"]  # as the other box is not looked at
+    command[1:3] = ["net.py:build", "never.vnnlib"]
+    assert written("--slice", "0", "1") == ["unknown"]  # as other slices are not
+    Path("holds.vnnlib").write_text(text(2, [box(-1, 1, 2)], "(>= Y_0 1000)"))
+    command[1:3] = ["net.py:relu", "holds.vnnlib"]
+    assert written() == ["unsat"]
+
+
+def test_the_inputs_that_vary_are_the_slice(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    varied = "(>= X_0 0.5) (<= X_0 0.5) (>= X_1 -1) (<= X_1 1) (>= X_2 0) (<= X_2 0) "
+    varied += "(>= X_3 -1) (<= X_3 1)"
+    Path("plane.vnnlib").write_text(text(4, [varied], "(>= Y_0 1000)"))
+    assert main(["check-property", "net.py:build", "plane.vnnlib"]) == 0
+    assert capsys.readouterr().out == "holds on this slice\n"
+
+
 def test_onnx_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     onnx = pytest.importorskip("onnx")

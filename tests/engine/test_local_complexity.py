@@ -121,7 +121,8 @@ def test_a_unit_that_comes_back_is_seen_by_exact_segments_alone() -> None:
     with torch.no_grad():
         for tensor, value in zip(tent.parameters(), values, strict=True):
             tensor.copy_(torch.tensor(value))
-    found = sc.local_complexity(tent, [[0.1]], 1.0, directions=1, **QUIET)
+    model = sc.nn.AsWritten(tent)
+    found = sc.local_complexity(model, [[0.1]], 1.0, directions=1, **QUIET)
     assert found.lower.tolist() == [[[2, 0]]]
     assert found.switches.tolist() == [[2, 2]]
     assert found.breakpoints.tolist() == [3]  # both units of the first layer switch at zero

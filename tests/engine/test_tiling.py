@@ -152,6 +152,25 @@ def test_regions_beyond_the_limit_stop_with_a_clear_error():
     assert "smaller domain" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "failure", [MemoryError("none"), RuntimeError("DefaultCPUAllocator: can't allocate memory")]
+)
+def test_memory_that_runs_out_is_an_error_that_names_the_option(
+    failure: Exception, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(*_: object, **__: object) -> None:
+        raise failure
+
+    monkeypatch.setattr("splinecam.engine.step.evaluate", fail)
+    with pytest.raises(
+        sc.LimitError, match=r"no memory left while cutting at .* memory=2GB"
+    ) as caught:
+        sc.partition(
+            nn.Sequential(nn.Linear(2, 3), nn.ReLU()), sc.Domain.box(-1, 1), progress=False
+        )
+    assert caught.value.__cause__ is failure
+
+
 def test_a_budget_too_small_for_the_regions_themselves_is_an_error():
     with pytest.raises(sc.LimitError, match="memory=100,000 bytes"):
         sc.partition(mlp(2, 60, 1), sc.Domain.box(-2, 2), memory=100_000, progress=False)

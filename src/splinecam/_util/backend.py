@@ -88,6 +88,13 @@ def is_cpu(device: torch.device) -> bool:
     return device.type == "cpu"
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory was asked for that neither the system nor a device has left."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "allocate memory" in str(error)  # torch's, on a CPU
+
+
 def release_memory() -> None:
     """Give what was freed back to the system, where the C library keeps it."""
     with suppress(AttributeError, OSError, TypeError):  # not every C library can

@@ -9,11 +9,12 @@ code of ``check-property`` is its verdict: 0 holds, 1 violated, 3 cannot tell; 2
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import traceback
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 from splinecam._util.files import reason_of
@@ -22,7 +23,19 @@ from splinecam.cli.parser import make_parser
 from splinecam.cli.usage import parse
 from splinecam.errors import SplineCamError, on_command_line
 
-__all__ = ["main"]
+__all__ = ["main", "script"]
+
+
+def script() -> int:
+    """Run the command of a process, which ends with it.
+
+    Looking for garbage among what is imported, and at the end among everything, would take a third
+    of the time of a short command.
+    """
+    gc.disable()  # until the modules are there
+    code = main()
+    gc.freeze()
+    return code
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,13 +70,26 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(options: Namespace) -> int:
     if options.command == "completion":  # without torch: a shell waits for it when it starts
         return print_script(make_parser(), options.shell)
-    from splinecam.cli.commands import COMMANDS  # here, as --help need not wait for torch
-
-    code = COMMANDS[options.command](options)
+    command = _command_of(options.command)
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
+    code = command(options)
     if sys.stdout is not None:
         with printing():  # a broken pipe or a full disk shows here
             sys.stdout.flush()
     return code
+
+
+def _command_of(name: str) -> Callable[[Namespace], int]:
+    """Return the function of a command; what others need is not imported for a short one."""
+    if name == "check-property":
+        from splinecam.cli.properties import check_property_command
+
+        return check_property_command
+    from splinecam.cli.commands import COMMANDS  # here, as --help need not wait for torch
+
+    return COMMANDS[name]
 
 
 def _drop_output() -> None:
@@ -96,6 +122,10 @@ def _message(error: Exception, *, debug: bool) -> str:
         return f"splinecam: error: {error}\n{notes}"
     if isinstance(error, OSError) and error.filename is not None:
         return f"splinecam: error: {error.filename}: {reason_of(error)}.\n{notes}"
+    if isinstance(error, MemoryError):
+        notes = (
+            "There was no memory left: --memory 2GB, for instance, stays within so much.\n" + notes
+        )
     if isinstance(error, (OSError, MemoryError)):
         return f"splinecam: error: {str(error) or type(error).__name__}\n{notes}"
     return (

@@ -290,12 +290,13 @@ def slice_of_box(
         shape = _shape_in_file(options) if at is None else tuple(at.shape)
         if shape is None and any(isinstance(each, str) for each in options.slice):
             shape = (len(options.features),)
-    if options.slice is None and lo.numel() != 2:
+    free = (lo < hi).flatten().nonzero()[:, 0].tolist()
+    if options.slice is None and lo.numel() != 2 and len(free) != 2:
         raise DomainError(
             f"{name} has {lo.numel():,} inputs: say which two of them to show, such as --slice 0 1."
         )
     count, axes = prod(shape or (lo if at is None else at).shape), []
-    for axis in options.slice or (0, 1):
+    for axis in options.slice or (free if len(free) == 2 else (0, 1)):
         named = isinstance(axis, str)
         if named and len(options.features) != count:
             raise DomainError(

@@ -450,7 +450,10 @@ def _check_property(parser: ArgumentParser) -> None:
     results = parser.add_argument_group("results")
     _add(results, "--json", *_NAMES)
     _option(results, "--out", Path, "FILE", "draw the unsafe part: a .png, .pdf or .svg file")
+    _flag(results, "--area", "find all that is unsafe; else the check ends with the first input")
     _option(results, "--witness", Path, "FILE", "write an unsafe input to an .npy file")
+    text = "write sat, unsat or unknown to a file, and the unsafe input, as VNN-COMP wants it"
+    _option(results, "--verdict", Path, "FILE", text)
     text = "write a certificate of the verdict, which splinecam_check.py checks, to a .cert file"
     _option(results, "--certificate", Path, "FILE", text)
     _add(results, "--force")

@@ -51,7 +51,10 @@ _WRITTEN = {
     "playground": {"out": [".html", ".htm"]},
     "difference": {"out": _PICTURES},
     "stats": {"table": [".csv", ".parquet"]},
-    "check-property": {"out": _PICTURES, "witness": [".npy"], "certificate": [".cert"]},
+    "check-property": {
+        **{"out": _PICTURES, "witness": [".npy"], "certificate": [".cert"]},
+        "verdict": [".txt"],
+    },
 }
 
 

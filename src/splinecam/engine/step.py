@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from splinecam._util.arrays import as_rows
-from splinecam._util.backend import backend_of, release_memory
+from splinecam._util.backend import backend_of, is_out_of_memory, release_memory
 from splinecam._util.tolerances import EPS
 from splinecam.arrangement.maxima import refine_maxima
 from splinecam.arrangement.refine import Refinement, refine, refine_compiled
@@ -184,7 +184,7 @@ class Computation:
                 break
             if stop is None and self.is_ended is not None and self.is_ended():
                 return at, self.ended(at)
-            found = self.step(at)
+            found = self._stepped(at)
             if isinstance(found, TooLarge) and self.may_move:  # there may be more memory
                 at = self._moved(at)
                 continue
@@ -196,6 +196,19 @@ class Computation:
                 self._tell(at.index, found.faces, share)
             at = found
         return at, None
+
+    def _stepped(self, at: Waiting) -> Waiting | LimitError:
+        """The state after a step; an error that says what to do if there is no memory for it."""
+        try:
+            return self.step(at)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            where = self._where(self.program.stages[at.index].layer, at.faces)
+            raise LimitError(
+                f"The partition found no memory left {where}. Say how much it may take, less than "
+                f"is free, as in {option('memory', '2GB')}: then parts are computed that fit."
+            ) from error
 
     def step(self, at: Waiting) -> Waiting | LimitError:
         """The state after a stage was evaluated, or after its layer has refined the mesh.

@@ -385,6 +385,11 @@ class PropertyCheck:
     _found: tuple[Witness, ...] = ()  # the counterexamples that settled the verdict then
 
     @property
+    def divided(self) -> bool:
+        """Whether the domain was divided, so that the unsafe part is known, or a verdict alone."""
+        return self._preimage is not None
+
+    @property
     def preimage(self) -> Preimage:
         """The unsafe part of the domain."""
         if self._preimage is None:
