@@ -60,6 +60,8 @@ def test_it_trains_and_goes_back(drive: Drive, page: Path) -> None:
     press(driver, "Step")
     driver.until("playground.answer.step === 1")
     assert driver.page.evaluate("playground.answer.history.step") == [0, 1]
+    driver.page.keyboard.press("s")  # the button has the focus
+    driver.until("playground.answer.step === 2")
     # The link is the experiment, so that it begins with the same regions.
     again = opened(drive, page, driver.page.evaluate("location.hash"))
     assert regions(again) == history["regions"][0]

@@ -15,7 +15,7 @@ import type { View } from "./view";
 import { type Steps, stepUntil, type Work } from "./work";
 
 const SMALL = 100_000; // cells
-const PIXELS = 4_000_000; // of a sketch, at most
+const PIXELS = 4_000_000; // of a sketch that becomes a texture, at most
 const PATIENCE = 400; // milliseconds that a mesh waits for its colours
 
 /** The switches of a picture of cells. */
@@ -142,7 +142,7 @@ export class Slot {
     if (this.message || (this.sketched && !pad)) return null;
     const { mesh, byClass } = content;
     if (mesh === this.shown?.content.mesh || mesh.cellCount < few) return null;
-    if (view.size[0] * view.size[1] > PIXELS) return null;
+    if (!pad && view.size[0] * view.size[1] > PIXELS) return null;
     const ink = inkOn(brightness(paint));
     const rim = byClass ? null : rimOn(ink);
     const sketch = sketchOf(mesh, paint, view, { ...look, paper, ink, rim }, pad ?? undefined);

@@ -201,12 +201,13 @@ class Playground {
   private key(event: KeyboardEvent): void {
     const { target, key } = event;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (target !== document.body && target !== this.canvas) return;
-    if (key === " ") this.toggle();
-    else if (key === "s") this.step();
+    const free = target === document.body || target === this.canvas;
+    if (!free && !(target instanceof HTMLButtonElement)) return; // buttons take the space bar
+    if (key === "s") this.step();
     else if (key === "r") this.begin();
+    else if (free && key === " ") this.toggle();
     else if (target === this.canvas && key === "Enter") this.readMiddle();
-    else if (!this.picture.key(key)) return;
+    else if (!free || !this.picture.key(key)) return;
     event.preventDefault();
   }
 
