@@ -148,6 +148,22 @@ def test_units_and_regions_show_each_other(drive: Drive, page: Path) -> None:
     driver.until("playground.answer.snapshot.header.window === null")
 
 
+def test_a_tap_shows_a_region_until_the_next_one(drive: Drive, page: Path) -> None:
+    phone = {"size": (390, 800), "has_touch": True, "is_mobile": True}
+    driver = opened(drive, page, "#data=moons&layers=8", **phone)
+    box = driver.page.locator(".pg-canvas").bounding_box()
+    assert box is not None
+    at = box["x"] + 0.3 * box["width"], box["y"] + 0.3 * box["height"]
+    driver.page.touchscreen.tap(*at)
+    driver.page.get_by_text("Neighbours").wait_for()
+    driver.page.wait_for_timeout(200)
+    shown = driver.page.locator(".pg-inspector").bounding_box()
+    assert shown is not None
+    assert shown["y"] < driver.page.locator(".pg-diagram").bounding_box()["y"]
+    driver.page.touchscreen.tap(box["x"] + 3, box["y"] + 3)  # beside the square
+    driver.page.get_by_text("Point at a region").wait_for()
+
+
 def test_own_points_are_in_the_link(drive: Drive, page: Path) -> None:
     driver = opened(drive, page, "#data=own&layers=4")
     box = driver.page.locator(".pg-canvas").bounding_box()

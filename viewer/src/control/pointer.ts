@@ -78,7 +78,11 @@ export class Pointer {
 
   private down(event: PointerEvent): void {
     if (event.button !== 0 || event.target !== this.element) return;
-    this.element.focus({ preventScroll: true });
+    const unseen: FocusOptions & { focusVisible: boolean } = {
+      preventScroll: true,
+      focusVisible: false, // marks are for who comes by keyboard
+    };
+    this.element.focus(unseen);
     capture(this.element, event.pointerId);
     const xy = this.at(event);
     const place = this.gestures.camera().toPlane(xy);

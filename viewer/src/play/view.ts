@@ -77,10 +77,12 @@ export class Picture {
     this.renderer.onWake = () => this.redraw();
     this.camera = Camera.fit(SQUARE, this.size);
     this.renderer.setDomain(cornersOf(SQUARE));
+    const fingers = window.matchMedia("(hover: none)").matches;
     new Pointer(canvas, {
       camera: () => this.camera,
       move: (camera, moving) => this.move(camera, moving),
-      hover: (xy) => this.point(xy),
+      // A finger that leaves lets go of nothing: what was tapped stays.
+      hover: (xy) => (xy || !fingers) && this.point(xy),
       click: (xy, shift) => {
         this.point(xy);
         listening.click(this.camera.toPlane(xy), shift);
