@@ -1,12 +1,16 @@
 """How much faster decision boundaries are found if regions are divided only where they may lie.
 
   python benchmarks/refine.py --nets 4x64 4x128 6x256
+  python benchmarks/refine.py --nets cnn_stride mlp256x6 zoo_acasxu_1_1
 
-Classifiers of two spirals are trained here, which takes seconds to minutes. CPU times of the whole
-partition and of the refined one are measured in alternation, and the least of each counts. Their
-boundaries are compared segment by segment; with ``--points``, the model itself is asked at so many
-points on each side of the boundary. The last line fits the growth of the refined time with the
-number of regions: an exponent of 1/2 is that of the length of the boundary.
+Classifiers of two spirals are trained here, which takes seconds to minutes; other names are those
+of benchmark workloads, which are asked for their boundary or, with one output, for the level of its
+median. CPU times (on a GPU those of the clock) of the whole partition and of the refined one are
+measured in alternation, and the least of each counts. Their boundaries are compared segment by
+segment. With ``--points``, the model itself is asked at so many points on each side of a boundary.
+The last line fits the growth of the refined time with the number of regions: an exponent of 1/2 is
+that of the length of the boundary. Beyond ``--most`` regions, which ``sc.estimate`` predicts, the
+whole is not computed.
 """
 
 from __future__ import annotations
@@ -16,9 +20,11 @@ import math
 import sys
 from pathlib import Path
 from time import process_time
+from typing import Any
 
 import torch
-from common import Table
+from common import Table, seconds
+from networks import WORKLOADS
 from torch import Tensor, nn
 
 import splinecam as sc
@@ -28,15 +34,16 @@ sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from refinement_cases import disagreement
 
 DOMAIN = sc.Domain.box(-1, 1)
+SAMPLE = 4096  # points at which the median of an output is found
 TABLE = Table(
     {
-        "network": "<10",
+        "network": "<16",
         "regions": ">11,",
         "refined": ">10,",
         "complete": ">10,",
         "segments": ">10,",
-        "whole (s)": ">10.2f",
-        "refined (s)": ">12.2f",
+        "whole (s)": ">10.3f",
+        "refined (s)": ">12.3f",
         "ratio": ">8.1f",
         "wrong": ">7,",
     }
@@ -51,13 +58,13 @@ def spirals(count: int = 2000, turns: float = 2.0) -> tuple[Tensor, Tensor]:
     return at + 0.02 * torch.randn(count, 2), label
 
 
-def trained(depth: int, width: int, steps: int) -> nn.Module:
+def trained(depth: int, width: int, steps: int, device: torch.device) -> nn.Module:
     """A classifier with one output."""
     torch.manual_seed(0)
     inner = [(nn.Linear(width, width), nn.ReLU()) for _ in range(depth - 1)]
     hidden = [module for pair in inner for module in pair]
-    model = nn.Sequential(nn.Linear(2, width), nn.ReLU(), *hidden, nn.Linear(width, 1))
-    x, label = spirals()
+    model = nn.Sequential(nn.Linear(2, width), nn.ReLU(), *hidden, nn.Linear(width, 1)).to(device)
+    x, label = (each.to(device) for each in spirals())
     rate = 2e-3 if width < 400 else 5e-4
     optimizer = torch.optim.Adam(model.parameters(), rate)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps)
@@ -72,51 +79,93 @@ def trained(depth: int, width: int, steps: int) -> nn.Module:
     return model.double().eval()
 
 
-def clocked(model: nn.Module, refine: str | None) -> tuple[sc.Partition, float]:
-    """The partition with its boundary, and the CPU time for both."""
+def network(name: str, steps: int, device: torch.device) -> tuple[nn.Module, sc.Domain, Any]:
+    """A network such as ``"4x128"`` or a workload, its domain, and what it is asked."""
+    work = WORKLOADS.get(name)
+    if work is None:
+        depth, width = map(int, name.split("x"))
+        return trained(depth, width, steps, device), DOMAIN, "boundary"
+    model, domain = work.model().to(device), work.domain()
+    share = torch.rand(SAMPLE, len(domain.corners), dtype=torch.float64)
+    x = domain.embed(share / share.sum(1, keepdim=True) @ domain.corners).to(device)
+    with torch.no_grad():
+        y = model(x)
+    return (
+        model,
+        domain,
+        "boundary" if y[0].numel() > 1 else {"level": float(y.median()), "output": 0},
+    )
+
+
+def clocked(
+    model: nn.Module, domain: sc.Domain, refine: Any, asked: Any, device: torch.device
+) -> tuple[sc.Partition, float]:
+    """The partition with its curves, and the seconds for both."""
+    made: list[sc.Partition] = []
+
+    def work() -> None:
+        part = sc.partition(model, domain, refine=refine, device=device, progress=False)
+        curves(part, asked)
+        made.append(part)
+
     start = process_time()
-    part = sc.partition(model, DOMAIN, refine=refine, progress=False)
-    part.decision_boundary()
-    return part, process_time() - start
+    passed = seconds(work, device)
+    return made[0], passed if device.type == "cuda" else process_time() - start
 
 
-def wrong_sides(model: nn.Module, part: sc.Partition, points: int) -> int:
-    """How many points beside the boundary are not on the side that it says."""
-    found = part.decision_boundary()
-    if not len(found):
+def curves(part: sc.Partition, asked: Any) -> Any:
+    """The boundary of a partition, or the level set that is asked for."""
+    if asked == "boundary":
+        return part.decision_boundary()
+    return part.level_set(asked["level"], output=asked["output"])
+
+
+def wrong_sides(model: nn.Module, part: sc.Partition, asked: Any, points: int) -> int:
+    """How many points beside the boundary of one output are not on the side that it says."""
+    found = curves(part, asked)
+    if not len(found) or part.values[0].numel() > 1:
         return 0
     start, end = found.ends.unbind(1)
     along = end - start
     which = torch.multinomial(found.lengths, points, replacement=True)
     normal = torch.stack([-along[:, 1], along[:, 0]], 1) / found.lengths[:, None]
-    middle = start + along * torch.rand(len(start), 1, dtype=start.dtype)
-    off = 1e-7 * normal[which]
+    middle = start + along * torch.rand(len(start), 1, dtype=start.dtype, device=start.device)
+    off = 1e-7 * part.domain.diameter * normal[which]
     with torch.no_grad():
-        left, right = (model(DOMAIN.embed(middle[which] + each))[:, 0] for each in (off, -off))
+        left, right = (
+            model(part.domain.embed(middle[which] + each)).flatten() for each in (off, -off)
+        )
         return int((left <= right).sum())
 
 
-def measured(name: str, steps: int, rounds: int, points: int) -> dict[str, float | str]:
-    """A row of the table for a network such as ``"4x128"``."""
-    model = trained(*map(int, name.split("x")), steps)
-    times: dict[str | None, list[float]] = {None: [], "boundary": []}
-    parts = {}
-    for _ in range(rounds):
-        for refine, taken in times.items():
-            parts[refine], seconds = clocked(model, refine)
-            taken.append(seconds)
-    whole, part = parts[None], parts["boundary"]
-    least = [min(taken) for taken in times.values()]
+def measured(name: str, given: argparse.Namespace) -> dict[str, float | str]:
+    """A row of the table."""
+    device = torch.device(given.device)
+    model, domain, asked = network(name, given.steps, device)
+    expected = sc.estimate(model, domain).regions
+    whole_too = expected < given.most
+    times: list[list[float]] = [[], []]
+    parts: list[sc.Partition] = []
+    for _ in range(given.rounds):
+        parts = []
+        for refine, taken in zip((None, asked), times, strict=True):
+            if refine is not None or whole_too:
+                part, passed = clocked(model, domain, refine, asked, device)
+                parts.append(part)
+                taken.append(passed)
+    part = parts[-1]
+    whole, refined = (min(taken, default=math.nan) for taken in times)
+    differs = bool(whole_too and disagreement(part, parts[0], asked))
     return {
         "network": name,
-        "regions": len(whole),
+        "regions": len(parts[0]) if whole_too else round(expected),
         "refined": len(part),
         "complete": int(part.complete.sum()),
-        "segments": len(part.decision_boundary()),
-        "whole (s)": least[0],
-        "refined (s)": least[1],
-        "ratio": least[0] / least[1],
-        "wrong": bool(disagreement(part, whole, "boundary")) + wrong_sides(model, part, points),
+        "segments": len(curves(part, asked)),
+        "whole (s)": whole,
+        "refined (s)": refined,
+        "ratio": whole / refined,
+        "wrong": differs + wrong_sides(model, part, asked, given.points),
     }
 
 
@@ -126,14 +175,17 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=1500, help="of the training")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--points", type=int, default=10_000)
+    parser.add_argument("--most", type=float, default=2e6, help="regions of a whole partition")
+    parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
     print(TABLE.heading())
     rows = []
     for net in options.nets:
-        rows.append(measured(net, options.steps, options.rounds, options.points))
+        rows.append(measured(net, options))
         print(TABLE.line(rows[-1]), flush=True)
-    if len(rows) > 1:
-        columns = ([float(row[key]) for row in rows] for key in ("regions", "refined (s)"))
+    grown = [row for row in rows if row["complete"] != row["regions"]]
+    if len(grown) > 1:
+        columns = ([float(row[key]) for row in grown] for key in ("regions", "refined (s)"))
         x, y = (log - log.mean() for log in (torch.tensor(each).log() for each in columns))
         print(f"\nexponent of the refined time by regions: {float(x @ y / (x @ x)):.2f}")
     sys.exit(any(row["wrong"] for row in rows))
