@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
+from splinecam._util import backend
 from splinecam.engine import box_bounds, open_part, run
 from splinecam.network.capture import capture
 from splinecam.partitions.partition import assemble
@@ -31,7 +33,7 @@ def eagerly(worth: float = 0.04, deep: int = 1) -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(open_part, "WORTH", worth)
-        patch.setattr(open_part, "LEAST", 0.0)
+        patch.setattr(backend, "CPU", replace(backend.CPU, squares_from=0.0))
         patch.setattr(open_part, "_LAST", 6)
         patch.setattr(run, "_FEWER", 1.0)
         patch.setattr(box_bounds, "_DEEP", deep)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import nn
 import splinecam as sc
 from refinement_cases import BOX, Asked, disagreement, eagerly, random_network
 from small_atlases import compute_atlas
+from splinecam._util.backend import using
 from splinecam.engine import open_part
 from splinecam.engine.plan import Plan
 from splinecam.engine.step import silent
@@ -80,14 +82,22 @@ def test_a_store_is_of_one_question(model: nn.Module, tmp_path: Path) -> None:
             sc.sweep(model, [BOX], refine=other, **given)
 
 
-def test_small_domains_are_not_bounded_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_domains_are_not_bounded_one_by_one() -> None:
     wide = network(0, 400)
     place = Plan.of(capture(wide, (2,))).first
-    monkeypatch.setattr(open_part, "LEAST", 1e5)
     far = [sc.Domain.box(-2 + k / 10, -1.999 + k / 10) for k in range(3)]
-    assert open_part.may_pay(place, [*far, sc.Domain.box(-3, 3)]) == [False] * 3 + [True]
-    for domain in far:
-        assert open_part.open_part(place, domain, open_part.Question(), silent) is None
+    with using(squares_from=1e5):
+        assert open_part.may_pay(place, [*far, sc.Domain.box(-3, 3)]) == [False] * 3 + [True]
+        for domain in far:
+            assert open_part.open_part(place, domain, open_part.Question(), silent) is None
+
+
+def test_a_gpu_begins_with_squares_later() -> None:
+    place = Plan.of(capture(network(0, 400), (2,))).first
+    with using(squares_from=6e5):
+        assert open_part.may_pay(place, [sc.Domain.box(-3, 3)]) == [True]
+    then = replace(place, then=torch.device("cuda"))
+    assert open_part.may_pay(then, [sc.Domain.box(-3, 3)]) == [False]
 
 
 def test_reduced_sweeps(model: nn.Module, whole: list[sc.Partition]) -> None:

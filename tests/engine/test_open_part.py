@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from torch import nn
 
 import splinecam as sc
+from splinecam._util import backend
 from splinecam.arrangement.refine import Refinement, refine_compiled
 from splinecam.engine import box_bounds
 from splinecam.engine import open_part as squares
@@ -83,7 +85,7 @@ def network(name: str, seed: int = 0) -> tuple[nn.Module, Program]:
 
 @pytest.fixture(autouse=True)
 def _small_networks_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(squares, "LEAST", 0.0)
+    monkeypatch.setattr(backend, "CPU", replace(backend.CPU, squares_from=0.0))
     monkeypatch.setattr(squares, "WORTH", 0.03)
     monkeypatch.setattr(squares, "_FUTILE", 1e9)
     monkeypatch.setattr(running, "_FEWER", 1.0)

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import itertools
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -343,13 +344,18 @@ def test_smooth_fuzzing_sees_bounds_that_are_exceeded(
 def test_refined_partitions_are_compared_with_whole_ones(
     modules: SimpleNamespace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counts = modules.refine_fuzz.fuzzed(1, 3, 4.0)
+    counts = modules.refine_fuzz.fuzzed(3, 4.0, 100, math.inf)
     assert (counts["networks"], counts["wrong"]) == (1, 0)
-    row = modules.refine.measured("2x8", steps=2, rounds=1, points=10)
-    assert (row["wrong"], row["complete"]) == (0, row["refined"])
+    given = SimpleNamespace(steps=2, rounds=1, points=10, most=1e6, device="cpu")
+    for name in ("2x8", "spirals64x3_random"):
+        row = modules.refine.measured(name, given)
+        assert (row["wrong"], row["complete"]) == (0, row["refined"])
+    given.most = 0.0
+    assert math.isnan(modules.refine.measured("2x8", given)["whole (s)"])
     monkeypatch.setattr(modules.refine_fuzz, "disagreement", lambda *case: "another length")
-    counts = modules.refine_fuzz.fuzzed(1, 3, 4.0)
-    assert counts["wrong"] == counts["questions"] > 0
+    counts = modules.refine_fuzz.fuzzed(3, 4.0, 2, math.inf)
+    assert counts["wrong"] == counts["questions"] == 2
+    assert not modules.refine_fuzz.fuzzed(3, 4.0, 2, 0.0)  # the time is up
     assert "another length" in capsys.readouterr().out
 
 

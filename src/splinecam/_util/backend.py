@@ -34,6 +34,7 @@ class Backend:
     segment_numbers: int = 1 << 21  # numbers in a table of values at points along segments
     end_numbers: int = 1 << 21  # the same at the ends of segments, in any precision
     bend_numbers: int = 1 << 26  # the same of differences from straight segments, in float32
+    squares_from: float = 6e5  # expected regions, times the effort for a square, for which it pays
     asynchronous: bool = False  # operations are queued: fewer waits are worth more work
     numpy_memory: bool = True  # tensors can share their memory with numpy arrays
     slow_windows: bool = True  # torch is slow for some float64 convolutions and small maxima
@@ -59,6 +60,7 @@ CUDA = Backend(
     segment_numbers=1 << 28,
     end_numbers=1 << 29,
     bend_numbers=1 << 30,
+    squares_from=3.6e7,
     asynchronous=True,
     numpy_memory=False,
     slow_windows=False,

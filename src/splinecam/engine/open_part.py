@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from splinecam._util.arrays import take
+from splinecam._util.backend import backend_of
 from splinecam.engine.artificial_cuts import CutLines
 from splinecam.engine.box_bounds import BoxBounds
 from splinecam.engine.plan import Place
@@ -67,7 +68,6 @@ class Question:
 
 # Times the effort for a square: regions in its open part for which it is quartered.
 WORTH = 2.0
-LEAST = 6e5  # regions that are expected, times that effort, for which squares pay
 _FIRST, _LAST = 2, 12  # how often the square around the domain is halved, at least and at most
 _CELLS = 4  # along a side of a square, by which its open part is estimated
 _CORNERS = 12  # of a face that is looked at
@@ -218,7 +218,7 @@ def open_part(
     corner = (low + high - size) / 2
     functions = None if question.rows is None else question.rows.to(low)
     bounds = BoxBounds(program, functions, place.kernel)
-    if (least := _least(bounds)) is None:
+    if (least := _least(bounds, place)) is None:
         return None
     side = torch.arange(2**_FIRST, device=low.device)
     at = _within(torch.cartesian_prod(side, side), (mesh.uv - corner) / size, _FIRST)
@@ -282,7 +282,7 @@ def may_pay(place: Place, domains: Sequence[Domain]) -> list[bool]:
     if not BoxBounds.fits(program):
         return [False] * len(domains)
     bounds = BoxBounds(program, None, place.kernel)
-    if (least := _least(bounds)) is None:
+    if (least := _least(bounds, place)) is None:
         return [False] * len(domains)
     inputs = []
     for domain in domains:
@@ -298,9 +298,10 @@ def may_pay(place: Place, domains: Sequence[Domain]) -> list[bool]:
     return found
 
 
-def _least(bounds: BoxBounds) -> float | None:
+def _least(bounds: BoxBounds, place: Place) -> float | None:
     """From how many expected regions on squares pay; None if units are too few for so many."""
-    units, least = sum(prod(layer.shape) for layer in bounds.program.layers), LEAST / bounds.effort
+    units = sum(prod(layer.shape) for layer in bounds.program.layers)
+    least = backend_of(place.then or place.device).squares_from / bounds.effort
     return None if units * units / 4 < least else least
 
 

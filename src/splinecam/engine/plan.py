@@ -97,13 +97,15 @@ Share = Callable[[torch.device], float]
 class Place:
     """A device: the program there, the bytes to stay within, and compiled kernels, if any.
 
-    kernel: for a CPU; gpu: for a GPU.
+    kernel: for a CPU; gpu: for a GPU. then: the device on which the run may continue, if it is not
+    this one.
     """
 
     program: Program
     memory: int
     kernel: Kernel | None = None
     gpu: GpuKernel | None = None
+    then: torch.device | None = None
 
     @classmethod
     def of(
@@ -155,6 +157,7 @@ class Plan:
         first = Place.of(program, memory, compiled=compiled, share=share)
         if to is None or to == program.device:
             return cls(first)
+        first = replace(first, then=to)
         return cls(first, lambda: Place.of(program.to(to), memory, compiled=compiled, share=share))
 
     @cached_property
