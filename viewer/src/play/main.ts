@@ -138,12 +138,12 @@ class Playground {
     const under = box("pg-under", this.controls.color, this.own, this.legend);
     stage.append(this.note, box("pg-frame", this.below, this.canvas), time, under);
     const right = element("section", { class: "pg-right", "aria-label": "Network and curves" });
-    right.append(this.guide.card, this.diagram.root, this.diagram.caption);
+    right.append(this.diagram.root, this.diagram.caption);
     right.append(this.inspector, this.charts.root);
     this.pointed(null);
     root.replaceChildren(
       bar,
-      element("main", { class: "pg-main" }, stage, left, right),
+      element("main", { class: "pg-main" }, stage, this.guide.card, left, right),
       this.status,
     );
     document.addEventListener("keydown", (event) => this.key(event));
