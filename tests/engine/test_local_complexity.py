@@ -17,11 +17,13 @@ import splinecam as sc
 from fixtures.networks import VGG, ResNet18, UNet, seeded
 from splinecam._util.backend import using
 from splinecam.engine.along_segments import run_segments
-from splinecam.engine.end_signs import EndCounts, _compare_signs
+from splinecam.engine.end_signs import EndCounts, _scalars
 from splinecam.errors import CaptureError, DomainError
 from splinecam.geometry.ball_lines import BallLines, area_by_crossings
 from splinecam.jobs.local import Exact, corrected
 from splinecam.network.capture import capture
+from splinecam.network.nonlinearities import PiecewiseScalar
+from splinecam.network.program import FAR
 from splinecam.questions.local_complexity import LocalComplexity, Sample, _student
 
 QUIET: Any = {"progress": False, "device": "cpu"}
@@ -190,17 +192,22 @@ def test_signs_are_those_of_the_model_in_its_own_precision() -> None:
 def test_signs_within_rounding_are_compared_one_by_one() -> None:
     generator = torch.Generator().manual_seed(0)
     for balls, d, n in itertools.product((1, 3), (1, 4), (1, 5)):
-        z = torch.randint(-2, 3, (balls, 2 * d + 1, n), generator=generator).float()
+        z = torch.randint(-2, 3, (balls, 2 * d + 1, n), generator=generator).double()
         z *= torch.rand(balls, 1, n, generator=generator) < 0.7
-        error = torch.tensor([1.0, 0.5, 2.0])[:balls]
+        error = torch.tensor([1.25, 0.5, 0.25]).double()[:balls]
+        layer = capture(nn.Sequential(nn.ReLU(), nn.Linear(n, 1)), (n,)).layers[0]
         a, b, slack = z[:, 1 : d + 1], z[:, d + 1 :], error[:, None, None]
         ends = a * b < 0
         near = [(part.abs() <= slack) for part in (a, b)]
         doubt = near[0] & (a != 0) | near[1] & (b != 0)
         mixed = ((z > 0) != (z[:, :1] > 0)).any(1)
         expected = ends & ~near[0] & ~near[1], ends, doubt, mixed
-        for count, units in zip(_compare_signs(z, d, error), expected, strict=True):
+        assert isinstance(layer, PiecewiseScalar)
+        way = (FAR * (z[:, 1:] - z[:, :1])).float()
+        counts, rise = _scalars(layer, z[:, 0], way, error)
+        for count, units in zip(counts, expected, strict=True):
             assert torch.equal(count, units.sum(-1).int())
+        assert torch.equal(rise.double() / FAR, z[:, 1:].relu() - z[:, :1].relu())
 
 
 @pytest.mark.parametrize("act", [nn.ReLU, nn.Hardtanh])
@@ -211,7 +218,7 @@ def test_a_larger_input_than_those_measured_has_larger_errors(act: type[nn.Modul
         model[0].weight.copy_(torch.tensor([[1.0, -1.0]]))
         model[0].bias.fill_(-0.1 if act is nn.ReLU else -1.1)
     x = torch.zeros(100, 2, dtype=torch.float64)
-    x[50] = torch.tensor([1e7 + 0.55, 1e7], dtype=torch.float64)  # in float32, 1 apart, or 0
+    x[50] = torch.tensor([1e15 + 0.125, 1e15], dtype=torch.float64)  # an eighth is one rounding
     way = torch.tensor([[1.0, 0.0]])
     found = sc.local_complexity(model, x, 0.3, directions=way, exact=True, **QUIET)
     order = found.chosen.argsort()

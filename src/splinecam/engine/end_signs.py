@@ -1,14 +1,16 @@
 """Which units are on other sides at the two ends of segments, by forward passes alone.
 
-The network is run in its own precision, with a centre and the ends of all segments of a ball as one
-batch. TF32, by which CUDA multiplies float32 by default, is off: it would move too many signs. A
-unit that is on different sides at two points switches between them at least once.
+The centre of each ball is run in float64. Its ends are run as their differences from the centre, in
+float32. These are many times smaller than the values, so that their rounding moves hardly a sign,
+although a pass costs no more than one of the model itself. A unit that is on different sides at two
+points switches between them at least once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
 from math import prod
 from typing import NamedTuple
 
@@ -16,13 +18,19 @@ import torch
 from torch import Tensor
 
 from splinecam._util.backend import backend_of, single_precision
-from splinecam._util.tolerances import FEW_ROUNDINGS, MEASURED
+from splinecam._util.tolerances import EPS, FEW_ROUNDINGS, MEASURED
 from splinecam.geometry.ball_lines import BallLines
-from splinecam.network.nonlinearities import Nonlinearity, PiecewiseScalar, SmoothScalar
-from splinecam.network.program import Program
+from splinecam.network.nonlinearities import (
+    MaxNonlinearity,
+    Nonlinearity,
+    PiecewiseScalar,
+    SmoothScalar,
+)
+from splinecam.network.program import FAR, Program
 
-_MEASURED = 8  # ends at which rounding errors are measured
-_TABLES = 8  # tables of live values that exist at a time, at most
+_MEASURED = 4  # balls in which rounding errors are measured, at two ends each
+_TABLES = 16  # tables of live values that exist at a time, at most
+_SHORT = torch.float32
 
 
 @dataclass(frozen=True)
@@ -52,29 +60,29 @@ class _Counts(NamedTuple):
 def count_at_ends(
     program: Program,
     lines: BallLines,
-    dtype: torch.dtype,
     *,
     memory: int,
     report: Callable[[int], object] = lambda count: None,
 ) -> EndCounts:
-    """Compare the ends of all segments of balls; dtype: in which the network is run.
+    """Compare the ends of all segments of balls.
 
     memory: bytes to stay within. report: is called with the number of balls that are done.
     """
-    own = program if dtype == program.dtype else program.to(program.device, dtype)
+    coarse = program.to(program.device, _SHORT)
     points = 2 * lines.count + 1
     width = max(prod(program.input_shape), *program.widths)
-    limit = min(backend_of(program.device).end_numbers, memory // (dtype.itemsize * _TABLES))
+    limit = min(backend_of(program.device).end_numbers, memory // (_SHORT.itemsize * _TABLES))
     step = max(1, limit // (points * width))
     found, lines = [], lines.to(program.device)
     with torch.inference_mode(), single_precision():
-        slack, reach = _rounding(program, own, lines)
+        slack, reach = _rounding(program, coarse, lines)
         for start in range(0, len(lines), step):
             index = torch.arange(start, min(start + step, len(lines)))
-            x = torch.cat([lines.centers[index, None], *lines.ends(index)], 1).to(dtype)
-            x = x.view(-1, *program.input_shape)
-            walk = zip(own.walk(x), slack, strict=True)
-            blocks = [_compare(layer, z, points, e * reach[index]) for (layer, z), e in walk]
+            centers = lines.centers[index]
+            ways = torch.cat(lines.ends(index), 1) - centers[:, None]
+            errors = [e * reach[index] for e in slack]
+            walk = _follow(program, coarse, centers, ways, errors)
+            blocks = [counts for _, _, counts in walk]
             found.append([torch.stack(part, -1).int().cpu() for part in zip(*blocks, strict=True)])
             report(len(index))
     if not program.layers:
@@ -83,78 +91,160 @@ def count_at_ends(
     return EndCounts(*(torch.cat(part).clone() for part in zip(*found, strict=True)))
 
 
-def _rounding(program: Program, own: Program, lines: BallLines) -> tuple[list[float], Tensor]:
+def _rounding(program: Program, coarse: Program, lines: BallLines) -> tuple[list[float], Tensor]:
     """How far values of each layer may be off, and how many times as far in each ball.
 
-    It is measured at some ends by another precision. Balls with larger inputs than there are taken
+    It is measured at some ends by float64. Balls with larger inputs or radii than there are taken
     to have larger errors in proportion.
     """
     chosen = torch.linspace(0, len(lines) - 1, min(_MEASURED, len(lines))).long()
-    size = lines.centers.abs().amax(1) + lines.radius
-    reach = (size / size[chosen].amax()).clamp(min=1)
-    first, _ = lines.ends(chosen)
-    x = first[:, 0].reshape(-1, *program.input_shape)
-    fine = own.dtype == torch.float64
-    other = program.to(program.device, torch.float32) if fine else program
-    eps = torch.finfo(own.dtype).eps
-    scale = eps / torch.finfo(torch.float32).eps if fine else 1.0
-    slack = []
-    for (_, z), (_, exact) in zip(own.walk(x), other.walk(x), strict=True):
-        off = float((z.double() - exact.double()).abs().max()) if z.numel() else 0.0
-        most = float(z.abs().max()) if z.numel() else 0.0
-        slack.append(MEASURED * max(scale * off, FEW_ROUNDINGS * eps * most))
+    reach = torch.ones_like(lines.radius)
+    for size in (lines.centers.abs().amax(1) + lines.radius, lines.radius):
+        reach = torch.maximum(reach, size / size[chosen].amax())
+    centers = lines.centers[chosen, None]
+    x = torch.stack([ends[:, 0] for ends in lines.ends(chosen)], 1)
+    none, slack = [0 * reach[chosen]] * len(program.layers), []
+    walk = _follow(program, coarse, centers[:, 0], x - centers, none)
+    exact = program.walk(x.view(-1, *program.input_shape))
+    for (z, way, _), (_, true) in zip(walk, exact, strict=True):
+        off, least = 0.0, 0.0
+        if z.numel():
+            z, way = z.repeat_interleave(2, 0), way.double() / FAR
+            off = float((z + way - true).abs().max())
+            least = EPS * float(z.abs().max()) + torch.finfo(_SHORT).eps * float(way.abs().max())
+        slack.append(MEASURED * max(off, FEW_ROUNDINGS * least))
     return slack, reach
 
 
-def _compare(layer: Nonlinearity, z: Tensor, points: int, error: Tensor) -> _Counts:
-    """Compare values z of a layer at the points of balls, of which the first is the centre.
+def _follow(
+    program: Program, coarse: Program, centers: Tensor, ways: Tensor, errors: list[Tensor]
+) -> Iterator[tuple[Tensor, Tensor, _Counts]]:
+    """Yield the units of each layer at k centres, FAR times their differences, and what switches.
 
-    error: of the values in each ball.
+    ways: (k, 2 d, n) from the centres to the first ends, then to the last ones; errors: (k,) of the
+    values of each layer.
     """
-    balls, d, error = error.shape[0], points // 2, error.to(z)
-    if isinstance(layer, SmoothScalar):
-        none = torch.zeros((balls, d), dtype=torch.int64, device=z.device)
-        return _Counts(none, none, none, none[:, 0])
-    if isinstance(layer, PiecewiseScalar) and layer.at_zero:
-        return _compare_signs(z.reshape(balls, points, -1), d, error)
-    z = z.reshape(balls, points, *layer.shape)
-    tiny = torch.finfo(z.dtype).tiny  # what is zero is on both sides
-    first, last, centre = (
-        part.reshape(-1, *layer.shape)
-        for part in (z[:, 1 : d + 1], z[:, d + 1 :], z[:, :1].expand(z[:, 1:].shape))
-    )
-
-    def apart(a: Tensor, b: Tensor, error: Tensor | float) -> Tensor:
-        made = layer.apart(a, b, error)
-        return made.view(balls, -1, made.shape[1])
-
-    slack = error.repeat_interleave(d)[:, None].expand(-1, prod(layer.shape))
-    doubt = ~(layer.decided(first, tiny, slack) & layer.decided(last, tiny, slack))
-    others = z[:, 1:].reshape(-1, *layer.shape)
-    counts = apart(first, last, slack), apart(first, last, tiny), doubt.view(balls, d, -1)
-    mixed = apart(centre, others, tiny).any(1)
-    return _Counts(*(part.count_nonzero(-1) for part in (*counts, mixed)))
+    live = {program.input_name: centers.view(-1, *program.input_shape)}
+    far = (FAR * ways).to(_SHORT).view(-1, *program.input_shape)
+    moved, ends = {program.input_name: far}, ways.shape[1]
+    for i, layer in enumerate(program.layers):
+        names = program.stages[i].live_in
+        live = program.advance(i, {name: live[name] for name in names})
+        moved = coarse.advance(i, {name: moved[name] for name in names})  # offsets round away
+        z, way = live[layer.source], moved[layer.source]
+        made = layer.apply(live[layer.argument])
+        if isinstance(layer, PiecewiseScalar) and layer.period is None:
+            counts, rise = _scalars(layer, z.flatten(1), way.view(len(z), ends, -1), errors[i])
+        elif isinstance(layer, MaxNonlinearity):
+            counts, rise = _maxima(layer, z.flatten(1), way.view(len(z), ends, -1), errors[i])
+        else:
+            counts = _others(layer, z, way, errors[i])
+            begin = live[layer.argument].repeat_interleave(ends, 0)
+            end = layer.apply(begin + moved[layer.argument].double() / FAR)
+            rise = (FAR * (end - made.repeat_interleave(ends, 0))).to(_SHORT)
+        yield z, way, counts
+        live = {**live, layer.result: made}
+        moved = {**moved, layer.result: rise.view(-1, *made.shape[1:])}
 
 
-def _compare_signs(z: Tensor, d: int, error: Tensor) -> _Counts:
-    """The same for units with their one border at zero: z (k, 2 d + 1, n).
+def _scalars(
+    layer: PiecewiseScalar, z: Tensor, way: Tensor, error: Tensor
+) -> tuple[_Counts, Tensor]:
+    """Compare units z (k, n) of one variable at the ends, FAR times ``way`` (k, 2 d, n) away.
 
-    The range of its values in a ball tells whether a unit may switch there. Few do, and only their
-    values are compared. Were it all of them, that would take about three times the memory of z.
+    Returns FAR times the rises of the function, too. Few units may pass a knot in a ball, and only
+    their values are looked at; all others are on one piece, with one slope.
     """
-    low, high, slack = z.amin(1), z.amax(1), error[:, None]
-    some = (low <= slack) & (high >= -slack) & ((low != 0) | (high != 0))
+    reach = torch.maximum(way.amax(1), -way.amin(1)).double() / FAR
+    gap = (z - layer.levels[:, None]).abs().amin(0)
+    some = (gap <= reach + error[:, None]) & ((gap > 0) | (reach > 0))
     ball, unit = some.nonzero(as_tuple=True)
-    values = z[ball, :, unit]
-    above, below, near = values > 0, values < 0, values.abs() <= slack[ball]
-    first, last = slice(1, d + 1), slice(d + 1, None)
-    ends = (above[:, first] & below[:, last]) | (below[:, first] & above[:, last])
-    mixed = (above != above[:, :1]).any(1)
-    doubt = near & (above | below)  # what is zero is on both sides
-    lower, doubt = ends & ~(near[:, first] | near[:, last]), doubt[:, first] | doubt[:, last]
+    begin, levels, slopes = z[ball, unit], layer.levels[:, unit], layer.slopes[:, unit]
+    values = torch.cat([begin[None], begin + way[ball, :, unit].T.double() / FAR])
+    few = replace(layer, levels=levels, slopes=slopes, shape=(len(unit),))
+    counts = _by_ball(_switched(few, values[None], error[ball][None]), ball, len(z))
 
-    def by_ball(found: Tensor) -> Tensor:
-        count = torch.zeros((z.shape[0], *found.shape[1:]), dtype=torch.int32, device=z.device)
-        return count.index_add_(0, ball, found.int())
+    slope = layer.slopes.gather(0, layer.pieces(z).long()).to(way)
+    rise = way * slope[:, None]
+    most = torch.finfo(values.dtype).max
+    knots = [-most * torch.ones_like(begin), *levels.clamp(max=most)]
+    sides = zip(slopes, knots, [*knots[1:], -knots[0]], strict=True)
+    parts = (a * (values[1:].clamp(b, c) - begin.clamp(b, c)) for a, b, c in sides)
+    rise[ball, :, unit] = (FAR * reduce(torch.add, parts)).T.to(rise)
+    return counts, rise
 
-    return _Counts(by_ball(lower), by_ball(ends), by_ball(doubt), by_ball(mixed))
+
+def _maxima(
+    layer: MaxNonlinearity, z: Tensor, way: Tensor, error: Tensor
+) -> tuple[_Counts, Tensor]:
+    """The same for maxima over groups of units, of which few may change their winner."""
+    if layer.smallest:
+        counts, rise = _maxima(replace(layer, smallest=False), -z, -way, error)
+        return counts, -rise
+    k, ends, _ = way.shape
+    columns = list(layer.groups.columns(z))
+    top = reduce(torch.maximum, columns)
+    gaps = [top - x for x in columns]
+    steps = (x.view(k, ends, *top.shape[1:]) for x in layer.groups.columns(way.flatten(0, 1)))
+    pairs = zip(steps, gaps, strict=True)
+    rise = reduce(torch.maximum, (step - (FAR * gap).to(way)[:, None] for step, gap in pairs))
+
+    size = torch.maximum(way.amax(1), -way.amin(1)).double() / FAR
+    reach = reduce(torch.maximum, layer.groups.columns(size))
+    slack = 2 * (reach + error.view(-1, *[1] * (reach.dim() - 1)))
+    near = reduce(torch.add, ((gap <= slack).int() for gap in gaps))
+    apart = reduce(torch.logical_or, ((gap <= slack) & (gap > 0) for gap in gaps))
+    some = (near > 1) & (apart | (reach > 0))
+    ball, group = some.flatten(1).nonzero(as_tuple=True)
+    members = layer.members[group]
+    begin = z[ball[:, None], members]
+    values = begin + way[ball[:, None], :, members].movedim(2, 0).double() / FAR
+    values = torch.cat([begin[None], values]).flatten(1)
+    own = torch.arange(members.numel(), device=z.device).view(members.shape)
+    few = replace(layer, members=own, shape=(own.numel(),), places=None)
+    errors = error[ball].repeat_interleave(members.shape[1])
+    return _by_ball(_switched(few, values[None], errors[None]), ball, k), rise
+
+
+def _others(layer: Nonlinearity, z: Tensor, way: Tensor, error: Tensor) -> _Counts:
+    """Compare the units of any layer, all of them."""
+    k, ends = z.shape[0], way.shape[0] // z.shape[0]
+    if isinstance(layer, SmoothScalar):
+        none = torch.zeros((k, ends // 2), dtype=torch.int64, device=z.device)
+        return _Counts(none, none, none, none[:, 0])
+    values = z[:, None] + way.view(k, ends, *way.shape[1:]).double() / FAR
+    values, slack = torch.cat([z[:, None], values], 1), error[:, None].expand(-1, prod(layer.shape))
+    return _Counts(*(part.count_nonzero(-1) for part in _switched(layer, values, slack)))
+
+
+def _switched(layer: Nonlinearity, z: Tensor, error: Tensor) -> _Counts:
+    """Whether units are on other sides, of (k, 2 d + 1, *shape) values of which one is the centre.
+
+    error: (k, n) of the values. The results are (k, d, m) and (k, m).
+    """
+    k, d = z.shape[0], z.shape[1] // 2
+    tiny = torch.finfo(z.dtype).tiny  # what is zero is on both sides
+    first, last, others, centre = (
+        part.flatten(0, 1)
+        for part in (z[:, 1 : d + 1], z[:, d + 1 :], z[:, 1:], z[:, :1].expand(z[:, 1:].shape))
+    )
+    slack = error.repeat_interleave(d, 0)
+    doubt = ~(layer.decided(first, tiny, slack) & layer.decided(last, tiny, slack))
+    if isinstance(layer, PiecewiseScalar):
+        mixed = layer.pieces(centre) != layer.pieces(others)
+    else:
+        mixed = layer.apart(centre, others, tiny)
+    made = layer.apart(first, last, slack), layer.apart(first, last, tiny), doubt
+    lower, ends, doubt = (part.view(k, d, part.shape[1]) for part in made)
+    return _Counts(lower, ends, doubt, mixed.view(k, 2 * d, mixed.shape[1]).any(1))
+
+
+def _by_ball(found: _Counts, ball: Tensor, k: int) -> _Counts:
+    """The numbers in each of k balls; found: of units (1, d, m) and (1, m) in some balls."""
+
+    def count(part: Tensor) -> Tensor:
+        part = part[0].movedim(-1, 0).int()
+        total = torch.zeros((k, *part.shape[1:]), dtype=part.dtype, device=ball.device)
+        return total.index_add_(0, ball, part)
+
+    return _Counts(*map(count, found))

@@ -168,6 +168,11 @@ class _Chains:
             above += len(bend)
         return replace(made, value=value)
 
+    def largest(self) -> Tensor:
+        """The largest moduli of the units along the segments, (K,)."""
+        none = self.value.new_zeros(self.unit.shape)
+        return none.scatter_reduce(0, self.own, self.value.abs(), "amax")
+
     def straight(self, points: _Points, ends: Tensor) -> Tensor:
         """Values on the lines between the ends, (Q,)."""
         S = points.count.shape[0]
@@ -253,8 +258,13 @@ class _Work:
         first, last = z[:S], z[S:]
         apart = (first > 0) != (last > 0)
         near = apart | (torch.minimum(first.abs(), last.abs()) <= reach)
+        near &= (first != 0) | (last != 0) | (size > 0)
         segment, unit = near.nonzero(as_tuple=True)
         chains = _Chains.of(segment, unit, points, z, bend)
+        alive = chains.largest() > 0  # what is zero all along switches nowhere
+        if not bool(alive.all()):
+            segment, unit = segment[alive], unit[alive]
+            chains = _Chains.of(segment, unit, points, z, bend)
         own, place = chains.own, chains.place
         zeros = zeros_between(chains.value[:, None], error[unit[own], None], own[1:] == own[:-1])
         counts = counts_of(segment[own[zeros.piece]], S)

@@ -1,8 +1,8 @@
 """The verb ``local_complexity``: how often units switch in small balls, for networks of any size.
 
-The signs at both ends of a segment, by forward passes in the model's own precision, tell which
-units switch along it at least once. Exact segments on a random share of them say how many more
-switches there are: nearly none, so that few exact segments are enough for a precise mean.
+The signs at both ends of a segment, by forward passes in float32, tell which units switch along it
+at least once. Exact segments on a random share of them say how many more switches there are: nearly
+none, so that few exact segments are enough for a precise mean.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from splinecam.geometry.ball_lines import BallLines
 from splinecam.geometry.domain import Domain
 from splinecam.jobs.sweep import sweep
 from splinecam.network.capture import capture
-from splinecam.network.capture.models import dtype_of
 from splinecam.network.nonlinearities import SmoothScalar
 from splinecam.network.program import Program
 from splinecam.partitions.request import Model, Options, Request
@@ -53,11 +52,11 @@ def local_complexity(
 ) -> LocalComplexity:
     """How often units switch along random diameters of balls around samples, with an error bar.
 
-    Forward passes of the model in its own precision show which units are on other sides at both
-    ends of a diameter: each switches at least once. Some diameters, drawn at random, are divided
-    exactly. They correct the mean for units that leave their side and come back, and give a 99 %
-    interval. A maximum whose winner changes counts as a switch, and smooth units count none; a
-    network with smooth functions has lower bounds, but no exact diameters.
+    Forward passes of the differences from the centre, in float32, show which units are on other
+    sides at both ends of a diameter: each switches at least once. Some diameters, drawn at random,
+    are divided exactly. They correct the mean for units that leave their side and come back, and
+    give a 99 % interval. A maximum whose winner changes counts as a switch, and smooth units count
+    none; a network with smooth functions has lower bounds, but no exact diameters.
 
     model, options: as for ``along``; ``memory`` limits the size of batches. x: the samples, ``(N,
     *input_shape)``. radius: of the balls, one number or one for each sample. directions: how many
@@ -84,8 +83,7 @@ def local_complexity(
         memory = free_memory(program.device) if request.memory is None else request.memory
         steps = len(lines) * (2 if plane else 1)
         with progress_bar(steps, "sample", request.progress) as bar:
-            dtype = dtype_of(request.model)
-            ends = count_at_ends(program, lines, dtype, memory=memory, report=bar.update)
+            ends = count_at_ends(program, lines, memory=memory, report=bar.update)
             known = Exact.none(program)
             risk = 1 - CONFIDENCE
             if not any(isinstance(layer, SmoothScalar) for layer in program.layers):
@@ -170,7 +168,8 @@ def corrected(
     cheap, least = (part.sum(-1).flatten().double() for part in (ends.ends, ends.lower))
     T, known = cheap.shape[0], none
     order = torch.randperm(T, generator=torch.Generator().manual_seed(seed))
-    for count, risk in _looks(float(cheap.mean()), precision, T):
+    doubt = float((cheap - least).mean())
+    for count, risk in _looks(float(cheap.mean()), doubt, precision, T):
         more = divide(order[known.chosen.shape[0] : count])
         known = Exact(*(torch.cat(pair) for pair in zip(known, more, strict=True)))
         sample = Sample(cheap, least, known.chosen, known.switches.sum(1).double())
@@ -179,17 +178,19 @@ def corrected(
     return known, risk
 
 
-def _looks(mean: float, precision: float, T: int) -> Iterator[tuple[int, float]]:
+def _looks(mean: float, doubt: float, precision: float, T: int) -> Iterator[tuple[int, float]]:
     """Yield numbers of exact segments, and the risk of the interval that is looked at then.
 
-    The first number is enough if no difference is found. Each look takes a part of the whole risk,
-    so that it does not matter which of them is the last one.
+    The first number is enough if no difference is found, see ``Sample.mean``; doubt: how much less
+    the mean may be as far as the ends tell. Each look takes a part of the whole risk, so that it
+    does not matter which of them is the last one.
     """
     risk = (1 - CONFIDENCE) * _FIRST_LOOK
     if not precision:
         yield T, 1 - CONFIDENCE
         return
-    least = 1.5 * math.log(2 / risk) / (precision * max(1.0, mean))
+    width = 2 * precision * max(1.0, mean)
+    least = 2 * math.log(2 / risk) / max(width - doubt, 2 * width / 3)
     count, left = max(_FEWEST, math.ceil(1 / (1 / least + 1 / T))), (1 - CONFIDENCE) - risk
     while count < T:
         yield count, risk
