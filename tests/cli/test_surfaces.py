@@ -42,6 +42,13 @@ def test_files_and_numbers(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "--force" in capsys.readouterr().err
 
 
+def test_a_device_and_memory(folder: Path) -> None:
+    words = ["surface", "net.py:build", "--box", "-1", "1", "--no-validate", "--quiet"]
+    assert main([*words, "--out", "a.ply"]) == 0
+    assert main([*words, "--device", "cpu", "--memory", "1MB", "--out", "b.ply"]) == 0
+    assert (folder / "a.ply").read_bytes() == (folder / "b.ply").read_bytes()
+
+
 def test_level_caps_picture_and_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     words = ["net.py:build", "--box", "-1", "-1", "-1", "1", "1", "1", "--level", "0.7", "--capped"]

@@ -14,9 +14,10 @@ from splinecam.errors import LimitError
 from splinecam.geometry.solids import Solid
 from splinecam.kernels.solid import cut_solid
 from splinecam.network.capture import capture
-from splinecam.solid.complex import Complex
+from splinecam.solid.complex import AUXILIARY, Complex
 from splinecam.solid.data import SurfaceData
 from splinecam.solid.extract import surface_data
+from splinecam.solid.faces import FlatFaces
 from splinecam.testing.oracle.steps import Abs
 
 ACTIVATIONS = {
@@ -236,6 +237,47 @@ def test_memory_is_a_limit() -> None:
     model = nn.Sequential(nn.Linear(3, 64), nn.ReLU(), nn.Linear(64, 1)).double()
     with pytest.raises(LimitError, match="memory="):
         sc.surface(model, sc.Domain.cube(-1, 1), memory="10KB")
+
+
+@pytest.mark.parametrize("kind", ["relu", "leaky", "maxout"])
+def test_parts_of_the_box_make_the_same_surface(kind: str) -> None:
+    torch.manual_seed(0)
+    act, units = ACTIVATIONS[kind](), 12 if kind != "maxout" else 6
+    wide = 3 * units if kind == "maxout" else units
+    layers = [nn.Linear(3, wide), act, nn.Linear(units, wide), act, nn.Linear(units, 1)]
+    model, box = nn.Sequential(*layers).double(), sc.Domain.cube(-1, 1)
+    level = float(model(torch.zeros((1, 3)).double()).detach())
+    whole = sc.surface(model, box, level=level)
+    parts = sc.surface(model, box, level=level, memory="500KB")
+    assert parts.report()["largest"] < whole.report()["largest"] / 2
+    for name in ("faces", "vertices", "edges", "open edges", "components", "euler", "kept"):
+        assert parts.report()[name] == whole.report()[name]
+    assert parts.unresolved == ()
+    assert parts.area == pytest.approx(whole.area, rel=1e-13)
+    assert parts.volume == pytest.approx(whole.volume, rel=1e-13)
+    torch.testing.assert_close(parts.areas.sort().values, whole.areas.sort().values)
+    parts.validate(segments=50)
+
+
+def test_seams_that_do_not_match_are_found() -> None:
+    """Two squares with a common side, along which a grid has divided a rectangle."""
+    uvw = torch.tensor([[0.0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]]).double()
+    corner, layers = torch.arange(4), torch.full((4,), 7)
+    ends = torch.stack([corner, corner.roll(-1)], 1)
+    halves = []
+    for shift, side in ((0.0, 1), (1.0, 3)):
+        layer = layers.clone()
+        layer[side] = AUXILIARY
+        points = uvw + torch.tensor([shift, 0, 0])
+        offsets, group = torch.tensor([0, 4]), torch.tensor([0])
+        halves.append(FlatFaces(points, ends, corner, corner, layer, offsets, group))
+    pieces = FlatFaces.together(halves, 1e-12)
+    assert not len(pieces.lacking())
+    assert pieces.joined().offsets.tolist() == [0, 4]
+    halves[1].uvw[3, 1] += 1e-3
+    torn = FlatFaces.together(halves, 1e-12)
+    assert torn.lacking()[:, 0].tolist() == [1.0, 1.0]
+    assert torn.joined().offsets.tolist() == [0, 4, 8]
 
 
 def test_what_is_no_box_or_no_output_is_refused() -> None:

@@ -114,6 +114,8 @@ def test_a_smooth_function_is_refused_with_what_to_do() -> None:
     model = nn.Sequential(nn.Linear(3, 2), nn.GELU(), nn.Linear(2, 1))
     with pytest.raises(sc.CaptureError, match="PiecewiseLinear"):
         sc.surface(model, CUBE)
+    with pytest.raises(TypeError, match=r"leave it out.*PiecewiseLinear"):
+        sc.surface(model, CUBE, smooth=1e-3)
 
 
 def test_values_that_overflow_are_an_error() -> None:

@@ -403,7 +403,7 @@ def _surface(parser: ArgumentParser) -> None:
     how = parser.add_argument_group("computation")
     check = "check the surface against the model (yes)"
     how.add_argument("--validate", action=BooleanOptionalAction, default=True, help=check)
-    _add(how, "--memory", "--quiet")
+    _add(how, "--device", "--memory", "--quiet")
 
 
 def _view(parser: ArgumentParser) -> None:

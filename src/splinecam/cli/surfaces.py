@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
+from splinecam._util.options import device_of
 from splinecam._util.text import number_text
 from splinecam.cli import models
 from splinecam.cli.console import Console, claim, inside, json_text, make_folder
@@ -20,6 +21,7 @@ _LABEL = 12  # characters of the names of numbers
 def surface_command(options: Namespace) -> int:
     """Compute a surface, check it, and write it to files."""
     console = Console(options.quiet)
+    device_of(options.device)
     claim(options.out, force=options.force)
     drawn = [path for path in options.out if path.suffix.lower() in PICTURES]
     if drawn:
@@ -37,6 +39,7 @@ def surface_command(options: Namespace) -> int:
             box,
             level=options.level,
             output=output,
+            device=options.device,
             memory=options.memory,
             progress=not options.quiet,
         )

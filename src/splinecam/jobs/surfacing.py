@@ -25,6 +25,11 @@ from splinecam.solid.surface import Surface
 Model = nn.Module | Captured | str | os.PathLike[str]
 Levels = Sequence[float] | Tensor
 
+_PIECES = (
+    "Put pieces in place of smooth functions, as in splinecam.nn.PiecewiseLinear(at, function(at)) "
+    "with knots at=torch.linspace(-6, 6, 49). Twice as many knots make a quarter of the error."
+)
+
 
 @overload
 def surface(
@@ -67,6 +72,7 @@ def surface(
     device: str | torch.device = "cpu",
     memory: float | str | None = None,
     progress: bool = True,
+    smooth: object = None,
 ) -> Surface | tuple[Surface, ...]:
     """The exact surface in a box on which an output of a network equals a level.
 
@@ -83,8 +89,10 @@ def surface(
     ``"argmax"`` the result is a tuple with the surface around each class, which is the part of the
     box where its output is the largest; with ``"argmin"`` the smallest output wins. device: where
     it is computed, such as ``"cuda"``; the result is on the CPU. memory: the number of bytes that
-    the cells may take, also as text such as ``"4GB"``; a ``LimitError`` says so beyond. progress:
-    show a progress bar in interactive use.
+    the computation may take beside the result, also as text such as ``"4GB"``. Parts of the box are
+    computed one after the other then, and their faces joined; a ``LimitError`` says if even the
+    smallest parts need more. By default all is computed at once. progress: show a progress bar in
+    interactive use. smooth: is for domains of two dimensions; here an error says what to do.
 
     >>> from splinecam import Domain
     >>> model = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2))
@@ -92,6 +100,8 @@ def surface(
     >>> len(tie) >= 0
     True
     """
+    if smooth is not None:
+        raise TypeError(f"smooth= is for domains of two dimensions: leave it out. {_PIECES}")
     levels, several = _levels_of(level)
     network, limit, place = exact_network(model, box), memory_of(memory), device_of(device)
     if isinstance(output, str):
@@ -129,9 +139,8 @@ def exact_network(model: Model, box: Solid) -> Captured:
     smooth = [layer.name for layer in layers if isinstance(layer, SmoothScalar)]
     if smooth:
         raise CaptureError(
-            f"layer {smooth[0]!r} is smooth. In three dimensions smooth= cannot replace it: put "
-            "pieces in its place, as in splinecam.nn.PiecewiseLinear(at, function(at)) with knots "
-            "at=torch.linspace(-6, 6, 49). Twice as many knots make a quarter of the error."
+            f"layer {smooth[0]!r} is smooth, and in three dimensions smooth= cannot replace it. "
+            f"{_PIECES}"
         )
     return given
 

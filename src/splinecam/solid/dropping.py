@@ -8,7 +8,7 @@ cells whose bounds exclude zero are left out, rounding included.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -42,8 +42,17 @@ class Dropping:
         """What leaves out cells that the zero set of a target does not meet."""
         kernel = kernel_for(program.device)
         chain = Chain.of(program, target.weight[None], kernel, target.level)
-        none = dict.fromkeys(("crossed", "largest", "bounded", "kept", "dropped"), 0)
-        return cls(kernel, chain, Counter(none))
+        return cls(kernel, chain, _nothing_yet())
+
+    def afresh(self) -> Dropping:
+        """The same that counts from the beginning."""
+        return replace(self, counts=_nothing_yet())
+
+    def add(self, counts: Counter[str]) -> None:
+        """Take note of what was left out of a part, and how many of its cells are left."""
+        largest = max(self.counts["largest"], counts["largest"])
+        self.counts.update(counts)
+        self.counts["largest"] = largest
 
     def bounded(self, front: Front, ends: bool) -> Bounded | None:
         """What leaves out cells of a front while they are divided, None if nothing can.
@@ -70,24 +79,23 @@ class Dropping:
 
     def without_empty(self, front: Front) -> Front:
         """The front with the cells only that the zero set of the target may meet."""
-        if self.bounded(front, False) is not None:
+        if not front.complex.num_cells or self.bounded(front, False) is not None:
             return front  # they are left out while they are divided
         assert front.target is not None
         counts, margin = self.counts, SAFETY * front.target.error(front.output_bound)
         offsets, corners = front.complex.cell_corners()
         low, high = extremes(take(front.f, corners), offsets)
         kept = (low <= margin) & (high >= -margin)
-        counts["crossed"] = int(kept.sum())
+        crossed = int(kept.sum())
         counts["largest"] = max(counts["largest"], front.complex.num_cells)
         # Where values may overflow, bounds show nothing, and the next layer raises an error.
         bounded = BoxBounds.fits(front.program) and margin <= LARGEST_ERROR
         if front.layer is not None and bounded:
-            counts["bounded"] += len(kept) - counts["crossed"]
+            counts["bounded"] += len(kept) - crossed
             kept |= self._reached(front, ~kept, offsets, corners, margin)
         elif front.layer is not None or not margin <= LARGEST_ERROR:
             kept[:] = True
-        counts["kept"] = int(kept.sum())
-        counts["dropped"] += kept.shape[0] - counts["kept"]
+        counts["dropped"] += int((~kept).sum())
         return front if bool(kept.all()) else front.select(kept.nonzero()[:, 0])
 
     def _reached(
@@ -103,6 +111,10 @@ class Dropping:
         arrays = front.complex.uvw, z.contiguous(), offsets, corners, some
         self.kernel.bound_bodies(self.chain.compiled, numbers, arrays)
         return some
+
+
+def _nothing_yet() -> Counter[str]:
+    return Counter(dict.fromkeys(("largest", "bounded", "kept", "dropped"), 0))
 
 
 def extremes(values: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:

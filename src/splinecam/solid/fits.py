@@ -44,22 +44,18 @@ def affine_maps(
     cells: tuple[Tensor, Tensor],
     group: Tensor,
     slopes: Callable[[Tensor], Tensor],
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The gradients (G, n, 3) and offsets (G, n) of functions on groups of cells.
 
-    They follow from the values at the corners of the widest cell of each group, which comes third,
-    (G,), or where that is too narrow from the derivatives at its centre.
+    They follow from the values at the corners of the widest cell of each group, or where that is
+    too narrow from the derivatives at its centre. Its width comes third, (G,), and the cell fourth.
 
     points: uvw (V, 3), values (V, n), and the error of these; cells: offsets and vertices of P
     cells; group: (P,) of each cell; slopes: the derivatives (N, n, 3) at points (N, 3).
     """
     (uvw, values, error), (offsets, corners) = points, cells
     fits, bias, width = affine_fits(uvw, values, offsets, corners)
-    count = int(group.max()) + 1
-    widest = width.new_zeros(count).scatter_reduce_(0, group, width, "amax")
-    best = torch.zeros(count, dtype=torch.int64)
-    chosen = (width == widest[group]).nonzero()[:, 0]
-    best[group[chosen]] = chosen
+    best = widest(width, group)
     gradient, bias = fits[best], bias[best]
     steepest = gradient.norm(dim=2).amax(1)
     narrow = (error > SLOPE_PRECISION * steepest * width[best]).nonzero()[:, 0]
@@ -68,7 +64,17 @@ def affine_maps(
         gradient[narrow] = slopes(centre)
         middle = means(values, offsets, corners, best[narrow])
         bias[narrow] = middle - (gradient[narrow] @ centre[:, :, None])[..., 0]
-    return gradient, bias, best
+    return gradient, bias, width[best], best
+
+
+def widest(width: Tensor, group: Tensor) -> Tensor:
+    """The widest cell of each group, (G,), from the width and the group of each, (P,)."""
+    count = int(group.max()) + 1 if len(group) else 0
+    most = width.new_zeros(count).scatter_reduce_(0, group, width, "amax")
+    best = torch.zeros(count, dtype=torch.int64)
+    chosen = (width == most[group]).nonzero()[:, 0]
+    best[group[chosen]] = chosen
+    return best
 
 
 def means(values: Tensor, offsets: Tensor, corners: Tensor, cells: Tensor) -> Tensor:

@@ -28,6 +28,7 @@ from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import FAR, Program
 from splinecam.solid.complex import AUXILIARY, Complex, Cut
 
+_COPIES = 4  # of a front in memory when it is divided, as measured
 _GENERATIONS = 4.0  # of interpolations in one layer, each of which rounds once
 
 
@@ -134,15 +135,16 @@ class Front:
         ways = solid.basis.view(3, 1, *solid.input_shape).expand(3, *x.shape)
         return self.program.derivatives(x, ways).permute(1, 2, 0)
 
-    def require_room(self, memory: int | None, what: str) -> None:
-        """Raise a ``LimitError`` if the front with a copy takes more than so many bytes."""
+    def require_room(self, memory: int | None, what: str) -> int:
+        """The bytes that it took to make the front; a ``LimitError`` if more than are allowed."""
         arrays = [*self.complex.arrays, self.complex.uvw, *self.live.values()]
-        used = 2 * sum(x.nbytes for x in arrays)
+        used = _COPIES * sum(x.nbytes for x in arrays)
         if memory is not None and used > memory:
             raise LimitError(
                 f"{what} needs more than {number_text(used / 1e6)} MB, and memory= allows "
                 f"{number_text(memory / 1e6)} MB. Allow more, or divide the box."
             )
+        return used
 
     def _blocks(self) -> Iterator[dict[str, Tensor]]:
         width = max(*self.program.widths, 1)

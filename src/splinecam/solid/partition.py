@@ -179,7 +179,7 @@ def solid_partition(
             tell(bar, f"layer {k + 1} of {len(program.layers)}, {count:,} regions", 0, 1)
     whole, region = front.complex, _regions(front.complex)
     values, error = as_rows(front.live[program.output_name]), front.bounds[program.output_name]
-    gradients, bias, widest = affine_maps(
+    gradients, bias, _, widest = affine_maps(
         (whole.uvw, values, float(error.error.max())),
         whole.cell_corners(),
         region,
