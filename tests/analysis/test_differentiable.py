@@ -171,6 +171,25 @@ def test_there_is_no_distance_from_no_boundary() -> None:
         moving.distances(torch.zeros(1, 2))
 
 
+def test_maps_of_thin_regions_have_precise_gradients() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1)).double()
+    with torch.no_grad():
+        model[0].weight.copy_(torch.tensor([[0.6, 0.8]] * 2, dtype=torch.float64))
+        model[0].bias.copy_(torch.tensor([0.1, 0.1 + 1e-9], dtype=torch.float64))
+        model[2].weight.copy_(torch.tensor([[1.0, 2.0]]))
+        model[2].bias.fill_(0.3)
+    moving = sc.partition(sc.nn.AsWritten(model), BOX, progress=False).differentiable()
+    strip = int(moving.areas.argmin())
+    assert moving.areas[strip] < 1e-8
+    total = moving.weight[strip, 0] @ torch.tensor([1.0, 10.0]).double() + moving.bias[strip, 0]
+    total.backward()
+    # The second unit alone is on: weight = 2 (0.6, 0.8), bias = 2 (0.1 + 1e-9) + 0.3.
+    expected = {0: [[0, 0], [2, 20]], 2: [[0, 0.6 + 8 + 0.1 + 1e-9]]}
+    for k, rows in expected.items():
+        found = model[k].weight.grad
+        assert torch.allclose(found, torch.tensor(rows, dtype=torch.float64), rtol=1e-12)
+
+
 @pytest.mark.slow
 def test_weights_that_are_computed_are_named() -> None:
     model = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(2, 4)), nn.ReLU())
