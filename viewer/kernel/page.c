@@ -48,6 +48,12 @@ static void forget(void) {
     memset(&made, 0, sizeof made);
 }
 
+/* Copy integers of the mesh as a page takes them. */
+EXPORT("page_narrow")
+void page_narrow(int32_t count, const int64_t *restrict from, int32_t *restrict to) {
+    for (int32_t i = 0; i < count; i++) to[i] = (int32_t)from[i];
+}
+
 /* Make room for a mesh that the page writes; returns whether there is memory. */
 EXPORT("page_take")
 int32_t page_take(int32_t vertices, int32_t edges, int32_t faces, int32_t corners) {
@@ -123,6 +129,15 @@ static void find_lines(sc_lines lines[2], int64_t known, int64_t units, const do
         made.slot_first, made.slot_t, made.slot_unit, made.slot_slope_change, column, units};
 }
 
+/* How to find values on lines: sums along them cost about nine times as much as terms do, which are
+ * those of all breakpoints for each vertex (as in engine/plan.py). */
+static int64_t method_of(const sc_lines *lines) {
+    int64_t terms = 2 * lines->count;
+    for (int64_t i = 0; i < lines->count; i++)
+        terms += lines->offset[lines->line[i] + 1] - lines->offset[lines->line[i]];
+    return terms > 9 * lines->breakpoints ? SC_SUMS : SC_TERMS;
+}
+
 /* Interpolate the rows of the new vertices, after `known` older ones; returns a status. */
 EXPORT("page_extend") int32_t page_extend(int32_t known, int32_t width, double *table) {
     sc_lines lines[2];
@@ -152,7 +167,8 @@ int32_t page_dense(int32_t known, int32_t n, int32_t m, int32_t rectified, int32
         find_lines(lines, known, n, weight);
         dense.edges = &lines[0];
         dense.inside = &lines[1];
-        dense.edge_method = dense.inside_method = SC_TERMS;
+        dense.edge_method = SC_TERMS;
+        dense.inside_method = method_of(&lines[1]);
     }
     if (!open_signs(dense.rows, vertices ? m : 0)) return SC_NO_MEMORY;
     return sc_dense_layer(pool, &dense, out, &signs);

@@ -47,17 +47,21 @@ export function functionsOf(mesh: Mesh, level: number): Functions {
  * classes, are cut without making objects: collecting these would take longer than the cuts. */
 class Cutting {
   private readonly pieces: Pieces;
+  /** (V) the largest function, or -1 where another one comes close. */
+  private readonly clear: Int32Array;
   private readonly corners: number[] = [];
   private readonly counts: number[] = [];
   private readonly regions: number[] = [];
   private readonly classes: number[] = [];
-  private readonly uncut: Uint32Array;
-  private readonly uncutClass: Uint32Array;
+  /** (C) the function that wins in a whole cell, or -1. */
+  private readonly winners: Int32Array;
+  /** The cells with mixed edges; in all others one function clearly wins at all corners. */
+  private readonly mixed: number[] = [];
   // Of the present region: its vertices and those on its edges, the half-edge that begins at each,
   // and the largest function on it.
   private readonly ids: number[] = [];
   private readonly halves: number[] = [];
-  private readonly winners: number[] = [];
+  private readonly largest: number[] = [];
   /** How many of each there are; the arrays keep their room. */
   private size = 0;
 
@@ -66,23 +70,11 @@ class Cutting {
     private readonly functions: Functions,
     private readonly level: number,
   ) {
-    const clear = clearWinners(functions, mesh.vertexCount);
-    this.pieces = new Pieces(mesh, functions, clear);
-    this.uncut = new Uint32Array(mesh.cellCount);
-    this.uncutClass = new Uint32Array(mesh.cellCount);
-    let kept = 0;
-    const disputed: number[] = [];
-    for (let cell = 0; cell < mesh.cellCount; cell++) {
-      const winner = this.winner(cell, clear);
-      if (winner < 0) disputed.push(cell);
-      else {
-        this.uncut[kept] = cell;
-        this.uncutClass[kept++] = this.classOf(winner);
-      }
-    }
-    this.uncut = this.uncut.subarray(0, kept);
-    this.uncutClass = this.uncutClass.subarray(0, kept);
-    for (const cell of disputed) {
+    this.clear = clearWinners(functions, mesh.vertexCount);
+    this.pieces = new Pieces(mesh, functions, this.clear);
+    this.winners = this.findWinners();
+    for (const cell of this.mixed) {
+      if (this.winners[cell]! >= 0) continue;
       this.outline(cell);
       if (!this.halved(cell)) this.divide(cell);
     }
@@ -93,17 +85,24 @@ class Cutting {
     return this.mesh.outputs.length === 1 ? winner : this.mesh.outputs[winner]!;
   }
 
-  /** The function that wins in a whole region, or -1. */
-  private winner(cell: number, clear: Int32Array): number {
-    const { offsets, corners, edges } = this.mesh;
-    const begin = offsets[cell]!;
-    const end = offsets[cell + 1]!;
-    const first = clear[edges[corners[begin]!]!]!;
-    let same = first >= 0;
-    for (let c = begin + 1; same && c < end; c++) same = clear[edges[corners[c]!]!] === first;
-    if (same) return first;
-    for (let c = begin; c < end; c++) this.ids[c - begin] = edges[corners[c]!]!;
-    return winnerOf(this.functions, this.ids, end - begin);
+  private findWinners(): Int32Array {
+    const { clear } = this;
+    const { offsets, corners, edges, cellCount } = this.mesh;
+    const { mixed } = this.pieces;
+    const winners = new Int32Array(cellCount);
+    for (let cell = 0, c = 0; cell < cellCount; cell++) {
+      const begin = offsets[cell]!;
+      const end = offsets[cell + 1]!;
+      for (c = begin; c < end && !mixed[corners[c]! >> 1]; c++);
+      if (c === end) {
+        winners[cell] = clear[edges[corners[begin]!]!]!;
+        continue;
+      }
+      this.mixed.push(cell);
+      for (c = begin; c < end; c++) this.ids[c - begin] = edges[corners[c]!]!;
+      winners[cell] = winnerOf(this.functions, this.ids, end - begin);
+    }
+    return winners;
   }
 
   /** Collect the vertices of a region and on its edges, and the half-edge that begins at each. */
@@ -146,14 +145,14 @@ class Cutting {
    *
    * No third class is inside then: along the chord, and so on either side of it, it loses. */
   private halved(cell: number): boolean {
-    const { ids, halves, winners, corners, size: count } = this;
+    const { ids, halves, largest, corners, size: count } = this;
     for (let c = 0; c < count; c++) {
-      winners[c] = this.largestBetween(ids[c]!, ids[c + 1 < count ? c + 1 : 0]!);
+      largest[c] = this.largestBetween(ids[c]!, ids[c + 1 < count ? c + 1 : 0]!);
     }
     let first = -1;
     let second = -1;
     for (let c = 0; c < count; c++) {
-      if (winners[c] === winners[c ? c - 1 : count - 1]) continue;
+      if (largest[c] === largest[c ? c - 1 : count - 1]) continue;
       if (second >= 0) return false;
       if (first < 0) first = c;
       else second = c;
@@ -171,7 +170,7 @@ class Cutting {
     corners.push(chord ^ 1);
     this.counts.push(inner, outer);
     this.regions.push(this.mesh.region[cell]!, this.mesh.region[cell]!);
-    this.classes.push(this.classOf(winners[first]!), this.classOf(winners[second]!));
+    this.classes.push(this.classOf(largest[first]!), this.classOf(largest[second]!));
     return true;
   }
 
@@ -269,23 +268,31 @@ class Cutting {
 
   result(): Mesh {
     const mesh = new Mesh(this.mesh.header, this.assembled());
-    return mesh.withBoundary(borders(mesh));
+    return mesh.withBoundary(this.borders(mesh));
   }
 
   private assembled(): MeshArrays {
-    const { mesh, pieces } = this;
-    const { counts, corners } = pieces.keptCells(this.uncut);
-    const all = joined(Uint16Array, counts, this.counts);
-    const offsets = new Uint32Array(all.length + 1);
-    for (let cell = 0; cell < all.length; cell++) offsets[cell + 1] = offsets[cell]! + all[cell]!;
+    const { mesh, pieces, winners } = this;
+    const { corners, begins } = pieces.keptCells(winners, this.mixed);
+    const kept = begins.length - 1;
+    const offsets = joined(Uint32Array, begins, this.counts);
+    for (let cell = kept; cell + 1 < offsets.length; cell++) offsets[cell + 1]! += offsets[cell]!;
+    const region = new Uint32Array(kept + this.counts.length);
+    const cellClass = new Uint32Array(region.length);
+    for (let cell = 0, k = 0; cell < winners.length; cell++) {
+      if (winners[cell]! < 0) continue;
+      region[k] = mesh.region[cell]!;
+      cellClass[k++] = this.classOf(winners[cell]!);
+    }
+    region.set(this.regions, kept);
+    cellClass.set(this.classes, kept);
     const values = pieces.newValues(this.level);
-    const kept = this.uncut.map((cell) => mesh.region[cell]!);
     return {
       ...pieces.assembled(),
       corners: joined(Uint32Array, corners, this.corners),
       offsets,
-      region: joined(Uint32Array, kept, this.regions),
-      cellClass: joined(Uint32Array, this.uncutClass, this.classes),
+      region,
+      cellClass,
       regionCorners: mesh.regionCorners ?? counted(mesh),
       boundary: new Uint32Array(),
       values: joined(Float32Array, mesh.values, values),
@@ -300,19 +307,42 @@ class Cutting {
       sourceCell: null,
     };
   }
-}
 
-/** The edges between cells of different classes. */
-function borders(mesh: Mesh): Uint32Array {
-  const beside = mesh.halfedgeCell;
-  const found: number[] = [];
-  for (let e = 0; e < mesh.edgeCount; e++) {
-    const left = beside[2 * e]!;
-    const right = beside[2 * e + 1]!;
-    if (left < 0 || right < 0) continue;
-    if (mesh.cellClass![left] !== mesh.cellClass![right]) found.push(e);
+  /** The edges between cells of different classes: one of both has mixed edges, or was cut. */
+  private borders({ edges, corners, offsets, cellClass, cellCount }: Mesh): Uint32Array {
+    const cells: number[] = [];
+    let gone = 0;
+    for (const cell of this.mixed) {
+      if (this.winners[cell]! < 0) gone++;
+      else cells.push(cell - gone);
+    }
+    for (let cell = cellCount - this.counts.length; cell < cellCount; cell++) cells.push(cell);
+    const classes = new Int32Array(edges.length); // at half-edges of these cells, plus one
+    for (const cell of cells) {
+      for (let c = offsets[cell]!; c < offsets[cell + 1]!; c++) {
+        classes[corners[c]!] = cellClass![cell]! + 1;
+      }
+    }
+    const found: number[] = [];
+    for (const cell of cells) {
+      for (let c = offsets[cell]!; c < offsets[cell + 1]!; c++) {
+        const [half, other] = [corners[c]!, corners[c]! ^ 1];
+        if (classes[other] && half & 1) continue; // found from there
+        const own = cellClass![cell]!;
+        const differs = classes[other] ? classes[other] !== own + 1 : this.endsAt(half, own);
+        if (differs) found.push(half >> 1);
+      }
+    }
+    return Uint32Array.from(found).sort();
   }
-  return Uint32Array.from(found);
+
+  /** Whether a class ends at a half-edge, beyond which is a cell without mixed edges, or nothing. */
+  private endsAt(half: number, own: number): boolean {
+    const { mesh, pieces, clear } = this;
+    if (half >= mesh.edges.length || pieces.mixed[half >> 1]) return false;
+    if (this.classOf(clear[mesh.edges[half]!]!) === own) return false;
+    return mesh.halfedgeCell[half ^ 1]! >= 0;
+  }
 }
 
 /** The number of corners of each region of a mesh whose cells are its regions. */

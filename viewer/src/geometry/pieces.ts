@@ -16,6 +16,8 @@ export class Pieces {
   private vertexCount: number;
   /** (E + 1) how many new vertices are on the edges before each old one. */
   readonly before: Uint32Array;
+  /** (E) 1 for edges that no single function clearly wins at both ends; all others stay whole. */
+  readonly mixed: Uint8Array;
   /** The edges that have several pieces. */
   private readonly divided: number[] = [];
   /** The ends of the chords. */
@@ -29,6 +31,7 @@ export class Pieces {
   ) {
     this.points = mesh.points;
     this.vertexCount = mesh.vertexCount;
+    this.mixed = new Uint8Array(mesh.edgeCount);
     this.before = this.divideEdges(clear);
   }
 
@@ -98,34 +101,37 @@ export class Pieces {
     return { points, edges, edgeLayer: layer, edgeUnit: unit, sourceEdge: source };
   }
 
-  /** The corners of the regions that are not cut, by new half-edges. */
-  keptCells(uncut: Uint32Array): { counts: Uint16Array; corners: Uint32Array } {
+  /** The corners of the cells that are kept, by new half-edges, and where those of each begin.
+   *
+   * winners: (C) below zero for cells that are not kept; mixed: those with mixed edges. */
+  keptCells(winners: Int32Array, mixed: readonly number[]) {
     const { before } = this;
-    const { offsets, corners, edgeCount } = this.mesh;
-    const beside = this.besideDivided();
-    const counts = new Uint16Array(uncut.length);
+    const { offsets, corners, edgeCount, cellCount } = this.mesh;
     const kept = new Uint32Array(corners.length + 2 * before[edgeCount]!); // at most so many
-    let at = 0;
-    for (let k = 0; k < uncut.length; k++) {
-      const cell = uncut[k]!;
-      const begin = at;
-      const last = offsets[cell + 1]!;
-      for (let c = offsets[cell]!; c < last; c++) {
-        const half = corners[c]!;
-        if (!beside[cell]) {
-          kept[at++] = half;
-          continue;
-        }
-        const edge = half >> 1;
-        const side = half & 1;
+    const begins = new Uint32Array(cellCount + 1);
+    let [at, count, done] = [0, 0, 0];
+    const copyUntil = (cell: number): void => {
+      const shift = at - offsets[done]!;
+      kept.set(corners.subarray(offsets[done]!, offsets[cell]!), at);
+      for (let k = done + 1; k <= cell; k++) begins[++count] = offsets[k]! + shift;
+      at = offsets[cell]! + shift;
+    };
+    for (const cell of mixed) {
+      copyUntil(cell);
+      done = cell + 1;
+      if (winners[cell]! < 0) continue;
+      for (let c = offsets[cell]!; c < offsets[done]!; c++) {
+        const edge = corners[c]! >> 1;
+        const side = corners[c]! & 1;
         const inner = before[edge + 1]! - before[edge]!;
         for (let i = 0; i <= inner; i++) {
           kept[at++] = 2 * this.piece(edge, side ? inner - i : i) + side;
         }
       }
-      counts[k] = at - begin;
+      begins[++count] = at;
     }
-    return { counts, corners: kept.subarray(0, at) };
+    copyUntil(cellCount);
+    return { corners: kept.subarray(0, at), begins: begins.subarray(0, count + 1) };
   }
 
   /** The outputs at the new vertices. */
@@ -147,6 +153,7 @@ export class Pieces {
       const a = edges[2 * e]!;
       const b = edges[2 * e + 1]!;
       if (clear[a] === clear[b] && clear[a]! >= 0) continue;
+      this.mixed[e] = 1;
       const places = changes(this.functions, a, b);
       for (let k = 0; k < places.length; k++) this.addBetween(a, b, places[k]!);
       if (places.length) this.divided.push(e);
@@ -154,18 +161,6 @@ export class Pieces {
     }
     before[edgeCount] = count;
     return before;
-  }
-
-  /** (C) 1 for cells beside edges that have several pieces. */
-  private besideDivided(): Uint8Array {
-    const { halfedgeCell, cellCount } = this.mesh;
-    const marks = new Uint8Array(cellCount);
-    for (const edge of this.divided) {
-      for (const cell of [halfedgeCell[2 * edge]!, halfedgeCell[2 * edge + 1]!]) {
-        if (cell >= 0) marks[cell] = 1;
-      }
-    }
-    return marks;
   }
 
   /** Make room for one more vertex. */

@@ -17,16 +17,6 @@ const CODES = table(
 );
 export const DIVERGING = table(["#0072B2", "#8fc0e0", "#ffffff", "#f0b48a", "#D55E00"]);
 
-/** Numbers of the regions, by which they can be coloured. */
-export interface RegionNumbers {
-  slope: Float32Array;
-  area: Float32Array;
-  active: Float32Array;
-  layer: Float32Array;
-  /** From 0 to 1; another one for every other set of active units. */
-  code: Float32Array;
-}
-
 /** Half-way to white, so that lines are seen on it. */
 function paled(part: string): string {
   return Math.round(127 + Number.parseInt(part, 16) / 2)
@@ -49,10 +39,11 @@ function table(colors: readonly string[]): Uint8Array {
   return lut;
 }
 
-/** The colours of a mesh; classes: whether its outputs tell classes apart. */
+/** The colours of a mesh; numbers: of its regions, for those that need some; classes: whether its
+ * outputs tell classes apart. */
 export function coloringOf(
   mesh: Mesh,
-  numbers: RegionNumbers,
+  numbers: Float32Array | null,
   { classes, color }: { classes: boolean; color: string },
 ): Message<ColoringHeader> {
   const common = { kind: "coloring" as const, mesh: mesh.id, output: null, legend: [] };
@@ -71,7 +62,7 @@ export function coloringOf(
     const arrays = { colors: { data, shape: [mesh.cellCount, 3] } };
     return { header: { ...header, scale: null, palette: PALETTE, typical }, arrays };
   }
-  const data = numbers[color as keyof RegionNumbers].slice();
+  const data = numbers!;
   let [low, high] = [Infinity, -Infinity];
   for (let k = 0; k < data.length; k++) {
     const x = data[k]!;

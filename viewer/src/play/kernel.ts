@@ -20,6 +20,7 @@ interface Exports {
   page_malloc(bytes: number): number;
   page_free(address: number): void;
   page_state(): number;
+  page_narrow(count: number, from: number, to: number): void;
   page_take(vertices: number, edges: number, faces: number, corners: number): number;
   page_signs(rows: number, units: number, z: number, tolerance: number): number;
   page_refine(z: number, error: number, bend: number, layer: number, maxFaces: number): number;
@@ -112,15 +113,13 @@ export class Kernel {
   /** A copy of the subdivision. */
   mesh(): FlatMesh {
     const { vertices, edges, faces, corners, at } = this.state();
-    const { buffer } = this.wasm.memory;
     const integers = (k: number, count: number): Int32Array => {
-      const words = new Int32Array(buffer, at[k]!, 2 * count);
-      const array = new Int32Array(count);
-      for (let i = 0; i < count; i++) array[i] = words[2 * i]!;
-      return array;
+      const to = this.address("integers", 4 * count);
+      this.wasm.page_narrow(count, at[k]!, to);
+      return new Int32Array(this.wasm.memory.buffer, to, count).slice();
     };
     return {
-      points: new Float64Array(buffer, at[0]!, 2 * vertices).slice(),
+      points: new Float64Array(this.wasm.memory.buffer, at[0]!, 2 * vertices).slice(),
       edges: integers(1, 2 * edges),
       offsets: integers(2, faces + 1),
       corners: integers(3, corners),

@@ -42,6 +42,7 @@ class Playground {
   private hoveredUnit: Unit | null = null;
   private heldUnit: Unit | null = null;
   private frames: number[] = [];
+  private turn = 0; // how often it was told to play
 
   private readonly canvas = element("canvas", { class: "pg-canvas", tabindex: "0", role: "img" });
   private readonly below = element("canvas", { class: "pg-below", "aria-hidden": "true" });
@@ -261,11 +262,16 @@ class Playground {
     return this.ask({ ask: "begin", experiment: this.experiment });
   }
 
-  /** Ask the worker, after what was asked before, and show the answer.
+  /** Ask the worker, and show the answer.
    *
    * Of moments and planes that are asked for while others are computed only the newest is. */
-  private ask(request: Ask): Promise<Answer> {
+  private async ask(request: Ask): Promise<Answer> {
     const replaced = request.ask === "back" || request.ask === "slice";
+    return this.show(await this.asking(request, replaced));
+  }
+
+  /** Ask the worker, after what was asked before; the answer is to be shown. */
+  private asking(request: Ask, replaced = false): Promise<Answered> {
     if (replaced) this.newest = request;
     const answer = this.asked.then(() => {
       if (replaced && this.newest !== request && this.answer) return this.answer;
@@ -275,25 +281,25 @@ class Playground {
       });
     });
     this.asked = answer;
-    return answer.then((sent) => {
-      const found = { ...this.answer, ...sent } as Answer;
-      if (!sent.network) found.network = this.answer!.network;
-      if (!sent.history) found.history = this.answer!.history;
-      if (found.problem) {
-        this.pause();
-        this.say(found.problem);
-      } else this.show(found, sent.history !== null);
-      return found;
-    });
+    return answer;
   }
 
-  /** Show an answer; beside: also beside the picture, which takes longer to paint. */
-  private show(answer: Answer, beside: boolean): void {
-    this.answer = answer;
-    const { snapshot, pixels, network } = answer;
+  /** Show an answer, and beside the picture what was sent for that, which takes longer to paint. */
+  private show(sent: Answered): Answer {
+    const found = { ...this.answer, ...sent } as Answer;
+    if (!sent.network) found.network = this.answer!.network;
+    if (!sent.history) found.history = this.answer!.history;
+    if (found.problem) {
+      this.pause();
+      this.say(found.problem);
+      return found;
+    }
+    this.answer = found;
+    const { snapshot, pixels, network } = found;
     this.picture.calm = !this.playing;
     this.picture.show(snapshot, pixels, this.task, network.layers.length - 1);
-    if (beside) this.showBeside(answer);
+    if (sent.history) this.showBeside(found);
+    return found;
   }
 
   private showBeside({ snapshot, network, history, moment, step }: Answer): void {
@@ -361,22 +367,20 @@ class Playground {
     setText(this.play, "Pause");
     setText(this.note, "");
     const calm = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
-    while (this.playing) {
-      const steps = calm ? 20 * STEPS : STEPS;
-      // The worker goes on while the last frame is drawn.
-      const drawn = new Promise((resolve) => {
-        if (calm) setTimeout(resolve, CALM);
-        else requestAnimationFrame(resolve);
+    const steps = calm ? 20 * STEPS : STEPS;
+    const more = () =>
+      this.asking({
+        ask: "run",
+        steps,
+        window: this.picture.window,
+        more: { card: this.picture.card },
       });
-      await Promise.all([
-        this.ask({
-          ask: "run",
-          steps,
-          window: this.picture.window,
-          more: { card: this.picture.card },
-        }),
-        drawn,
-      ]);
+    const turn = ++this.turn;
+    for (let next = more(); ; ) {
+      const [answer] = await Promise.all([next, nextFrame(calm)]);
+      if (!this.playing || this.turn !== turn) return; // whoever pauses asks for what is there then
+      next = more(); // so that the worker goes on while this frame is drawn
+      this.show(answer);
       this.frames = [...this.frames.slice(-59), performance.now()];
     }
   }
@@ -524,6 +528,13 @@ class Playground {
       this.say(sentenceOf(error));
     }
   }
+}
+
+function nextFrame(calm: boolean): Promise<unknown> {
+  return new Promise((resolve) => {
+    if (calm) setTimeout(resolve, CALM);
+    else requestAnimationFrame(resolve);
+  });
 }
 
 function button(label: string, act: () => unknown, kind = "", title = ""): HTMLButtonElement {

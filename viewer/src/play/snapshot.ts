@@ -5,7 +5,7 @@ import { cutByClass } from "../geometry/classes";
 import { levelSet } from "../geometry/level_sets";
 import { Mesh, type MeshArrays } from "../geometry/mesh";
 import type { Box, ColoringHeader, MeshHeader, Message, Pair } from "../protocol/messages";
-import { coloringOf, type RegionNumbers } from "./colorings";
+import { coloringOf } from "./colorings";
 import type { Kernel } from "./kernel";
 import { evaluate, isPiecewise, type Network, onPlane, visitActive, widthAfter } from "./network";
 import { partition } from "./partition";
@@ -105,18 +105,11 @@ export function snapshotOf(
     sourceEdge: null,
     sourceCell: null,
   });
-  const numbers = numbersOf(whole);
-  if (color === "active") {
-    visitActive(network, middlesOf(whole), (region) => {
-      numbers.active[region]! += 1;
-    });
-  } else if (color === "code") {
-    visitActive(network, middlesOf(whole), (region, layer, unit) => {
-      numbers.code[region] = (numbers.code[region]! + share(layer, unit)) % 1;
-    });
-  }
+  const measured = measuresOf(whole);
+  const largestSlope = measured.slope.reduce((most, slope) => Math.max(most, slope), 0);
   const shown = classes ? cutByClass(whole) : whole;
   const level = classes ? null : levelSet(whole, 0, 0);
+  const numbers = { ...measured, ...countsOf(whole, network, color) }[color] ?? null;
   const coloring = coloringOf(shown, numbers, { classes, color });
   return {
     header,
@@ -126,17 +119,12 @@ export function snapshotOf(
     level,
     regions,
     boundaryLength: scale * (level ? lengthOfSegments(level) : lengthOf(shown)),
-    largestSlope: numbers.slope.reduce((most, slope) => Math.max(most, slope), 0),
+    largestSlope,
     unresolved: pairsOf(found.unresolved).map(([x, y]) => [
       center[0] + scale * x,
       center[1] + scale * y,
     ]),
   };
-}
-
-/** A number below 1 for a unit; the sum of those of its active units tells a region's code. */
-function share(layer: number, unit: number): number {
-  return (0.6180339887 * (unit + 1) + 0.7548776662 * (layer + 1) * (layer + 1)) % 1;
 }
 
 function pairsOf(flat: readonly number[]): Pair[] {
@@ -180,60 +168,69 @@ function lengthOfSegments(ends: Float64Array): number {
   return sum;
 }
 
-/** Areas, slopes and last layers of the regions. */
-function numbersOf(mesh: Mesh): RegionNumbers {
-  const { cellCount, offsets, corners, edges, points, edgeLayer, scale } = mesh;
+/** The area of each region, and how steep its output is; of several outputs, the largest one.
+ *
+ * As Green says, a gradient times an area is an integral over the outline. */
+function measuresOf(mesh: Mesh): Record<string, Float32Array> {
+  const { cellCount, offsets, corners, edges, points, scale } = mesh;
   const values = mesh.preciseValues as Float64Array;
-  const make = () => new Float32Array(cellCount);
-  const names = { slope: make(), area: make(), active: make(), layer: make() };
-  const numbers = { ...names, code: make() };
   const outputs = mesh.outputs.length;
+  const [slope, areas] = [new Float32Array(cellCount), new Float32Array(cellCount)];
   for (let cell = 0; cell < cellCount; cell++) {
     const begin = offsets[cell]!;
     const end = offsets[cell + 1]!;
+    let output = 0;
+    let most = Number.NEGATIVE_INFINITY;
+    for (let k = 0; outputs > 1 && k < outputs; k++) {
+      let sum = 0;
+      for (let c = begin; c < end; c++) sum += values[edges[corners[c]!]! * outputs + k]!;
+      if (sum > most) output = k;
+      most = Math.max(most, sum);
+    }
     const first = edges[corners[begin]!]!;
     const x0 = points[2 * first]!;
     const y0 = points[2 * first + 1]!;
-    let last = Math.max(edgeLayer[corners[begin]! >> 1]!, edgeLayer[corners[end - 1]! >> 1]!);
-    let area = 0;
-    let widest = 0;
-    let second = first;
-    let third = first;
-    for (let k = begin + 1; k + 1 < end; k++) {
-      last = Math.max(last, edgeLayer[corners[k]! >> 1]!);
-      const vertex = edges[corners[k]!]!;
-      const next = edges[corners[k + 1]!]!;
-      const size =
-        (points[2 * vertex]! - x0) * (points[2 * next + 1]! - y0) -
-        (points[2 * next]! - x0) * (points[2 * vertex + 1]! - y0);
-      area += size / 2;
-      if (size <= widest) continue;
-      widest = size;
-      second = vertex;
-      third = next;
+    const value = values[first * outputs + output]!;
+    let [x, y, z] = [0, 0, 0]; // from the first corner
+    let [area, across, up] = [0, 0, 0]; // twice as much
+    for (let c = begin + 1; c <= end; c++) {
+      const vertex = c < end ? edges[corners[c]!]! : first;
+      const [nextX, nextY] = [points[2 * vertex]! - x0, points[2 * vertex + 1]! - y0];
+      const nextZ = values[vertex * outputs + output]! - value;
+      area += x * nextY - nextX * y;
+      across += (z + nextZ) * (nextY - y);
+      up += (z + nextZ) * (x - nextX);
+      [x, y, z] = [nextX, nextY, nextZ];
     }
-    numbers.area[cell] = area * scale * scale;
-    numbers.layer[cell] = last + 1;
-    if (!(widest > 0)) continue;
-    // The slope of the output that is largest there, or of a single one.
-    let best = 0;
-    let most = Number.NEGATIVE_INFINITY;
-    for (let k = 0; k < outputs; k++) {
-      const sum = values[first * outputs + k]! + values[second * outputs + k]!;
-      const all = sum + values[third * outputs + k]!;
-      if (all > most) {
-        best = k;
-        most = all;
+    areas[cell] = (area / 2) * scale * scale;
+    if (area > 0) slope[cell] = Math.sqrt(across * across + up * up) / area / scale;
+  }
+  return { slope, area: areas };
+}
+
+/** Other numbers of the regions, if these are the colour. */
+function countsOf(mesh: Mesh, network: Network, color: string): Record<string, Float32Array> {
+  if (color !== "layer" && color !== "active" && color !== "code") return {};
+  const { cellCount, offsets, corners, edgeLayer } = mesh;
+  const numbers = new Float32Array(cellCount);
+  if (color === "active") {
+    visitActive(network, middlesOf(mesh), (region) => {
+      numbers[region]! += 1;
+    });
+  } else if (color === "code") {
+    // A number below 1 for a unit; the sum of those of the active units tells the code.
+    visitActive(network, middlesOf(mesh), (region, layer, unit) => {
+      const share = 0.6180339887 * (unit + 1) + 0.7548776662 * (layer + 1) * (layer + 1);
+      numbers[region] = (numbers[region]! + (share % 1)) % 1;
+    });
+  } else {
+    for (let cell = 0; cell < cellCount; cell++) {
+      for (let c = offsets[cell]!; c < offsets[cell + 1]!; c++) {
+        numbers[cell] = Math.max(numbers[cell]!, edgeLayer[corners[c]! >> 1]! + 1);
       }
     }
-    const value = values[first * outputs + best]!;
-    const p = values[second * outputs + best]! - value;
-    const q = values[third * outputs + best]! - value;
-    const x = p * (points[2 * third + 1]! - y0) - q * (points[2 * second + 1]! - y0);
-    const y = q * (points[2 * second]! - x0) - p * (points[2 * third]! - x0);
-    numbers.slope[cell] = Math.sqrt(x * x + y * y) / widest / scale;
   }
-  return numbers;
+  return { [color]: numbers };
 }
 
 /** A place in the middle of each region. */
