@@ -27,6 +27,7 @@ from splinecam.network.capture.models import unwrap
 from splinecam.questions.boundary import check_kind, levels_of, output_of, winners_of
 from splinecam.questions.moving_vertices import (
     Functions,
+    Names,
     Places,
     constants_of,
     filled,
@@ -57,7 +58,7 @@ class Differentiable:
     _level: float
     _parameters: Mapping[str, Tensor]
     _corners: Tensor
-    _names: dict[int, tuple[str, bool]]
+    _names: Names
     _fixed: dict[str, Any]  # what does not depend on the parameters, which all of ``at`` share
 
     def at(self, parameters: Mapping[str, Tensor], corners: Tensor | None = None) -> Differentiable:
@@ -85,7 +86,7 @@ class Differentiable:
                 self._fixed[name] = make()
         return self._fixed[name]
 
-    def _follow(self, places: Places) -> tuple[Tensor, Tensor]:
+    def _follow(self, places: Places) -> tuple[Tensor, ...]:
         """Vertices (N, 2) as parameters move them, and the outputs there, (N, n)."""
         network, embed = self.partition._network, self.partition.domain.embed
         return moved((network, embed), places, self._names, self._parameters, self._corners)
@@ -97,7 +98,7 @@ class Differentiable:
         return places_of(data.mesh, known, ids, lambda edge: functions_of(data, edge))
 
     @cached_property
-    def _everywhere(self) -> tuple[Tensor, Tensor]:
+    def _everywhere(self) -> tuple[Tensor, ...]:
         return self._follow(self._once("all vertices", self._all_places))
 
     @property
@@ -329,7 +330,8 @@ def differentiable(
             "The corners are others than part.domain.corners, of which the partition was made. "
             "Partition the new domain, and give its corners."
         )
-    names, given = constants_of(part), dict(unwrap(part.model).named_parameters())
+    names = constants_of(part._network, part.model, part._chosen_output)
+    given = dict(unwrap(part.model).named_parameters())
     filled(part._network, names, given, same=True)
     return Differentiable(
         part,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.utils._pytree import tree_leaves, tree_map_only
 
@@ -21,7 +21,7 @@ from splinecam.errors import SplineCamError
 from splinecam.geometry.convex import cross
 from splinecam.geometry.subdivision import Mesh
 from splinecam.network.capture import capture
-from splinecam.network.capture.models import private_copy, unwrap
+from splinecam.network.capture.models import Output, private_copy, unwrap
 from splinecam.network.nonlinearities import (
     MaxNonlinearity,
     Nonlinearity,
@@ -34,72 +34,87 @@ from splinecam.questions.partition_data import PartitionData
 Setting = tuple[Program, Callable[[Tensor], Tensor]]
 """A network, and what makes its inputs of points."""
 
+Names = dict[int, tuple[str, bool]]
+"""The parameter that each constant of a program is, by its id, and whether it is turned."""
+
 _PARALLEL = 1e-9  # the sine of the angle between lines up to which they have no one crossing
+
+
+def held(
+    pulls: Callable[[list[Tensor], tuple[Tensor | None, ...]], Iterator[Tensor]],
+    known: Sequence[Tensor],
+    tensors: Sequence[Tensor],
+) -> tuple[Tensor, ...]:
+    """Known tensors as functions of others, which only a backward pass follows.
+
+    pulls: yields numbers from the others and from weights of the known tensors. The sum of these
+    numbers has the derivatives of the weighted sum.
+    """
+    run: Callable[..., tuple[Tensor, ...]] = _Held.apply
+    return run(pulls, len(known), *known, *tensors)
+
+
+class _Held(torch.autograd.Function):
+    """What stays as it is, with derivatives that are found block by block."""
+
+    @staticmethod
+    def forward(pulls: Any, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """The first tensors, which the others move."""
+        return tuple(x.clone() for x in tensors[:count])
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Keep what moves them."""
+        ctx.pulls, ctx.count = inputs[:2]
+        ctx.save_for_backward(*inputs[2 + ctx.count :])
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, *weights: Tensor | None) -> Any:
+        """The gradients of a weighted sum of them."""
+        found: list[Any] = [None] * len(ctx.saved_tensors)
+        needed = [k for k, each in enumerate(ctx.needs_input_grad[2 + ctx.count :]) if each]
+        with torch.enable_grad(), temporarily_clear_interpreter_stack():
+            given = [x.detach() for x in ctx.saved_tensors]
+            moving = [given[k].requires_grad_() for k in needed]
+            for total in ctx.pulls(given, weights):
+                own = torch.autograd.grad(total, moving, allow_unused=True)
+                for k, x in zip(needed, own, strict=True):
+                    found[k] = x if found[k] is None or x is None else found[k] + x
+        return None, None, *([None] * ctx.count), *found
 
 
 def moved(
     setting: Setting,
     places: Places,
-    names: dict[int, tuple[str, bool]],
+    names: Names,
     parameters: Mapping[str, Tensor],
     corners: Tensor,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, ...]:
     """Vertices (N, 2), and the outputs there (N, n), as functions of parameters and corners.
 
-    setting: the network, and what makes inputs of points; names: the parameter that each constant
-    is, see ``constants_of``.
+    setting: the network, and what makes inputs of points.
     """
     used = sorted({name for name, _ in names.values()})
 
-    def fill(given: Sequence[Tensor]) -> Program:
-        return filled(setting[0], names, dict(zip(used, given, strict=True)))
-
-    tensors = (x.to(places.at) for x in (corners, *(parameters[name] for name in used)))
-    run: Callable[..., tuple[Tensor, Tensor]] = _Moved.apply
-    return run((setting, fill, places), places.at, places.values, *tensors)
-
-
-class _Moved(torch.autograd.Function):
-    """What stays as it is, with the derivatives of a Newton step, block by block."""
-
-    @staticmethod
-    def forward(step: Any, at: Tensor, values: Tensor, *tensors: Tensor) -> tuple[Tensor, Tensor]:
-        """The vertices (N, 2) and the outputs there (N, n), which the tensors move."""
-        return at.clone(), values.clone()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        """Keep what moves them."""
-        ctx.step = inputs[0]
-        ctx.save_for_backward(*inputs[3:])
-        ctx.set_materialize_grads(False)
-
-    @staticmethod
-    def backward(ctx: Any, *weights: Tensor | None) -> Any:
-        """The gradients of a weighted sum of both."""
-        setting, fill, places = ctx.step
-        found: list[Any] = [None] * len(ctx.saved_tensors)
-        needed = [k for k, each in enumerate(ctx.needs_input_grad[3:]) if each]
+    def pulls(given: list[Tensor], weights: tuple[Tensor | None, ...]) -> Iterator[Tensor]:
         block = backend_of(places.at.device).traced_activations // max(setting[0].widths)
         order = torch.argsort(places.functions.layer.amax(1))
-        with torch.enable_grad(), temporarily_clear_interpreter_stack():
-            given = [x.detach() for x in ctx.saved_tensors]
-            moving = [given[k].requires_grad_() for k in needed]
-            program = fill(given[1:])
-            for rows in torch.split(order, max(1, block)):
-                some = places.select(rows)
-                at, values = (None if w is None else take(w, rows) for w in weights)
-                part, outputs = _newton(setting, program, some, given[0], values is not None)
-                pairs = ((at, some.sides), (values, some.rises))
-                ways = [(x @ w[:, :, None])[:, :, 0] for w, x in pairs if w is not None]
-                total = (part * sum(ways[1:], ways[0])).sum()
-                if values is not None:
-                    assert outputs is not None
-                    total = total + (outputs * values).sum()
-                own = torch.autograd.grad(total, moving, allow_unused=True)
-                for k, x in zip(needed, own, strict=True):
-                    found[k] = x if found[k] is None or x is None else found[k] + x
-        return None, None, None, *found
+        program = filled(setting[0], names, dict(zip(used, given[1:], strict=True)))
+        for rows in torch.split(order, max(1, block)):
+            some = places.select(rows)
+            at, values = (None if w is None else take(w, rows) for w in weights)
+            part, outputs = _newton(setting, program, some, given[0], values is not None)
+            pairs = ((at, some.sides), (values, some.rises))
+            ways = [(x @ w[:, :, None])[:, :, 0] for w, x in pairs if w is not None]
+            total = (part * sum(ways[1:], ways[0])).sum()
+            if values is not None:
+                assert outputs is not None
+                total = total + (outputs * values).sum()
+            yield total
+
+    tensors = [x.to(places.at) for x in (corners, *(parameters[name] for name in used))]
+    return held(pulls, (places.at, places.values), tensors)
 
 
 class Functions(NamedTuple):
@@ -318,12 +333,12 @@ def _applied(layer: Nonlinearity, base: Nonlinearity, z: Tensor, at: Tensor) -> 
 # -- the program as a function of the parameters ---------------------------------------------------
 
 
-def constants_of(part: PartitionData) -> dict[int, tuple[str, bool]]:
-    """The parameter that each constant of the program is, by its id, and whether it is turned.
+def constants_of(network: Program, model: nn.Module, output: Output) -> Names:
+    """The parameters of a model that the constants of its program are.
 
     A copy of the model with other numbers, all of them different, tells which constant is which.
     """
-    for each in part._network.written:
+    for each in network.written:
         raise SplineCamError(
             f"Gradients cannot be followed to the weights: {each}. Partition "
             "splinecam.nn.AsWritten(model)."
@@ -336,10 +351,10 @@ def constants_of(part: PartitionData) -> dict[int, tuple[str, bool]]:
         noise = torch.rand(x.shape, generator=generator, dtype=torch.float64).to(x.device)
         return torch.nn.Parameter(x.detach() * (1 + noise / 64).to(x) + (noise / 1024).to(x))
 
-    twin = private_copy(unwrap(part.model), shaken)
+    twin = private_copy(unwrap(model), shaken)
     named = {name: p.detach().double() for name, p in twin.named_parameters()}
-    network, found = part._network, dict[int, tuple[str, bool]]()
-    other = capture(twin, network.input_shape, device=network.device, output=part._chosen_output)
+    found: Names = {}
+    other = capture(twin, network.input_shape, device=network.device, output=output)
     for a, b in zip(_calls(network), _calls(other), strict=True):
         for mine, its in zip(tree_leaves(a[1:]), tree_leaves(b[1:]), strict=True):
             if not isinstance(mine, Tensor) or torch.equal(mine, its):
@@ -372,7 +387,7 @@ def _parameter(named: Mapping[str, Tensor], constant: Tensor, where: str) -> tup
 
 def filled(
     program: Program,
-    names: dict[int, tuple[str, bool]],
+    names: Names,
     parameters: Mapping[str, Tensor],
     *,
     same: bool = False,
@@ -398,8 +413,8 @@ def filled(
         own = (own.mT if turned else own).reshape(constant.shape)
         if same and not torch.equal(own, constant):
             raise SplineCamError(
-                f"The parameter {name!r} has changed since the partition was made, whose lines "
-                "are elsewhere now. Partition the model again after each step."
+                f"The parameter {name!r} has changed since the model was partitioned, whose lines "
+                "are elsewhere now. Compute the partition or surface again after each step."
             )
         return own
 

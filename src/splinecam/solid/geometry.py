@@ -181,6 +181,13 @@ class SurfaceGeometry:
         """The area of the surface."""
         return float(self.areas.sum())
 
+    @cached_property
+    def _centres(self) -> Tensor:
+        """The mean of the corners of each face, (F, 3)."""
+        total = self.vertices.new_zeros(len(self), 3)
+        total.index_add_(0, self.structure.face, self.vertices[self.structure.vertex])
+        return total / self.structure.counts[:, None]
+
     @property
     def centroid(self) -> Tensor:
         """The mean of all points of the surface, (3,), in the box's coordinates."""
@@ -222,13 +229,19 @@ class SurfaceGeometry:
     @cached_property
     def volume(self) -> float:
         """The volume of the part of the box where the output is below the level."""
+        return float(self._volume_at(self.vertices))
+
+    def _volume_at(self, points: Tensor) -> Tensor:
+        """The same for vertices that may move on the sides of the box where they lie there."""
         middle = self._corners.mean(0)
-        total = float(measures.fluxes(self.vertices, self.structure, middle).sum())
+        total = measures.fluxes(points, self.structure, middle).sum()
         if self._is_capped:
             return total
         self._require_sides("The volume")
-        heights = self._sides[1] - self._sides[0] @ middle
-        return total + float(heights @ self._caps.areas) / 3
+        heights, caps = self._sides[1] - self._sides[0] @ middle, self._caps
+        border = caps.side, caps.start, caps.end
+        areas = measures.cap_areas(torch.cat([points, self._corners]), border, caps.normals)
+        return total + heights @ areas / 3
 
     @property
     def _is_capped(self) -> bool:

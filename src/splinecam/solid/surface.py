@@ -17,6 +17,7 @@ from splinecam.files.polygons import WRITERS, Polygons, write
 from splinecam.geometry.domain import Domain
 from splinecam.plot.solids import Facets, SolidLook, plot_facets, solid_card
 from splinecam.questions.sampling import choose, sample_count, uniform
+from splinecam.solid import differentiable as _differentiable
 from splinecam.solid.caps import fill
 from splinecam.solid.data import SurfaceData
 from splinecam.solid.geometry import SurfaceGeometry, on_host
@@ -50,6 +51,8 @@ class Surface(SurfaceGeometry):
     face_region: (F,) numbers of regions, -1 for a side of the box; unresolved: places that float64
     could not settle; network: the captured model.
     """
+
+    differentiable = _differentiable.differentiable
 
     def capped(self) -> Surface:
         """The surface of the part of the box where the output is below the level, which is closed.

@@ -100,9 +100,7 @@ def _compared_faces(
     own = surface.face_region >= 0
     left = (wide & own).nonzero()[:, 0]
     chosen = left[torch.randperm(left.shape[0], generator=generator)[:samples]].sort().values
-    total = points.new_zeros((len(surface), 3))
-    total.index_add_(0, structure.face, surface.vertices[structure.vertex])
-    centres = (total / structure.counts[:, None])[chosen]
+    centres = surface._centres[chosen]
     flat = surface.data.report.get("flat cells", 0) > 0
     inside = centres - int(flat) * _BELOW * surface._extent * surface.normals[chosen]
     return _Faces(chosen, centres, inside), int((own & ~wide).sum())
