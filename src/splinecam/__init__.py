@@ -23,8 +23,11 @@ if TYPE_CHECKING:
         UnsupportedOpError,
         ValidationError,
     )
+    from splinecam.files.formulas import input, output  # noqa: A004 - as one says it
     from splinecam.files.loading import load_model
-    from splinecam.files.properties import Conjunction, OutputCondition, Property
+    from splinecam.files.properties import Conjunction as Conjunction  # for splinecam.results
+    from splinecam.files.properties import OutputCondition as OutputCondition
+    from splinecam.files.properties import Property
     from splinecam.files.vnnlib import read_vnnlib
     from splinecam.geometry.domain import Domain
     from splinecam.jobs.answering import boundary, check, level_set
@@ -51,13 +54,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CaptureError",
-    "Conjunction",
     "DataError",
     "Domain",
     "DomainError",
     "FileError",
     "LimitError",
-    "OutputCondition",
     "Partition",
     "Property",
     "Smooth",
@@ -74,6 +75,7 @@ __all__ = [
     "estimate",
     "freeze",
     "grid",
+    "input",
     "level_set",
     "load",
     "load_model",
@@ -81,6 +83,7 @@ __all__ = [
     "movie",
     "nn",
     "op_table",
+    "output",
     "partition",
     "read_vnnlib",
     "register_op",
@@ -96,6 +99,7 @@ __all__ = [
 # the help of the command line need not wait for it.
 _MODULES = {
     "errors": tuple(name for name in __all__ if name.endswith("Error")),
+    "files.formulas": ("input", "output"),
     "files.loading": ("load_model",),
     "files.properties": ("Conjunction", "OutputCondition", "Property"),
     "files.vnnlib": ("read_vnnlib",),

@@ -1,6 +1,6 @@
 """The classes of results, for type hints and ``isinstance``; verbs and methods make them."""
 
-from splinecam.files.properties import PropertyCase
+from splinecam.files.properties import Conjunction, OutputCondition, PropertyCase
 from splinecam.geometry.paths import Path, SegmentBatch
 from splinecam.jobs.estimating import Estimate
 from splinecam.partitions.captured import Captured
@@ -32,6 +32,7 @@ __all__ = [
     "Captured",
     "ClassRegions",
     "Comparison",
+    "Conjunction",
     "Counts",
     "Difference",
     "Disagreement",
@@ -44,6 +45,7 @@ __all__ = [
     "LocalComplexity",
     "Movie",
     "NeuronCurves",
+    "OutputCondition",
     "Path",
     "PathPartition",
     "Preimage",

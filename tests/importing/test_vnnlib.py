@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import splinecam as sc
 from splinecam.errors import DomainError, FileError
-from splinecam.files.vnnlib_reader import Case
+from splinecam.files.formulas import Case
 
 F64 = torch.float64
 
@@ -95,7 +95,7 @@ def test_acas_xu(prop: int, version: int, read: Any) -> None:
     }
     assert found.condition(y).tolist() == expected[prop]
     assert len(found.condition) == 1
-    A, b, strict, C = found.condition[0]
+    A, b, strict, C, *_ = found.condition[0]
     assert A.shape == (len(ACAS_UNSAFE[prop]), 5)
     assert C is None
     assert not bool(strict.any())
@@ -160,7 +160,7 @@ class TestNormalForm:
         lo, hi = found.box
         assert lo.tolist() == [-1.5, 0.1, -torch.inf]
         assert hi.tolist() == [1.0, 0.1, torch.inf]
-        A, b, strict, C = found.condition[0]
+        A, b, strict, C, *_ = found.condition[0]
         assert A.tolist() == [[1.25]]
         assert b.tolist() == [0.5]
         assert strict.tolist() == [True]
@@ -275,7 +275,7 @@ def test_any_formula(formula: str, tmp_path_factory: Any) -> None:
         ("(declare-const X_0 Real", "line 1, column 1: this parenthesis is never closed"),
         (declared(1, 1) + "(assert (<= X_0 1)))", r"line 3, column 20: '\)' closes nothing"),
         (declared(1, 1) + "(assert (<= X_7 1))", "line 3, column 13: 'X_7' is not declared here"),
-        (declared(1, 1) + "(assert\n (<= X_0\n (* X_0 Y_0)))", "line 5, column 2: a product of"),
+        (declared(1, 1) + f"(assert\n (<= X_0\n (* {'X_0 ' * 13})))", "line 5, column 2: a prod"),
         (declared(1, 1) + "(assert (<= X_0 1 2))", "compares two terms, and here are 3"),
         (declared(1, 1) + "(assert (<= (<= X_0 1) 2))", "takes numbers and variables"),
         (declared(1, 1) + "(assert (and X_0 (<= X_0 1)))", "'and' joins comparisons"),

@@ -22,22 +22,29 @@ class Conjunction(NamedTuple):
 
     A: ``(m, n_out)``; b: ``(m,)``; strict: ``(m,)``, whether a row means ``<``; C: ``(m, n_in)``,
     or None if inputs do not matter. All are float64, apart from ``strict``.
+
+    Of polynomials, rows are ``A y + C x + Q p <= b`` with the products p of variables: Q: ``(m,
+    P)``; factors: ``(P, degree)``, i for input i, ``-1 - k`` for output k, and n_in for 1. They
+    are None if everything is linear, and C is there if they are.
     """
 
     A: Tensor
     b: Tensor
     strict: Tensor
-    C: Tensor | None
+    C: Tensor | None = None
+    Q: Tensor | None = None
+    factors: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OutputCondition:
-    """A disjunction of conjunctions of linear constraints on outputs.
+    """A disjunction of conjunctions of linear or polynomial constraints on outputs and inputs.
 
     It is a sequence of its conjunctions. Called with outputs, it tells which of them satisfy it.
 
-    A, b, strict, C: the rows of all conjunctions below each other, as in ``Conjunction``. start:
-    ``(k + 1,)``, the rows of conjunction j are ``start[j]`` to ``start[j + 1]``.
+    A, b, strict, C, Q: the rows of all conjunctions below each other, as in ``Conjunction``, and
+    factors as there. start: ``(k + 1,)``, the rows of conjunction j are ``start[j]`` to
+    ``start[j + 1]``.
 
     >>> import torch
     >>> first_is_least = OutputCondition.of([([[1.0, -1.0, 0.0], [1.0, 0.0, -1.0]], [0.0, 0.0])])
@@ -50,6 +57,8 @@ class OutputCondition:
     strict: Tensor
     C: Tensor | None
     start: Tensor
+    Q: Tensor | None = None
+    factors: Tensor | None = None
 
     @classmethod
     def of(cls, conjunctions: Sequence[tuple[Any, Any]]) -> OutputCondition:
@@ -63,14 +72,20 @@ class OutputCondition:
         strict = torch.zeros(len(b), dtype=torch.bool)
         return cls(torch.cat([A for A, _ in pairs]), b, strict, None, start)
 
+    @property
+    def about_inputs_alone(self) -> bool:
+        """Whether no output occurs."""
+        products = self.factors is not None and bool((self.factors < 0).any())
+        return not products and not bool(self.A.ne(0).any())
+
     def __len__(self) -> int:
         return len(self.start) - 1
 
     def __getitem__(self, index: int) -> Conjunction:
         first, last = self.start[range(len(self))[index] :][:2].tolist()
         rows = slice(first, last)
-        inputs = None if self.C is None else self.C[rows]
-        return Conjunction(self.A[rows], self.b[rows], self.strict[rows], inputs)
+        C, Q = (None if each is None else each[rows] for each in (self.C, self.Q))
+        return Conjunction(self.A[rows], self.b[rows], self.strict[rows], C, Q, self.factors)
 
     def __iter__(self) -> Iterator[Conjunction]:
         return (self[index] for index in range(len(self)))
@@ -94,10 +109,18 @@ class OutputCondition:
         found = [self._holds(y[block], None if x is None else x[block]) for block in blocks]
         return torch.cat(found) if found else torch.zeros(0, dtype=torch.bool)
 
+    def products(self, x: Tensor, y: Tensor) -> Tensor:
+        """The variables of each product, of inputs (N, n_in) and outputs (N, n_out), (N, P, d)."""
+        known = torch.cat([x, torch.ones_like(x[:, :1]), y.flip(1)], 1)
+        factors = torch.zeros(0, 0).long() if self.factors is None else self.factors
+        return known[:, factors.to(y.device)]
+
     def _holds(self, y: Tensor, x: Tensor | None) -> Tensor:
         value = y @ self.A.T.to(y.device)
         if x is not None and self.C is not None:
             value += x @ self.C.T.to(y.device)
+            if self.Q is not None:
+                value += self.products(x, y).prod(2) @ self.Q.T.to(y.device)
         b, strict = self.b.to(y.device), self.strict.to(y.device)
         broken = torch.where(strict, value >= b, value > b) | value.isnan()
         member = torch.repeat_interleave(torch.arange(len(self)), self.start.diff()).to(y.device)
@@ -105,7 +128,8 @@ class OutputCondition:
         return (count == 0).any(1)
 
     def __repr__(self) -> str:
-        rows = _counted(len(self.b), "linear constraint")
+        kind = "linear" if self.factors is None else "polynomial"
+        rows = _counted(len(self.b), f"{kind} constraint")
         about = "outputs" if self.C is None else "outputs and inputs"
         return f"OutputCondition({_counted(len(self), 'conjunction')} of {rows} on {about})"
 

@@ -15,11 +15,12 @@ from torch import Tensor
 from splinecam._util.files import reason_of
 from splinecam._util.unpacking import TEXT, most_bytes, refused
 from splinecam.errors import FileError
+from splinecam.files.formulas import Case, Row, condition_of_rows, conjunction, product
 from splinecam.files.properties import OutputCondition, Property, PropertyCase
-from splinecam.files.vnnlib_reader import Case, PropertyReader, Query, Row, conjunction, product
+from splinecam.files.vnnlib_reader import PropertyReader, Query
 
 _LONGEST = 1 << 30  # characters of a file
-_ENTRIES = 1 << 27  # of all boxes, and of a condition's matrix
+_ENTRIES = 1 << 27  # of all boxes
 _GZIP = b"\x1f\x8b"
 
 
@@ -28,8 +29,8 @@ def read_vnnlib(path: str | os.PathLike[str]) -> Property:
 
     Both versions of the syntax are read, with variables ``X_0`` and ``Y_0`` (1.0) or with tensors
     ``X[0,1]`` (2.0, of one network with one input and one output), plain or compressed by gzip.
-    Numbers become the nearest float64 numbers, and an equation becomes two inequalities. An error
-    names nonlinear terms, and several networks.
+    Constraints may be polynomials. Numbers become the nearest float64 numbers, and an equation
+    becomes two inequalities. An error names what is not read, such as several networks.
 
     path: a ``.vnnlib`` or ``.vnnlib.gz`` file.
 
@@ -86,14 +87,19 @@ def _text(path: Path) -> str:
 def _property(query: Query, source: str) -> Property:
     """The boxes and conditions of a query."""
     whole = conjunction(query.asserted)
-    outputs = [cases for cases in whole.choices if all(each.about_outputs for each in cases)]
-    others = [cases for cases in whole.choices if not all(each.about_outputs for each in cases)]
+    size = prod(query.inputs)
+    boxed = len(whole.common.lower) == len(whole.common.upper) == size
+    outputs, others = list[list[Case]](), list[list[Case]]()
+    for choice in whole.choices:
+        if boxed and any(each.relates_inputs for each in choice):
+            outputs.append([each.unboxed for each in choice])  # a condition within the box
+        else:
+            (outputs if all(each.about_outputs for each in choice) else others).append(choice)
     try:
         unsafe = product([[Case(rows=whole.common.rows)], *outputs])
         joint = product(others)
     except ValueError as error:
         raise FileError(f"{source} cannot be read: {error}.") from error
-    size = prod(query.inputs)
     if len(joint) * size > _ENTRIES:
         raise FileError(f"{source} has {len(joint):,} boxes of {size:,} inputs, which is too much.")
     lo, hi = _bounds(whole.common, joint, size)
@@ -107,7 +113,10 @@ def _property(query: Query, source: str) -> Property:
         key = tuple(tuple(joint[k].rows) for k in members)
         if key not in conditions:
             rows = [[*each.rows, *more] for more in key for each in unsafe]
-            conditions[key] = _condition(rows, prod(query.outputs), size, source)
+            try:
+                conditions[key] = condition_of_rows(rows, size, prod(query.outputs))
+            except ValueError as error:
+                raise FileError(f"{source} cannot be read: {error}.") from error
         low, high = (each[members[0]].reshape(query.inputs) for each in (lo, hi))
         cases.append(PropertyCase(low, high, conditions[key]))
     return Property(tuple(cases), query.inputs, query.outputs, query.version, source)
@@ -126,29 +135,3 @@ def _bounds(common: Case, cases: Sequence[Case], size: int) -> tuple[Tensor, Ten
                 row[list(side)] = torch.tensor(list(side.values()), dtype=torch.float64)
         found.append(tighter(table[1:], table[0]) + 0.0)  # 0.0 for -0.0
     return found[0], found[1]
-
-
-def _condition(
-    conjunctions: Sequence[Sequence[Row]], outputs: int, inputs: int, source: str
-) -> OutputCondition:
-    """The condition that one of several lists of rows holds."""
-    rows = [row for each in conjunctions for row in each]
-    about_inputs = any(variable >= 0 for row in rows for variable, _ in row.factors)
-    width = outputs + inputs * about_inputs
-    if len(rows) * width > _ENTRIES:
-        raise FileError(
-            f"{source} has a condition of {len(rows):,} constraints on {width:,} variables, which "
-            "is too much."
-        )
-    A = torch.zeros(len(rows), outputs, dtype=torch.float64)
-    C = torch.zeros(len(rows), inputs, dtype=torch.float64) if about_inputs else None
-    for k, row in enumerate(rows):
-        for variable, factor in row.factors:
-            if variable >= 0 and C is not None:
-                C[k, variable] = factor
-            else:
-                A[k, ~variable] = factor
-    b = torch.tensor([row.limit for row in rows], dtype=torch.float64)
-    strict = torch.tensor([row.strict for row in rows], dtype=torch.bool)
-    start = torch.tensor([0, *map(len, conjunctions)]).cumsum(0)
-    return OutputCondition(A, b, strict, C, start)

@@ -17,6 +17,7 @@ from splinecam._util.arrays import as_rows
 from splinecam._util.options import as_float64, device_of
 from splinecam.engine.run import Outcome
 from splinecam.errors import DomainError
+from splinecam.files.formulas import Formula
 from splinecam.files.properties import Property, PropertyCase
 from splinecam.files.vnnlib import read_vnnlib
 from splinecam.geometry.domain import Domain, Frame
@@ -123,8 +124,8 @@ def check(
     request, domain = Request.of("check", model, options), _plane_of(domain)
     if isinstance(prop, str | os.PathLike):
         prop = read_vnnlib(prop)
-    elif not isinstance(prop, Property | PropertyCase):
-        prop = condition_of(prop, None)
+    elif not isinstance(prop, Property | PropertyCase | Formula):
+        prop = condition_of(prop, None, 0, 0)
     exact = request.smooth is None
     found = _stopped(request, domain, prop) if verdict_only and exact else None
     if found is not None:

@@ -300,7 +300,9 @@ def wanted_read(written: Mapping[str, Any], arrays: Arrays) -> Wanted:
         C = _floats(arrays, "wanted_C") if "wanted_C" in arrays else None
         A, b = _floats(arrays, "wanted_A"), _floats(arrays, "wanted_b")
         strict, start = _bools(arrays, "wanted_strict"), _whole(arrays, "wanted_start")
-        condition = OutputCondition(A, b, strict, C, start)
+        Q = _floats(arrays, "wanted_Q") if "wanted_Q" in arrays else None
+        factors = None if Q is None else _whole(arrays, "wanted_factors")
+        condition = OutputCondition(A, b, strict, C, start, Q, factors)
     levels = tuple(float(level) for level in written["levels"])
     known = None if pair is None else (int(pair[0]), int(pair[1]))
     return Wanted(aspect, known, int(written["output"]), levels, condition)

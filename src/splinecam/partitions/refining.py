@@ -9,6 +9,7 @@ from typing import Any, get_args
 from splinecam._util.options import kind_of
 from splinecam._util.text import did_you_mean
 from splinecam.errors import SplineCamError
+from splinecam.files.formulas import Formula
 from splinecam.files.properties import Conjunction, OutputCondition, Property, PropertyCase
 from splinecam.geometry.domain import Domain
 from splinecam.network.program import Program
@@ -18,7 +19,7 @@ from splinecam.questions.wanted import Wanted
 from splinecam.stores.manifest import weights_digest
 
 _Pair = tuple[int | str, int | str]
-_Conditions = Property | PropertyCase | OutputCondition | Conjunction
+_Conditions = Property | PropertyCase | OutputCondition | Conjunction | Formula
 Refine = str | _Pair | Mapping[str, Any] | _Conditions | None
 """What regions are divided for, as ``sc.partition`` describes it; None for all linear regions."""
 

@@ -309,18 +309,19 @@ def plot_preimage(
     canvas = plot(found.partition, ax=ax, **{"band": False, **options})
     entries: list[tuple[str, Any]] = []
     if hatch:
-        rings = found.rings()
+        curved = found.condition.factors is not None
+        rings = (found.cover if curved else found).rings()
         hatch_rings(canvas, rings, hatch, color)
         plot_band(found.band, ax=canvas, hatch=_DOTS, color=color)
         if len(rings[1]):
             entries.append((words[0], Patch(facecolor=VEIL, edgecolor=color, hatch=hatch)))
         if len(found.band.rings()[1]):
             entries.append(("undecided", Patch(facecolor="none", edgecolor=color, hatch=_DOTS)))
-    for curves in (found.outline, found.curves):
-        _draw_rimmed(canvas, curves, color, 1.6)
-    places = to_numpy(found.points)
     style: dict[str, Any] = {"color": color, "markeredgecolor": PAPER, "zorder": 3.4, "ls": ""}
-    canvas.plot(*places.T, marker="o", markersize=5, **style)
+    if found.condition.factors is None:
+        for curves in (found.outline, found.curves):
+            _draw_rimmed(canvas, curves, color, 1.6)
+        canvas.plot(*to_numpy(found.points).T, marker="o", markersize=5, **style)
     if witness is not None:
         # Light with a dark rim, it shows on every class and on the hatching.
         star = {**style, "marker": "*", "color": PAPER, "markeredgecolor": color}

@@ -91,6 +91,10 @@ def write(
             "A certificate is about a piecewise-linear network, and smooth functions of this one "
             "were replaced. Give certify a partition that was made without smooth=."
         )
+    if condition is not None and condition.factors is not None:
+        raise SplineCamError(
+            "A certificate is about a linear condition, and this one has products of variables."
+        )
     with torch.no_grad():
         network = _written(part, condition)
         cells = _Cells(network)

@@ -1,29 +1,27 @@
-"""Linear constraints on outputs, and the cells of regions on which they hold.
+"""Constraints on outputs, and the cells of regions on which they hold.
 
-A row ``A y + C x <= b`` is about the sign of a function, which equal and opposite rows share. If
-outputs are known within bounds, a limit is met or broken for certain where this exceeds the bounds,
-weighted by the moduli of the coefficients.
+A row ``A y + C x <= b`` is about the sign of a function, which equal and opposite rows share.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import blocks_of, following, lengths, take
-from splinecam._util.backend import backend_of
+from splinecam._util.arrays import take
 from splinecam._util.options import as_float64
 from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.arrangement.crossings import Functions
 from splinecam.arrangement.refine import Refinement, refine, unrefined
 from splinecam.arrangement.zero_sets import Overlay, overlay
 from splinecam.errors import SplineCamError
+from splinecam.files.formulas import Formula
 from splinecam.files.properties import Conjunction, OutputCondition, Property
-from splinecam.geometry.convex import Claim, ConvexPolygons, cross, divided, joined
+from splinecam.geometry.convex import Claim, ConvexPolygons, cross
 from splinecam.geometry.subdivision import Mesh
 from splinecam.questions.partition_data import PartitionData
 
@@ -32,8 +30,10 @@ OUTSIDE, UNDECIDED, INSIDE = -1, 0, 1
 _BLOCK = 1 << 22  # numbers in a block
 
 
-def condition_of(A: Any, b: Any) -> OutputCondition:
+def condition_of(A: Any, b: Any, inputs: int, outputs: int) -> OutputCondition:
     """The condition that arguments ``A, b`` of ``part.preimage`` describe."""
+    if isinstance(A, Formula) and b is None:
+        return A.condition(inputs, outputs)
     if isinstance(A, Property):
         raise TypeError("a Property has boxes of inputs, too: use part.check, or its .condition")
     if b is not None and isinstance(A, OutputCondition | Conjunction):
@@ -46,7 +46,8 @@ def condition_of(A: Any, b: Any) -> OutputCondition:
         pairs = [x if isinstance(x, Conjunction) else _conjunction(*x) for x in A]
     except (TypeError, ValueError):
         raise TypeError(
-            "give A and b, an OutputCondition, or a list of pairs (A, b) of which one must hold"
+            "give A and b, a condition such as sc.output(0) <= 3, or a list of pairs (A, b) of "
+            "which one must hold"
         ) from None
     if not pairs:
         raise ValueError("the list of pairs (A, b) is empty")
@@ -68,6 +69,7 @@ def _conjunction(rows: Any, limits: Any) -> Conjunction:
 def disjunction(parts: Sequence[Conjunction]) -> OutputCondition:
     """The condition that one of several conjunctions holds."""
     start = torch.tensor([0, *(len(part.b) for part in parts)]).cumsum(0)
+    Q, factors = _products(parts)
     size = next((part.C.shape[1] for part in parts if part.C is not None), None)
     C = None
     if size is not None:  # other parts have no coefficients of inputs
@@ -76,7 +78,18 @@ def disjunction(parts: Sequence[Conjunction]) -> OutputCondition:
     A, b, strict = (
         torch.cat(each).cpu() for each in zip(*((p.A, p.b, p.strict) for p in parts), strict=True)
     )
-    return OutputCondition(A, b, strict, C, start)
+    return OutputCondition(A, b, strict, C, start, Q, factors)
+
+
+def _products(parts: Sequence[Conjunction]) -> tuple[Tensor | None, Tensor | None]:
+    """The products of variables of several conjunctions, in one list for all."""
+    known = next((part.factors for part in parts if part.factors is not None), None)
+    if known is None:
+        return None, None
+    if any(part.factors is not None and part.factors is not known for part in parts):
+        raise SplineCamError("Conjunctions with products of variables have to share `factors`.")
+    rows = [p.A.new_zeros(len(p.b), len(known)) if p.Q is None else p.Q for p in parts]
+    return torch.cat(rows).cpu(), known.cpu()
 
 
 def require_sizes(condition: OutputCondition, inputs: int, outputs: int) -> None:
@@ -86,6 +99,13 @@ def require_sizes(condition: OutputCondition, inputs: int, outputs: int) -> None
             raise SplineCamError(
                 f"The condition is about {rows.shape[1]} {kind}; the network has {size}."
             )
+    if condition.factors is None:
+        return
+    within = (condition.factors <= inputs) & (condition.factors >= -outputs)
+    if condition.C is None or not bool(within.all()):
+        raise SplineCamError(
+            "The condition has products of variables beyond the inputs and outputs, or lacks C."
+        )
 
 
 def margins(condition: OutputCondition, x: Tensor, y: Tensor, errors: Tensor) -> Tensor:
@@ -97,10 +117,27 @@ def margins(condition: OutputCondition, x: Tensor, y: Tensor, errors: Tensor) ->
     C = A.new_zeros(len(b), x.shape[1]) if condition.C is None else condition.C.to(y)
     size = y.abs() @ A.abs().T + x.abs() @ C.abs().T + b.abs()
     rounding = errors @ A.abs().T + EPS * (A.shape[1] + C.shape[1] + 4) * size.amax(0)
-    over = y @ A.T + x @ C.T - b + SAFETY * rounding
+    over = y @ A.T + x @ C.T - b
+    if condition.Q is not None:
+        Q = condition.Q.to(y)
+        value, wrong = _multiplied(
+            condition.products(x, y), condition.products(0 * x, errors + y - y)
+        )
+        over += value @ Q.T
+        rounding = rounding + wrong @ Q.abs().T + EPS * (Q.shape[1] + 2) * (value.abs() @ Q.abs().T)
+    over += SAFETY * rounding
     member = torch.repeat_interleave(condition.start.diff()).to(y.device).expand_as(over)
     none = y.new_full((len(y), len(condition)), -torch.inf)
     return -none.scatter_reduce(1, member, over, "amax").amin(1)
+
+
+def _multiplied(x: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
+    """The products of factors x (N, P, d) that are off by errors, (N, P), and their errors."""
+    value, wrong = torch.ones_like(x[..., 0]), torch.zeros_like(x[..., 0])
+    for factor, off in zip(x.unbind(2), error.unbind(2), strict=True):
+        wrong = wrong * (factor.abs() + off) + value.abs() * off + EPS * (value * factor).abs()
+        value = value * factor
+    return value, wrong
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +145,8 @@ class Constraints:
     """The K different functions of the m rows of k conjunctions.
 
     A function is ``A y + slope uv + offset``, with A: (K, n_out), slope: (K, 2), offset: (K,), and
-    error: (K,) its rounding error at vertices. A row of a conjunction demands that ``sign *
+    error: (K,) its rounding error at vertices. Q: (K, P) are the coefficients of products of
+    variables, which come to it; None if all is linear. A row of a conjunction demands that ``sign *
     function <= 0``, or ``< 0`` if it is strict: (m,) each. count: k.
     """
 
@@ -121,6 +159,7 @@ class Constraints:
     strict: Tensor
     conjunction: Tensor
     count: int
+    Q: Tensor | None = None
 
     @classmethod
     def of(cls, part: PartitionData, condition: OutputCondition) -> Constraints:
@@ -128,7 +167,8 @@ class Constraints:
         n, D = part._n_out, part.domain.dim
         require_sizes(condition, D, n)
         C = condition.A.new_zeros(len(condition.b), D) if condition.C is None else condition.C
-        rows = torch.cat([condition.A, C, condition.b[:, None]], 1)
+        Q = C[:, :0] if condition.Q is None else condition.Q
+        rows = torch.cat([condition.A, C, Q, condition.b[:, None]], 1)
         if not bool(rows.isfinite().all()):
             raise SplineCamError("The condition has coefficients or limits that are not finite.")
         member = torch.repeat_interleave(torch.arange(len(condition)), condition.start.diff())
@@ -137,16 +177,19 @@ class Constraints:
         false = bare & torch.where(condition.strict, condition.b <= 0, condition.b < 0)
         dead = torch.zeros(len(condition), dtype=torch.bool)
         dead[member[false]] = True
-        number = torch.cumsum(~dead, 0) - 1
-        kept = ~bare & ~dead[member]
-        rows, member = rows[kept], number[member[kept]]
         first = rows[:, :-1].gather(1, rows[:, :-1].ne(0).int().argmax(1, keepdim=True))
         sign = first[:, 0].sign()
         unique, function = torch.unique(rows * sign[:, None] + 0.0, dim=0, return_inverse=True)
-        functions = _in_plane(part, *unique.to(part._outputs).split([n, D, 1], 1))
-        columns = (function, sign, condition.strict[kept], member)
+        dead[_contradictory(member, function, sign, condition.strict & ~bare)] = True
+        kept = ~bare & ~dead[member]
+        used, function = torch.unique(function[kept], return_inverse=True)
+        A, C, Q, b = unique[used].to(part._outputs).split([n, D, Q.shape[1], 1], 1)
+        functions = _in_plane(part, A, C, b)
+        member = (torch.cumsum(~dead, 0) - 1)[member[kept]]
+        columns = (function, sign[kept], condition.strict[kept], member)
         function, sign, strict, member = (x.to(part.mesh.uv.device) for x in columns)
-        return cls(*functions, function, sign, strict, member, int((~dead).sum()))
+        products = None if condition.Q is None else Q
+        return cls(*functions, function, sign, strict, member, int((~dead).sum()), products)
 
     @property
     def tolerance(self) -> Tensor:
@@ -192,7 +235,7 @@ class Constraints:
             low, high = mesh.ranges(values)
             if divided:  # what is beyond zero on the other side is rounding
                 low = high = torch.where(high > -low, high, low)
-            found.append(_signs(low, high, limit))
+            found.append(signs(low, high, limit))
         return torch.cat(found, 1)
 
     def status(self, sides: Tensor) -> Tensor:
@@ -205,6 +248,16 @@ class Constraints:
 
         return self._in_blocks(sides, judge)
 
+    def relevant(self, sides: Tensor) -> Tensor:
+        """The functions on which it depends whether a conjunction holds that may, (N, K)."""
+
+        def judge(demanded: Tensor) -> Tensor:
+            alive = (self._count(demanded > 0) == 0)[:, self.conjunction]
+            found = torch.zeros((len(demanded), sides.shape[1]), dtype=torch.int32)
+            return found.to(alive.device).index_add(1, self.function, alive.int()) > 0
+
+        return self._in_blocks(sides, judge) & (sides == 0)
+
     def holds(self, sides: Tensor) -> Tensor:
         """Which conjunctions hold for each row of sides (N, K) if 0 stands for zero, (N, k)."""
 
@@ -216,7 +269,7 @@ class Constraints:
 
     def point_sides(self, z: Tensor) -> Tensor:
         """Signs of functions z (N, K) at points, 0 within rounding."""
-        return _signs(z, z, self.tolerance)
+        return signs(z, z, self.tolerance)
 
     def _in_blocks(self, sides: Tensor, judge: Callable[[Tensor], Tensor]) -> Tensor:
         """A judgement of which rows hold (-1) and which do not (1), (N, m), in blocks."""
@@ -229,6 +282,15 @@ class Constraints:
         """How many of the rows of each conjunction a mask (N, m) chooses, (N, k)."""
         none = rows.new_zeros((rows.shape[0], self.count), dtype=torch.int32)
         return none.index_add(1, self.conjunction, rows.to(torch.int32))
+
+
+def _contradictory(member: Tensor, function: Tensor, sign: Tensor, strict: Tensor) -> Tensor:
+    """The conjunctions that demand of one function both signs, and that it is not zero."""
+    pairs, place = torch.unique(torch.stack([member, function], 1), dim=0, return_inverse=True)
+    demands = torch.stack([sign > 0, sign < 0, strict], 1).long()
+    count = demands.new_zeros(len(pairs), 3).index_add_(0, place, demands)
+    found: Tensor = pairs[(count > 0).all(1), 0]
+    return found
 
 
 def _in_plane(
@@ -245,69 +307,9 @@ def _in_plane(
     return A, C @ basis.T, C @ origin - b, error
 
 
-def _signs(low: Tensor, high: Tensor, limit: Tensor) -> Tensor:
+def signs(low: Tensor, high: Tensor, limit: Tensor) -> Tensor:
     """1 for functions that are above a limit, -1 below its opposite, and 0 between or on both."""
     return (low > limit).to(torch.int8) - (high < -limit).to(torch.int8)
-
-
-@dataclass(frozen=True, eq=False)
-class CertainCells:
-    """Where a condition is INSIDE or OUTSIDE for certain, or UNDECIDED, within bounds of outputs.
-
-    settled: (F,) the status of whole regions, UNDECIDED for the others; cells: the parts of those,
-    by status, with their regions as sources.
-    """
-
-    partition: PartitionData
-    settled: Tensor
-    cells: dict[int, ConvexPolygons]
-
-    def occurs(self, status: int) -> bool:
-        """Whether a part of the domain has the status."""
-        whole = status != UNDECIDED and bool((self.settled == status).any())
-        return whole or len(self.cells[status]) > 0
-
-    def area(self, status: int) -> float:
-        """The area of the part of the domain that has the status."""
-        area = float(self.cells[status].areas().sum())
-        if status != UNDECIDED:
-            area += area_of(self.partition.mesh, self.settled == status)
-        return area * self.partition._frame.scale**2
-
-    def widest(self, status: int, n: int) -> Tensor:
-        """Points in the middle of the widest parts that have the status, at most n, (N, 2)."""
-        cells = self.cells[status]
-        if status != UNDECIDED:
-            whole = (self.settled == status).nonzero()[:, 0]
-            none = self.partition._outputs[:, :0]
-            cells = joined([ConvexPolygons.of_faces(self.partition.mesh, whole, none), cells])
-        around = lengths(take(cells.uv, following(cells.offsets, len(cells.uv))) - cells.uv)
-        width = cells.areas() / cells.uv.new_zeros(len(cells)).index_add(0, cells.owners, around)
-        best = cells.select(width.argsort(descending=True)[:n])
-        total = best.uv.new_zeros((len(best), 2)).index_add_(0, best.owners, best.uv)
-        return total / best.counts[:, None]
-
-
-def certain_cells(part: PartitionData, condition: OutputCondition) -> CertainCells:
-    """Where a condition is certain although outputs are known only within bounds."""
-    constraints = Constraints.of(part, condition)
-    z = constraints.at_vertices(part)
-    slack = part.region_bounds @ constraints.A.abs().T + constraints.tolerance
-    certain, possible = (
-        [constraints.claim(j, sign * slack) for j in range(constraints.count)] for sign in (-1, 1)
-    )
-    settled = constraints.status(_signs(*part.mesh.ranges(z), slack))
-    open_ = (settled == UNDECIDED).nonzero()[:, 0]
-    none = ConvexPolygons.of_faces(part.mesh, open_[:0], z[:, :0])
-    found = {status: [none] for status in (INSIDE, OUTSIDE, UNDECIDED)}
-    limit = max(1, backend_of(z.device).numbers // max(1, z.shape[1]))
-    counts = take(part.mesh.counts(), open_)
-    for first, last in blocks_of(counts, limit) if len(open_) else []:
-        inside, rest = divided(ConvexPolygons.of_faces(part.mesh, open_[first:last], z), certain)
-        undecided, outside = divided(rest, possible, closed=True)
-        for status, parts in ((INSIDE, inside), (UNDECIDED, undecided), (OUTSIDE, [outside])):
-            found[status] += [replace(cells, values=cells.values[:, :0]) for cells in parts]
-    return CertainCells(part, settled, {status: joined(parts) for status, parts in found.items()})
 
 
 _FEW = 1 << 12  # faces whose areas are computed one by one, which rounds less if they are tiny
@@ -360,6 +362,11 @@ def preimage_cells(
     part: PartitionData, condition: OutputCondition, *, whole: bool
 ) -> PreimageCells:
     """The cells of the regions in which a condition changes, or of all if ``whole``."""
+    if condition.Q is not None:
+        raise SplineCamError(
+            "The condition has products of variables, so that its border is curved and known "
+            "within bounds only: see .area, .undecided_area, .cover, .band, .witnesses and .plot."
+        )
     constraints = Constraints.of(part, condition)
     z = constraints.at_vertices(part)
     live = constraints.within(z)

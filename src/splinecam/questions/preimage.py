@@ -23,6 +23,7 @@ from splinecam.files.properties import Conjunction, OutputCondition, Property, P
 from splinecam.files.vnnlib import read_vnnlib
 from splinecam.geometry.domain import Domain
 from splinecam.questions.boundary import unresolved_places
+from splinecam.questions.certain_cells import CertainCells, certain_cells
 from splinecam.questions.certainty import Band, band_of
 from splinecam.questions.certificates import write
 from splinecam.questions.class_regions import ClassPolygon, LabelledCells
@@ -30,10 +31,8 @@ from splinecam.questions.constraints import (
     INSIDE,
     OUTSIDE,
     UNDECIDED,
-    CertainCells,
     PreimageCells,
     area_of,
-    certain_cells,
     condition_of,
     disjunction,
     margins,
@@ -44,6 +43,8 @@ from splinecam.questions.curves import Curves
 from splinecam.questions.partition_data import PartitionData, Unresolved, counted
 from splinecam.questions.validate import run_real
 from splinecam.questions.wanted import Wanted
+
+_ROUGH, _FINE = 1e-4, 1e-7  # the shares that curves may leave undecided: of the domain, and inside
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -124,7 +125,9 @@ class Preimage:
 
     @cached_property
     def area(self) -> float:
-        """The area of the points that satisfy the condition."""
+        """The area of the points that satisfy the condition; of polynomials, the certain area."""
+        if self.condition.factors is not None:
+            return self.certain_area
         found, part = self._open, self.partition
         whole = area_of(part.mesh, found.settled == INSIDE)
         return (whole + area_of(found.mesh, found.member)) * part._frame.scale**2
@@ -136,11 +139,28 @@ class Preimage:
 
     @cached_property
     def _certain(self) -> CertainCells | None:
-        """Where the condition is certain despite bounds; None if the partition is exact."""
-        if self.partition.smoothing is None:
+        """Where the condition is certain despite bounds; None if all is exact."""
+        found = self._rough
+        if found is None or self.condition.factors is None:
+            return found
+        # What is inside may be a tiny part of what was possible: its own size counts.
+        for _ in range(3):
+            inside, undecided = (found.area(status) for status in (INSIDE, UNDECIDED))
+            if not inside or undecided <= 2 * _FINE * inside:
+                break
+            with torch.no_grad():
+                allowed = _FINE * (inside + undecided)
+                found = certain_cells(self.partition, self.condition, allowed)
+        return found
+
+    @cached_property
+    def _rough(self) -> CertainCells | None:
+        """The same without the exact course of curves, which is enough for a verdict."""
+        if self.partition.smoothing is None and self.condition.factors is None:
             return None
         with torch.no_grad():
-            return certain_cells(self.partition, self.condition)
+            allowed = _ROUGH * self.partition.domain.area
+            return certain_cells(self.partition, self.condition, allowed)
 
     @cached_property
     def certain_area(self) -> float:
@@ -152,7 +172,10 @@ class Preimage:
 
     @property
     def undecided_area(self) -> float:
-        """The area on which bounds leave the condition open; zero if the partition is exact."""
+        """The area on which bounds leave the condition open; zero if all is exact.
+
+        Of polynomials it is the area beside their curves, some 1e-7 of the whole.
+        """
         return 0.0 if self._certain is None else self._certain.area(UNDECIDED)
 
     @property
@@ -168,11 +191,21 @@ class Preimage:
         undecided = [] if self._certain is None else [self._certain.cells[UNDECIDED]]
         return band_of(self.partition, undecided)
 
+    @cached_property
+    def cover(self) -> Band:
+        """Polygons on which a polynomial condition is certain, for pictures.
+
+        Beside its curves, some ten-thousandth of the domain may be missing.
+        """
+        if self._rough is None:
+            raise SplineCamError("The condition is linear: see .polygons() for the exact pieces.")
+        return band_of(self.partition, [self._rough.having(INSIDE)])
+
     @property
     def certain(self) -> bool:
         """Whether an area satisfies the condition by more than rounding and bounds explain."""
-        if self._certain is not None:
-            return self._certain.occurs(INSIDE)
+        if self._rough is not None:
+            return self._rough.occurs(INSIDE)
         part = self.partition
         y = part._outputs if part._wanted is None else part._outputs[part._known]
         # Outputs are continuous: if a vertex is inside, so is an area beside it.
@@ -188,6 +221,8 @@ class Preimage:
 
         There a constraint is ``0 <= 0``, which holds, or ``0 < 0``, which does not.
         """
+        if self.condition.factors is not None:
+            return 0.0
         return area_of(self._open.mesh, self._tied) * self.partition._frame.scale**2
 
     @property
@@ -197,8 +232,8 @@ class Preimage:
     @property
     def touches(self) -> bool:
         """Whether any point of the domain may satisfy the condition, to within rounding."""
-        if self._certain is not None:
-            return any(map(self._certain.occurs, (INSIDE, UNDECIDED)))
+        if self._rough is not None:
+            return any(map(self._rough.occurs, (INSIDE, UNDECIDED)))
         return self._open.touches()
 
     @property
@@ -251,9 +286,9 @@ class Preimage:
 
         If there is no area, the points satisfy the condition to within rounding, or within bounds.
         """
-        if self._certain is not None:
-            status = INSIDE if self._certain.occurs(INSIDE) else UNDECIDED
-            return self.partition._frame.to_plane(self._certain.widest(status, n))
+        if self._rough is not None:
+            status = INSIDE if self._rough.occurs(INSIDE) else UNDECIDED
+            return self.partition._frame.to_plane(self._rough.widest(status, n))
         for status in (INSIDE, UNDECIDED):
             places = self._widest(status, n)
             if places.shape[0]:
@@ -304,6 +339,10 @@ class Preimage:
 
     def __repr__(self) -> str:
         parts = ["no area"]
+        if self.condition.factors is not None:
+            share = f"{100 * self.share:.3g} % of the domain"
+            area = f"area {self.area:.10g}, {share}, undecided {self.undecided_area:.2g}"
+            return f"Preimage({area})"
         if len(self):
             share = f"{100 * self.share:.3g} % of the domain"
             parts = [counted(len(self), "piece"), f"area {self.area:.4g}", share]
@@ -335,7 +374,7 @@ def preimage(part: PartitionData, A: Any, b: Any = None) -> Preimage:
     >>> part.preimage([([[-1.0, 0.0]], [-0.5]), ([[0.0, -1.0]], [-0.5])]).area
     1.75
     """
-    condition = condition_of(A, b)
+    condition = condition_of(A, b, part.domain.dim, part._n_out)
     require_order_only(part.stripped, condition)
     return _asked(part, condition)
 
@@ -354,6 +393,8 @@ def require_order_only(stripped: str | None, condition: OutputCondition) -> None
     order = (A.ne(0).sum(1) == 2) & (A.sum(1) == 0) & (condition.b == 0)
     if condition.C is not None:
         order &= ~condition.C.ne(0).any(1)
+    if condition.Q is not None:
+        order &= ~condition.Q.ne(0).any(1)
     if not bool((order | ~A.ne(0).any(1)).all()):
         raise SplineCamError(
             f"The network ends in {stripped}, which is not piecewise linear, so that the "
@@ -545,7 +586,7 @@ def unsafe_outputs(
     if isinstance(spec, str | os.PathLike):
         spec = read_vnnlib(spec)
     if not isinstance(spec, Property | PropertyCase):
-        condition = condition_of(spec, None)
+        condition = condition_of(spec, None, domain.dim, n)
         require_sizes(condition, domain.dim, n)
         require_order_only(stripped, condition)
         return condition, None, ()
@@ -611,11 +652,14 @@ def _with_limits(given: Conjunction, C: Tensor, b: Tensor, n: int) -> Conjunctio
     """A conjunction with further rows ``C x <= b`` on inputs."""
     if not len(b):
         return given
-    A, limits, strict, inputs = given
+    A, limits, strict, inputs, Q, factors = given
     own = torch.zeros(len(limits), C.shape[1], dtype=C.dtype) if inputs is None else inputs
+    more = None if Q is None else torch.cat([Q, Q.new_zeros(len(b), Q.shape[1])])
     return Conjunction(
         torch.cat([A, torch.zeros(len(b), n, dtype=A.dtype)]),
         torch.cat([limits, b]),
         torch.cat([strict, torch.zeros(len(b), dtype=torch.bool)]),
         torch.cat([own, C]),
+        more,
+        factors,
     )

@@ -19,7 +19,7 @@ from splinecam.files.properties import OutputCondition
 Aspect = Literal["argmax", "argmin", "pairwise", "level", "condition"]
 
 _MANY = 64  # outputs whose pairs are too many to be bounded each
-_FIELDS = ("A", "b", "strict", "C", "start")  # of a condition
+_FIELDS = ("A", "b", "strict", "C", "start", "Q", "factors")  # of a condition
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class Wanted:
     def covers(self, other: Wanted) -> bool:
         """Whether what answers this question answers the other one, too."""
         if other.condition is not None:
-            if not bool(other.condition.A.ne(0).any()):  # it is about inputs alone
+            if other.condition.about_inputs_alone:
                 return True
             return self.is_about(other.condition)
         if self.aspect == "level":
@@ -59,9 +59,11 @@ class Wanted:
     def is_about(self, condition: OutputCondition) -> bool:
         """Whether a condition with the same rows is asked for."""
         own = self.condition
-        if own is None or (own.C is None) != (condition.C is None):
+        if own is None:
             return False
         pairs = [(getattr(own, name), getattr(condition, name)) for name in _FIELDS]
+        if any((x is None) != (y is None) for x, y in pairs):
+            return False
         return all(x is y or torch.equal(x, y) for x, y in pairs)
 
     def question(self, outputs: int) -> Question | None:
@@ -139,12 +141,14 @@ class Wanted:
 def _rows_of(condition: OutputCondition) -> tuple[Tensor, Tensor, Tensor]:
     """A condition as functions of which all are to be negative in one of some ranges.
 
-    What depends on inputs is 0, which is not certain to be negative or positive. A conjunction
-    without rows holds always, as the function -1 does.
+    What depends on inputs or products is 0, which is not certain to be negative or positive. A
+    conjunction without rows holds always, as the function -1 does.
     """
     rows, offset, counts = condition.A, -condition.b, condition.start.diff()
     if condition.C is not None:
         open_ = condition.C.ne(0).any(1)
+        if condition.Q is not None:
+            open_ |= condition.Q.ne(0).any(1)
         rows, offset = rows.masked_fill(open_[:, None], 0.0), offset.masked_fill(open_, 0.0)
     if bool((counts == 0).any()):
         nothing = rows.new_zeros((1, rows.shape[1]))
