@@ -251,3 +251,34 @@ def test_the_picture_says_what_is_unsafe(folder: Path) -> None:
     assert (
         main(["check-property", "net.py:build", "four.vnnlib", *words[:3], "--features", "p"]) == 2
     )
+
+
+def test_products_and_boxes_without_a_slice(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    onnx = pytest.importorskip("onnx")
+    value, kind = onnx.helper.make_tensor_value_info, onnx.TensorProto.FLOAT
+    ends = [value("x", kind, [1, 2])], [value("y", kind, [1, 2])]
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "net", *ends)
+    onnx.save(onnx.helper.make_model(graph), "flat.onnx")
+    head = """(vnnlib-version <2.0>)
+(declare-network f (declare-input X real [1,2]) (declare-output Y real [1,2]))
+(assert (and (>= X[0,0] -1) (<= X[0,0] 1) (>= X[0,1] -1) (<= X[0,1] 1)))
+"""
+    words = ["--device", "cpu", "--area", "--json", "--verdict", "result.txt", "--force"]
+    cases = (
+        ("(>= {} 0.25)", "violated", 1),
+        ("(> {} 9)", "holds", 0),
+        ("(== {} 0.5)", "unresolved", 3),
+    )
+    for limit, status, code in cases:
+        unsafe = limit.format("(* X[0,0] X[0,1])")
+        Path("product.vnnlib").write_text(f"{head}(assert {unsafe})")
+        assert main(["check-property", "flat.onnx", "product.vnnlib", *words]) == code
+        found = json.loads(capsys.readouterr().out)
+        assert found["status"] == status
+        word = {1: "sat", 0: "unsat", 3: "unknown"}[code]
+        assert Path("result.txt").read_text().split()[0] == word
+        if status == "violated":
+            area = 2 * (0.75 - 0.25 * np.log(4))
+            assert found["boxes"][0]["area"] == pytest.approx(area, rel=1e-6)

@@ -337,7 +337,8 @@ def fitted(model: str, known: tuple[int, ...] | None, domain: Domain, options: N
         return domain
     hint = "Choose a domain of this shape."
     if prod(known) == domain.dim:
-        boxed = options.slice is not None or options.vnnlib is not None
+        boxes = (getattr(options, name, None) for name in ("slice", "vnnlib", "property"))
+        boxed = any(each is not None for each in boxes)
         if boxed and options.input_shape is None:
             return replace(domain, input_shape=known)
         hint = f"Say --input-shape {','.join(map(str, known))}."

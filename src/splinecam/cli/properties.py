@@ -138,7 +138,8 @@ def _head(check: PropertyCheck) -> str:
     if check.status == "violated":
         return f"violated on {100 * check.share:.4g} % of this slice, area {check.area:.6g}"
     tied, undecided = check.preimage.tied_area, check.undecided_area
-    why = "rounding cannot tell" if not undecided else "the bounds of --smooth do not tell"
+    smoothed = check.preimage.partition.smoothing is not None
+    why = "the bounds of --smooth do not tell" if smoothed else "rounding cannot tell"
     where = f"on an area of {undecided or tied:.6g}" if undecided or tied else "without an area"
     return f"unresolved: {why} whether the limits are met, {where}"
 

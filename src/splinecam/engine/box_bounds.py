@@ -252,7 +252,9 @@ class BoxBounds:
             if best is not None:
                 outputs = outputs - outputs.gather(1, best.clone()[:, None])
             elif self.functions is not None:
-                outputs = outputs @ self.functions.clone().T
+                # The cases of a formula repeat the same few functions.
+                rows, place = torch.unique(self.functions, dim=0, return_inverse=True)
+                outputs = outputs @ rows.T
             found = []
             for output in outputs.unbind(1):
                 ways = torch.autograd.grad(
@@ -264,7 +266,8 @@ class BoxBounds:
                     if way is not None
                 ]
                 found.append(sum(parts, torch.zeros_like(output)).detach())
-        return torch.stack(found, 1)
+        moved = torch.stack(found, 1)
+        return moved if best is not None or self.functions is None else moved[:, place]
 
 
 def _of_functions(radius: Tensor, functions: Tensor | None, best: Tensor | None) -> Tensor:

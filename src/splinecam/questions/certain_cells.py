@@ -107,8 +107,8 @@ def certain_cells(part: PartitionData, condition: OutputCondition, allowed: floa
     if enclosure.factors is not None and not found[INSIDE] and not bool((settled > 0).any()):
         # What satisfies the condition may be smaller than what was left undecided.
         rest, found[UNDECIDED] = found[UNDECIDED], []
-        for cells in rest:
-            _sort(found, enclosure, cells, 0.0)
+        if rest:
+            _sort(found, enclosure, joined(rest), 0.0)
     none = ConvexPolygons.of_faces(part.mesh, every[:0], values)
     joint = {status: joined([none, *parts]) for status, parts in found.items()}
     bare = {status: replace(each, values=each.values[:, :0]) for status, each in joint.items()}
@@ -152,9 +152,9 @@ def _cut(found: _Parts, enclosure: Enclosure, cells: ConvexPolygons) -> None:
     near, constraints = enclosure(cells), enclosure.constraints
     rest = torch.cat([near.z, cells.values[:, near.z.shape[1] :]], 1)
     own = replace(cells, values=rest, source=torch.arange(len(cells), device=rest.device))
+    alive = constraints.possible(near.sides).any(0).nonzero()[:, 0].tolist()
     certain, possible = (
-        [constraints.claim(j, sign * near.slack) for j in range(constraints.count)]
-        for sign in (-1, 1)
+        [constraints.claim(j, sign * near.slack) for j in alive] for sign in (-1, 1)
     )
     inside, other = divided(own, certain)
     undecided, outside = divided(other, possible, closed=True)

@@ -248,6 +248,10 @@ class Constraints:
 
         return self._in_blocks(sides, judge)
 
+    def possible(self, sides: Tensor) -> Tensor:
+        """Which conjunctions may hold for each row of sides (N, K), (N, k)."""
+        return self._in_blocks(sides, lambda demanded: self._count(demanded > 0) == 0)
+
     def relevant(self, sides: Tensor) -> Tensor:
         """The functions on which it depends whether a conjunction holds that may, (N, K)."""
 

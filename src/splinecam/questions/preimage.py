@@ -239,6 +239,8 @@ class Preimage:
     @property
     def unresolved(self) -> tuple[Unresolved, ...]:
         """Places that float64 could not settle, usually none."""
+        if self.condition.factors is not None:  # what is undecided has an area
+            return ()
         return unresolved_places(self.partition, self._open.overlay.ambiguities, "preimage")
 
     @cached_property
@@ -516,7 +518,9 @@ class PropertyCheck:
                 text += f", undecided on area {self.undecided_area:.4g}"
         elif self.undecided_area:
             share = self.undecided_area / self.preimage.partition.domain.area
-            text = "unresolved: the bounds of the smooth functions leave "
+            smoothed = self.preimage.partition.smoothing is not None
+            what = "the bounds of the smooth functions leave" if smoothed else "rounding leaves"
+            text = f"unresolved: {what} "
             text += f"{100 * share:.3g} % of the domain undecided, area {self.undecided_area:.4g}"
         elif self.preimage.tied_area > 0:
             text = f"unresolved: an equality within rounding on area {self.preimage.tied_area:.4g}"
