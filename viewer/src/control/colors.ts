@@ -1,7 +1,7 @@
 // Colours of meshes: asked for once, and kept for a while.
 
 import { paletteOf } from "../draw/colours";
-import { classColors } from "../geometry/class_colors";
+import { classColors, leadsOf } from "../geometry/class_colors";
 import type { Mesh } from "../geometry/mesh";
 import type { ColoringChoice, ColoringHeader, Message } from "../protocol/messages";
 import { askFor } from "./asking";
@@ -98,7 +98,7 @@ export class Colors {
       }
     }
     const level = mesh.header.level ?? this.stage.store.state.level;
-    const data = classColors(mesh, palette, header.typical ?? 0, level);
+    const data = classColors(mesh, palette, header.typical ?? 0, leadsOf(mesh, level));
     const colors = { data, shape: [mesh.cellCount, 3] };
     return { header, arrays: { ...message.arrays, colors } };
   }

@@ -8,14 +8,13 @@ const [PALEST, STRONGEST] = [0.12, 0.8];
 /** The colours of all cells, (C, 3) bytes.
  *
  * palette: red, green and blue from 0 to 255 of each class; typical: the lead at which a class has
- * half of its colour; level: what a single output is compared with. */
+ * half of its colour; leads: by how much it leads in each cell. */
 export function classColors(
   mesh: Mesh,
   palette: readonly number[][],
   typical: number,
-  level = 0,
+  leads: Float64Array,
 ): Uint8Array {
-  const leads = leadsOf(mesh, level);
   const { cellClass, cellCount } = mesh;
   // What each class takes away from white.
   const ink = Float64Array.from(palette.flat(), (part) => 255 - part);
@@ -32,8 +31,10 @@ export function classColors(
   return colors;
 }
 
-/** How far the largest output is above the second in each cell, on average over its corners. */
-function leadsOf(mesh: Mesh, level: number): Float64Array {
+/** How far the largest output is above the second in each cell, on average over its corners.
+ *
+ * level: what a single output is compared with. */
+export function leadsOf(mesh: Mesh, level = 0): Float64Array {
   const { offsets, corners, edges, preciseValues: values, cellCount } = mesh;
   const count = mesh.outputs.length;
   const leads = new Float64Array(cellCount);

@@ -39,11 +39,12 @@ function table(colors: readonly string[]): Uint8Array {
   return lut;
 }
 
-/** The colours of a mesh; numbers: of its regions, for those that need some; classes: whether its
- * outputs tell classes apart. */
+/** The colours of a mesh; numbers: of its regions, by colour; lead: of the largest output in each
+ * cell; classes: whether its outputs tell classes apart. */
 export function coloringOf(
   mesh: Mesh,
-  numbers: Float32Array | null,
+  numbers: Record<string, Float32Array>,
+  lead: Float64Array,
   { classes, color }: { classes: boolean; color: string },
 ): Message<ColoringHeader> {
   const common = { kind: "coloring" as const, mesh: mesh.id, output: null, legend: [] };
@@ -57,12 +58,12 @@ export function coloringOf(
   }
   if (color === "class") {
     const typical = typicalLead(mesh);
-    const data = classColors(mesh, PALETTE, typical);
+    const data = classColors(mesh, PALETTE, typical, lead);
     const header = { ...common, name: "class", label: "Class", by: "class" as const };
     const arrays = { colors: { data, shape: [mesh.cellCount, 3] } };
     return { header: { ...header, scale: null, palette: PALETTE, typical }, arrays };
   }
-  const data = numbers!;
+  const data = numbers[color]!;
   let [low, high] = [Infinity, -Infinity];
   for (let k = 0; k < data.length; k++) {
     const x = data[k]!;

@@ -269,15 +269,15 @@ class Insertion {
   }
 
   result(tooMany: boolean): Inserted {
-    const offsets = new Int32Array(this.faces.length + 1);
+    const offsets = new Uint32Array(this.faces.length + 1);
     this.faces.forEach((face, f) => {
       offsets[f + 1] = offsets[f]! + face.length;
     });
     const mesh = {
       points: Float64Array.from(this.points),
-      edges: Int32Array.from(this.edges),
+      edges: Uint32Array.from(this.edges),
       offsets,
-      corners: Int32Array.from(this.faces.flat()),
+      corners: Uint32Array.from(this.faces.flat()),
       edgeLayer: Int32Array.from(this.edgeLayer),
       edgeUnit: Int32Array.from(this.edgeUnit),
       vertexLayer: Int32Array.from(this.vertexLayer),

@@ -3,9 +3,9 @@
 /** A subdivision as plain arrays; half-edges as in `geometry/mesh.ts`. */
 export interface FlatMesh {
   points: Float64Array;
-  edges: Int32Array;
-  offsets: Int32Array;
-  corners: Int32Array;
+  edges: Uint32Array;
+  offsets: Uint32Array;
+  corners: Uint32Array;
   edgeLayer: Int32Array;
   edgeUnit: Int32Array;
   vertexLayer: Int32Array;
@@ -110,22 +110,26 @@ export class Kernel {
     });
   }
 
-  /** A copy of the subdivision. */
+  /** The subdivision, in the kernel's memory: to be read before anything else is computed. */
   mesh(): FlatMesh {
     const { vertices, edges, faces, corners, at } = this.state();
-    const integers = (k: number, count: number): Int32Array => {
-      const to = this.address("integers", 4 * count);
-      this.wasm.page_narrow(count, at[k]!, to);
-      return new Int32Array(this.wasm.memory.buffer, to, count).slice();
-    };
+    const counts = [2 * edges, faces + 1, corners, edges, edges, vertices];
+    const places = counts.map((count, k) => {
+      const to = this.address(`integers ${k}`, 4 * count);
+      this.wasm.page_narrow(count, at[k + 1]!, to);
+      return to;
+    });
+    const { buffer } = this.wasm.memory;
+    const indices = (k: number) => new Uint32Array(buffer, places[k]!, counts[k]!);
+    const labels = (k: number) => new Int32Array(buffer, places[k]!, counts[k]!);
     return {
-      points: new Float64Array(this.wasm.memory.buffer, at[0]!, 2 * vertices).slice(),
-      edges: integers(1, 2 * edges),
-      offsets: integers(2, faces + 1),
-      corners: integers(3, corners),
-      edgeLayer: integers(4, edges),
-      edgeUnit: integers(5, edges),
-      vertexLayer: integers(6, vertices),
+      points: new Float64Array(buffer, at[0]!, 2 * vertices),
+      edges: indices(0),
+      offsets: indices(1),
+      corners: indices(2),
+      edgeLayer: labels(3),
+      edgeUnit: labels(4),
+      vertexLayer: labels(5),
     };
   }
 

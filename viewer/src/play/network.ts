@@ -78,6 +78,8 @@ export function slopeOf(activation: Activation): (x: number) => number {
     return (x) => 0.5 * (1 + erf(x * SQRT_HALF)) + x * NORMAL * Math.exp(-0.5 * x * x);
   }
   const { levels, slopes } = knotsOf(activation);
+  const [level, before, after] = [levels[0]!, slopes[0]!, slopes[1]!];
+  if (levels.length === 1) return (x) => (x > level ? after : before);
   return (x) => {
     let piece = 0;
     while (piece < levels.length && x > levels[piece]!) piece++;

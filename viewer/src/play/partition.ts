@@ -10,6 +10,7 @@ import { activate, knotsOf, type Layer, type Network, widthAfter } from "./netwo
 
 const [EPS, SAFETY] = [2 ** -52, 8]; // as in _util/tolerances.py
 
+/** What was found, in the kernel's memory: to be read before it computes anything else. */
 export interface Partition {
   mesh: FlatMesh;
   /** (V, K) the outputs at the vertices. */
@@ -49,8 +50,9 @@ export function partition(
   }
   const { vertices } = kernel.state();
   const outputs = widthAfter(network.layers.at(-1)!);
-  const values = kernel.numbers(from.name, vertices * outputs).slice();
-  return { mesh: kernel.mesh(), values, errors: bounds.error, unresolved };
+  const mesh = kernel.mesh();
+  const values = kernel.numbers(from.name, vertices * outputs);
+  return { mesh, values, errors: bounds.error, unresolved };
 }
 
 /** Where a layer finds its inputs: the name of a table, whether a ReLU is applied to it when it is
@@ -74,25 +76,24 @@ function activated(kernel: Kernel, layer: Layer, name: string, rows: number): In
 export function outputsAt(kernel: Kernel, { layers }: Network, inputs: Float64Array): Float64Array {
   const rows = inputs.length / layers[0]!.inputs;
   kernel.numbers("table", inputs.length).set(inputs);
-  for (const layer of layers) {
-    kernel.dense("table", false, rows, layer, "odd");
-    kernel.numbers("table", rows * widthAfter(layer)); // may move the memory
-    const z = kernel.numbers("odd", rows * layer.units);
-    activate(layer, z, rows, kernel.numbers("table", rows * widthAfter(layer)));
+  let from: Inputs = { name: "table", rectified: false, rows };
+  for (const [index, layer] of layers.entries()) {
+    const name = index % 2 ? "even" : "odd";
+    kernel.dense(from.name, from.rectified, rows, layer, name);
+    from = activated(kernel, layer, name, rows);
   }
-  return kernel.numbers("table", rows * widthAfter(layers.at(-1)!)).slice();
+  return kernel.numbers(from.name, rows * widthAfter(layers.at(-1)!)).slice();
 }
 
 /** A mesh of one face. */
 function polygon(corners: Float64Array): FlatMesh {
   const count = corners.length / 2;
-  const index = Int32Array.from({ length: count }, (_, k) => k);
   const border = () => new Int32Array(count).fill(-1);
   return {
     points: corners,
-    edges: Int32Array.from({ length: 2 * count }, (_, k) => ((k + 1) >> 1) % count),
-    offsets: Int32Array.of(0, count),
-    corners: index.map((k) => 2 * k),
+    edges: Uint32Array.from({ length: 2 * count }, (_, k) => ((k + 1) >> 1) % count),
+    offsets: Uint32Array.of(0, count),
+    corners: Uint32Array.from({ length: count }, (_, k) => 2 * k),
     edgeLayer: border(),
     edgeUnit: border(),
     vertexLayer: border(),

@@ -87,9 +87,9 @@ export function snapshotOf(
   for (let k = 0; k < regions; k++) region[k] = k;
   const whole = new Mesh(header, {
     points: flat.points,
-    edges: new Uint32Array(flat.edges.buffer),
-    corners: new Uint32Array(flat.corners.buffer),
-    offsets: new Uint32Array(flat.offsets.buffer),
+    edges: flat.edges,
+    corners: flat.corners,
+    offsets: flat.offsets,
     region,
     cellClass: null,
     edgeLayer: new Int16Array(flat.edgeLayer),
@@ -105,15 +105,15 @@ export function snapshotOf(
     sourceEdge: null,
     sourceCell: null,
   });
-  const measured = measuresOf(whole);
-  const largestSlope = measured.slope.reduce((most, slope) => Math.max(most, slope), 0);
   const shown = classes ? cutByClass(whole) : whole;
   const level = classes ? null : levelSet(whole, 0, 0);
-  const numbers = { ...measured, ...countsOf(whole, network, color) }[color] ?? null;
-  const coloring = coloringOf(shown, numbers, { classes, color });
+  const { slope, area, lead } = measuresOf(shown);
+  const largestSlope = slope.reduce((most, each) => Math.max(most, each), 0);
+  const numbers = { slope, area, ...countsOf(whole, network, color) };
+  const coloring = coloringOf(shown, numbers, lead, { classes, color });
   return {
     header,
-    arrays: plain(shown),
+    arrays: ownArrays(shown, values.buffer),
     prepared: more?.card ? prepared(shown) : null,
     coloring,
     level,
@@ -132,23 +132,39 @@ function pairsOf(flat: readonly number[]): Pair[] {
 }
 
 function rangesOf(values: Float64Array, outputs: number): Pair[] {
-  const ranges = Array.from({ length: outputs }, (): Pair => [Infinity, -Infinity]);
-  for (let k = 0; k < values.length; k++) {
-    const range = ranges[k % outputs]!;
-    range[0] = Math.min(range[0], values[k]!);
-    range[1] = Math.max(range[1], values[k]!);
-  }
-  return ranges;
+  return Array.from({ length: outputs }, (_, output) => {
+    let low = Number.POSITIVE_INFINITY;
+    let high = Number.NEGATIVE_INFINITY;
+    for (let k = output; k < values.length; k += outputs) {
+      low = Math.min(low, values[k]!);
+      high = Math.max(high, values[k]!);
+    }
+    return [low, high];
+  });
 }
 
-/** The arrays of a mesh without what it computes, so that they can be sent. */
-function plain(mesh: Mesh): MeshArrays {
+/** The arrays of a mesh, which can be sent; those in the kernel's memory are copied. */
+function ownArrays(mesh: Mesh, memory: ArrayBufferLike): MeshArrays {
   const { points, edges, corners, offsets, region, cellClass, edgeLayer, edgeUnit } = mesh;
   const { boundary, values, preciseValues, regionCorners } = mesh;
-  const none = { complete: null, gradients: null, gradientScale: null, gradientOutput: null };
-  const own = { points, edges, corners, offsets, region, cellClass, edgeLayer, edgeUnit };
-  const rest = { boundary, values, preciseValues, regionCorners };
-  return { ...own, ...rest, ...none, sourceEdge: null, sourceCell: null };
+  const own = <T extends Float64Array | Float32Array | Uint32Array | Int32Array>(array: T) =>
+    (array.buffer === memory ? array.slice() : array) as T;
+  return {
+    points: own(points),
+    edges: own(edges),
+    corners: own(corners),
+    offsets: own(offsets),
+    region,
+    cellClass,
+    edgeLayer,
+    edgeUnit: own(edgeUnit),
+    boundary,
+    values,
+    preciseValues: own(preciseValues),
+    regionCorners,
+    ...{ complete: null, gradients: null, gradientScale: null, gradientOutput: null },
+    ...{ sourceEdge: null, sourceCell: null },
+  };
 }
 
 function lengthOf({ boundary, edges, points }: Mesh): number {
@@ -168,44 +184,64 @@ function lengthOfSegments(ends: Float64Array): number {
   return sum;
 }
 
-/** The area of each region, and how steep its output is; of several outputs, the largest one.
+/** The area of each region, and how steep its largest output is; lead: by how much that leads in
+ * each cell, on average over its corners.
  *
- * As Green says, a gradient times an area is an integral over the outline. */
-function measuresOf(mesh: Mesh): Record<string, Float32Array> {
-  const { cellCount, offsets, corners, edges, points, scale } = mesh;
+ * As Green says, a gradient times an area is an integral over the outline. Vertices are scattered
+ * over the memory, so that all is found in one walk. */
+function measuresOf(mesh: Mesh) {
+  const { cellCount, region, offsets, corners, edges, points, regionCount, scale } = mesh;
   const values = mesh.preciseValues as Float64Array;
   const outputs = mesh.outputs.length;
-  const [slope, areas] = [new Float32Array(cellCount), new Float32Array(cellCount)];
+  const lead = new Float64Array(cellCount);
+  const slope = new Float32Array(regionCount);
+  const area = new Float32Array(regionCount);
+  const ring: number[] = [];
   for (let cell = 0; cell < cellCount; cell++) {
     const begin = offsets[cell]!;
-    const end = offsets[cell + 1]!;
-    let output = 0;
-    let most = Number.NEGATIVE_INFINITY;
-    for (let k = 0; outputs > 1 && k < outputs; k++) {
+    const size = offsets[cell + 1]! - begin;
+    for (let c = 0; c < size; c++) ring[c] = edges[corners[begin + c]!]!;
+    let best = 0;
+    let first = Number.NEGATIVE_INFINITY;
+    let second = outputs > 1 ? first : 0;
+    for (let k = 0; k < outputs; k++) {
       let sum = 0;
-      for (let c = begin; c < end; c++) sum += values[edges[corners[c]!]! * outputs + k]!;
-      if (sum > most) output = k;
-      most = Math.max(most, sum);
+      for (let c = 0; c < size; c++) sum += values[ring[c]! * outputs + k]!;
+      if (sum > first) {
+        if (k > 0) second = first;
+        first = sum;
+        best = k;
+      } else if (sum > second) second = sum;
     }
-    const first = edges[corners[begin]!]!;
-    const x0 = points[2 * first]!;
-    const y0 = points[2 * first + 1]!;
-    const value = values[first * outputs + output]!;
-    let [x, y, z] = [0, 0, 0]; // from the first corner
-    let [area, across, up] = [0, 0, 0]; // twice as much
-    for (let c = begin + 1; c <= end; c++) {
-      const vertex = c < end ? edges[corners[c]!]! : first;
-      const [nextX, nextY] = [points[2 * vertex]! - x0, points[2 * vertex + 1]! - y0];
-      const nextZ = values[vertex * outputs + output]! - value;
-      area += x * nextY - nextX * y;
+    lead[cell] = Math.abs(first - second) / size;
+    const x0 = points[2 * ring[0]!]!;
+    const y0 = points[2 * ring[0]! + 1]!;
+    const z0 = values[ring[0]! * outputs + best]!;
+    let x = 0; // and so on, from the first corner
+    let y = 0;
+    let z = 0;
+    let twice = 0; // the area
+    let across = 0;
+    let up = 0;
+    for (let c = 1; c <= size; c++) {
+      const vertex = ring[c < size ? c : 0]!;
+      const nextX = points[2 * vertex]! - x0;
+      const nextY = points[2 * vertex + 1]! - y0;
+      const nextZ = values[vertex * outputs + best]! - z0;
+      twice += x * nextY - nextX * y;
       across += (z + nextZ) * (nextY - y);
       up += (z + nextZ) * (x - nextX);
-      [x, y, z] = [nextX, nextY, nextZ];
+      x = nextX;
+      y = nextY;
+      z = nextZ;
     }
-    areas[cell] = (area / 2) * scale * scale;
-    if (area > 0) slope[cell] = Math.sqrt(across * across + up * up) / area / scale;
+    const own = (twice / 2) * scale * scale;
+    const at = region[cell]!;
+    // Of a region that is cut by class, the larger part tells the slope.
+    if (own > area[at]!) slope[at] = Math.sqrt(across * across + up * up) / twice / scale;
+    area[at]! += own;
   }
-  return { slope, area: areas };
+  return { slope, area, lead };
 }
 
 /** Other numbers of the regions, if these are the colour. */

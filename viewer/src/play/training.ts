@@ -215,25 +215,25 @@ export class Trainer {
     const { optimizer, rate, decay } = this.experiment;
     const step = rate / (1 - 0.9 ** this.step); // of Adam, whose averages begin with zero
     const shrink = 1 / Math.sqrt(1 - 0.999 ** this.step);
-    parametersOf(this.network).forEach((array, k) => {
-      const gradient = this.gradients[k]!;
-      const [first, second] = [this.first[k]!, this.second[k]!];
+    for (const [k, array] of parametersOf(this.network).entries()) {
+      const [gradient, first, second] = [this.gradients[k]!, this.first[k]!, this.second[k]!];
       const shrinks = k % 2 === 0 ? decay : 0; // biases stay
-      for (let i = 0; i < array.length; i++) {
-        const g = share * gradient[i]! + shrinks * array[i]!;
-        if (optimizer === "sgd") {
-          array[i]! -= rate * g;
-          continue;
-        }
-        if (optimizer === "momentum") {
-          first[i] = 0.9 * first[i]! + g;
+      for (let i = 0; i < array.length; i++)
+        gradient[i] = share * gradient[i]! + shrinks * array[i]!;
+      if (optimizer === "sgd") {
+        for (let i = 0; i < array.length; i++) array[i]! -= rate * gradient[i]!;
+      } else if (optimizer === "momentum") {
+        for (let i = 0; i < array.length; i++) {
+          first[i] = 0.9 * first[i]! + gradient[i]!;
           array[i]! -= rate * first[i]!;
-          continue;
         }
-        first[i] = 0.9 * first[i]! + 0.1 * g;
-        second[i] = 0.999 * second[i]! + 0.001 * g * g;
-        array[i]! -= (step * first[i]!) / (shrink * Math.sqrt(second[i]!) + 1e-8);
+      } else {
+        for (let i = 0; i < array.length; i++) {
+          first[i] = 0.9 * first[i]! + 0.1 * gradient[i]!;
+          second[i] = 0.999 * second[i]! + 0.001 * gradient[i]! * gradient[i]!;
+          array[i]! -= (step * first[i]!) / (shrink * Math.sqrt(second[i]!) + 1e-8);
+        }
       }
-    });
+    }
   }
 }
