@@ -30,6 +30,7 @@ TITLES = {
     "wide_layer": "One wide layer",
     "wanted_area": "A boundary that encloses a wanted area",
     "wanted_shape": "A shape with a wanted area and perimeter",
+    "heated_plate": "A physics loss integrated exactly",
     "boundary": "Boundaries, margins, levels and units",
     "encounter": "Where collision avoidance fails",
     "integrated_gradients": "Integrated gradients without sampling",

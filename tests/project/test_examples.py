@@ -172,6 +172,20 @@ def test_wanted_shape(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert abs(perimeter - wanted) < 0.5 * abs(area - wanted)
 
 
+def test_heated_plate(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    module = example("heated_plate")
+    x = module.grid()
+    u, step = module.solution(x).view(module.SIDE, -1), 2 / (module.SIDE - 1)
+    middle = u[1:-1, 1:-1]
+    around = u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2]
+    assert torch.allclose(around - 4 * middle, torch.tensor(-(step**2)).double(), rtol=0.05)
+    slope = (3 * u[:, -1] - 4 * u[:, -2] + u[:, -3]) / (2 * step)
+    assert torch.allclose(slope, -module.COOLING * u[:, -1], atol=1e-3)
+    text = run("heated_plate", "--steps 100", tmp_path, capsys)
+    exact, sampled, most = numbers(r"([\d.]+)% from", text)
+    assert exact < 0.5 * min(sampled, most)
+
+
 def test_signed_distance(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     text = run("signed_distance", "--width 12 --steps 300", tmp_path, capsys)
     learnt, truth = numbers(r"area ([\d.]+)", text)
