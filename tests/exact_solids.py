@@ -214,18 +214,22 @@ def areas(found: Sequence[ExactSolid], output: int = 0) -> list[float]:
     )
 
 
-def area_between(found: Sequence[ExactSolid], output: int = 0) -> float:
-    """The area of sides of cells between which an output is negative on one side only."""
+def area_between(found: Sequence[ExactSolid], output: int = 0, *, rounding: float = 0.0) -> float:
+    """The area of sides of cells between which an output is negative on one side only.
+
+    rounding: what is taken for zero.
+    """
     total = 0.0
     for cell in found:
         row = cell.rows[output]
-        if max(at(row, p) for p in cell.points) > 0 or min(at(row, p) for p in cell.points) == 0:
+        values = [at(row, p) for p in cell.points]
+        if max(values) > rounding or min(values) >= -rounding:
             continue
         for face in cell.faces:
-            if any(at(row, p) for p in face):
+            if any(abs(at(row, p)) > rounding for p in face):
                 continue
             for other in found:
-                if all(at(other.rows[output], p) >= 0 for p in other.points):
+                if all(at(other.rows[output], p) >= -rounding for p in other.points):
                     total += _shared(face, other)
     return total
 

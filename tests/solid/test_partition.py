@@ -12,6 +12,7 @@ from torch import nn
 
 import splinecam as sc
 from exact_solids import Maxout, cells
+from splinecam.solid.fits import affine_fits
 from splinecam.solid.partition import SolidPartition
 
 CUBE = sc.Domain.cube(-1, 1)
@@ -195,3 +196,17 @@ def test_a_polytope_has_regions_and_a_surface(inputs: int) -> None:
 def test_points_that_make_no_body_are_refused(points: Any, message: str) -> None:
     with pytest.raises(sc.DomainError, match=message):
         sc.Domain.polytope(points)
+
+
+def test_maps_of_long_cells_are_precise() -> None:
+    """The squares of a length of 1e6 lose those of a width of 1."""
+    ends, way = torch.tensor([-3e5, 3e5], dtype=torch.float64), torch.tensor([0.1, -0.8, 0.6])
+    way = (way / way.norm()).double()
+    sides = torch.linalg.svd(way[None]).Vh[1:]
+    across = torch.tensor([[0.0, 0.0], [1, 0], [0, 1]]).double() @ sides
+    points = (ends[:, None, None] * way + across).reshape(-1, 3)
+    gradient = torch.tensor([0.2, -0.04, 0.02], dtype=torch.float64)
+    values, cell = (points @ gradient)[:, None], torch.tensor([0, 6])
+    found, _, width = affine_fits(points, values, cell, torch.arange(6))
+    assert float(width) == pytest.approx(0.7, abs=0.3)
+    assert torch.allclose(found[0, 0], gradient, rtol=0, atol=1e-9)

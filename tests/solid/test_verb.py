@@ -238,6 +238,20 @@ def test_an_output_that_is_smaller_than_rounding_is_unresolved() -> None:
     assert flat.unresolved == ()
 
 
+def test_a_region_in_which_the_output_is_zero_up_to_rounding_is_unresolved() -> None:
+    found = surface_of(lambda x: 0.1 + (0.2 - x[:, 0].relu()) - 0.3)
+    assert len(found.unresolved) == 1
+    assert found.unresolved[0][0] < 0
+
+
+def test_a_face_that_is_a_border_of_two_sloping_regions_has_the_lower_map() -> None:
+    """Autograd gives neither slope on the face itself."""
+    found = surface_of(lambda x: 2 * x[:, 0].relu() - (-x[:, 0]).relu())
+    assert found.unresolved == ()
+    assert torch.allclose(found.gradients, torch.eye(3, dtype=torch.float64)[:1])
+    found.validate(segments=50)
+
+
 @pytest.mark.parametrize("half", [1e-6, 1e-3])
 def test_an_octahedron_far_from_the_origin_is_found(half: float) -> None:
     far = 1e6

@@ -18,6 +18,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from splinecam._util.arrays import offsets_of, owners_of, take, take_rows
+from splinecam._util.graphs import roots
 from splinecam._util.progress import progress_bar, tell
 from splinecam._util.tolerances import EPS, OVERLAY_SLACK, SAFETY
 from splinecam.engine.activations import require_no_overflow
@@ -28,8 +29,8 @@ from splinecam.solid.complex import AUXILIARY, Complex
 from splinecam.solid.data import SurfaceData
 from splinecam.solid.dropping import Dropping, extremes
 from splinecam.solid.faces import FlatFaces
-from splinecam.solid.fits import affine_maps, widest
-from splinecam.solid.front import Front, Target, places_of
+from splinecam.solid.fits import affine_maps, means, widest
+from splinecam.solid.front import Front, Target
 from splinecam.solid.outputs import Output
 
 _HALVINGS = 3  # of the body along each axis
@@ -202,19 +203,33 @@ def _extracted(front: Front, solid: Solid, counts: Counter[str]) -> Pieces:
     # An output that is zero up to rounding in the whole body hides where it is zero.
     hidden = not counts["dropped"] and 0 < float(front.f.abs().max()) <= float(tolerance)
     places = [*front.uncut, solid.corners.mean(0, keepdim=True)[: int(hidden)]]
-    places += [places_of(cut)] if made.uncut.shape[0] else []
+    noise = torch.cat([front.f.abs(), f[known:]])
+    doubtful = flat & (extremes(take(noise, corners), offsets)[1] > 0)
+    places.append(means(whole.uvw, offsets, corners, made.uncut))
+    if bool(doubtful.any()):
+        centres = means(whole.uvw, offsets, corners, _one_of_each(doubtful, beside[inner]))
+        # Vertices on borders have the rounding of their neighbours, centres have none of it.
+        places.append(centres[target.of(front.program(solid.to_input(centres))) != 0])
     # The piece below has the network's map, as the one above may be flat.
     cell = made.parent[torch.where(sides[face, 0], beside[face, 0], beside[face, 1])]
-    if counts["flat cells"]:
+    if bool((whole.arrays.face_layer[face] != _SURFACE).any()):
         whole = _relabelled(whole, face)
     faces = FlatFaces.of(whole, face, ~sides[face, 0])
     return Pieces(faces, *_maps(front, solid, cell), torch.cat(places), error)
 
 
+def _one_of_each(chosen: Tensor, beside: Tensor) -> Tensor:
+    """The first cell of each connected part of the chosen cells (C,); beside: (N, 2) neighbours."""
+    pairs = beside[take(chosen, beside.reshape(-1)).view(-1, 2).all(1)]
+    root = roots(chosen.shape[0], *pairs.unbind(1))
+    first: Tensor = torch.unique(root[chosen])
+    return first
+
+
 def _relabelled(whole: Complex, face: Tensor) -> Complex:
     """The complex with the layers of edges that faces of the surface have from other faces there.
 
-    Beside a flat cell the surface has old faces, in which later layers drew edges.
+    Where the surface is a border of regions, it has old faces, in which later layers drew edges.
     """
     arrays = whole.arrays
     surface = torch.zeros(whole.num_faces, dtype=torch.bool)

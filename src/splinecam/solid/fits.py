@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from splinecam._util.arrays import owners_of, take, take_rows
-from splinecam._util.tolerances import SLOPE_PRECISION
+from splinecam._util.tolerances import EPS, SLOPE_PRECISION
 
 _MATRICES = 1 << 15
+_SQUARES = 64.0  # units of rounding in the sums of squares of a cell
 
 
 def affine_fits(
@@ -28,15 +29,20 @@ def affine_fits(
     mean, middle = mean / counts[:, None], middle / counts[:, None]
     d, z = take(uvw, corners) - mean[owner], take(values, corners) - middle[owner]
     gram = _sums((d[:, :, None] * d[:, None]).view(-1, 9), owner, counts).view(-1, 3, 3)
-    moment = _sums((z[:, :, None] * d[:, None]).flatten(1), owner, counts)
-    moment = moment.view(len(counts), z.shape[1], 3)
     # GPUs fail for many matrices at once.
     parts = [torch.linalg.eigh(some) for some in torch.split(gram, _MATRICES)]
     size, axes = (torch.cat(column) for column in zip(*parts, strict=True))
     inverse = torch.where(size > 0, 1 / size, 0.0)
-    gradient = ((moment @ axes) * inverse[:, None]) @ axes.transpose(1, 2)
+    gradient = z.new_zeros((len(counts), z.shape[1], 3))
+    # Squares of lengths have half the digits along a long cell. The second pass mends the others.
+    for left in range(2):
+        rest = z - (gradient[owner] @ d[:, :, None])[..., 0] if left else z
+        moment = _sums((rest[:, :, None] * d[:, None]).flatten(1), owner, counts)
+        moment = moment.view(gradient.shape)
+        gradient += ((moment @ axes) * inverse[:, None]) @ axes.transpose(1, 2)
     bias = middle - (gradient @ mean[:, :, None])[..., 0]
-    return gradient, bias, size[:, 0].clamp(min=0).sqrt()
+    known = size[:, 0] > _SQUARES * EPS * size[:, 2]
+    return gradient, bias, torch.where(known, size[:, 0], 0.0).sqrt()
 
 
 def affine_maps(

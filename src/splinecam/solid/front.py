@@ -26,7 +26,8 @@ from splinecam.kernels.solid import Bounded, CutArrays
 from splinecam.network.nonlinearities import MaxNonlinearity, Nonlinearity
 from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import FAR, Program
-from splinecam.solid.complex import AUXILIARY, Complex, Cut
+from splinecam.solid.complex import AUXILIARY, Complex
+from splinecam.solid.fits import means
 
 _COPIES = 4  # of a front in memory when it is divided, as measured
 _GENERATIONS = 4.0  # of interpolations in one layer, each of which rounds once
@@ -183,7 +184,10 @@ class Front:
             z, tolerance, label = z[:, some:], tolerance[some:], label[some:]
             z = cut.carry(z) if z.shape[1] else z
             live = {name: cut.carry(x) for name, x in front.live.items()}
-            uncut = [*front.uncut, places_of(cut)] if cut.made.uncut.shape[0] else front.uncut
+            uncut = front.uncut
+            if cut.made.uncut.shape[0]:
+                corners = cut.complex.cell_corners()
+                uncut = [*uncut, means(cut.complex.uvw, *corners, cut.made.uncut)]
             front = replace(front, complex=cut.complex, live=live, uncut=uncut)
         return front
 
@@ -338,13 +342,3 @@ def _beaten(
     ahead = own - values.amin(1) if layer.smallest else values.amax(1) - own
     ahead = ahead.new_zeros(len(face)).scatter_reduce_(0, owner, ahead, "amax")
     return ahead > SAFETY * 2 * functions.error[column]
-
-
-def places_of(cut: Cut) -> Tensor:
-    """The centres of the corners of cells that are not cut, (N, 3)."""
-    offsets, corners = cut.complex.cell_corners()
-    rows, sizes = take_rows(offsets, cut.made.uncut)
-    owner = owners_of(sizes, rows.shape[0])
-    total = cut.complex.uvw.new_zeros((len(sizes), 3))
-    total.index_add_(0, owner, cut.complex.uvw[corners[rows]])
-    return total / sizes[:, None]

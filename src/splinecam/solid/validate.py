@@ -55,14 +55,13 @@ class SurfaceReport(Report):
 class _Faces:
     """Faces that are compared with the model.
 
-    centres: (N, 3) in the box; inside: (N, 3) points of their regions, which are their centres. A
-    face beside a region in which the output is flat is a border of its own region, and the point
-    lies a little below it.
+    centres: (N, 3) in the box; below: (N, 3) a little below them. A face that is a border of two
+    regions has the map of the one below.
     """
 
     index: Tensor
     centres: Tensor
-    inside: Tensor
+    below: Tensor
 
 
 def validate(
@@ -101,9 +100,8 @@ def _compared_faces(
     left = (wide & own).nonzero()[:, 0]
     chosen = left[torch.randperm(left.shape[0], generator=generator)[:samples]].sort().values
     centres = surface._centres[chosen]
-    flat = surface.data.report.get("flat cells", 0) > 0
-    inside = centres - int(flat) * _BELOW * surface._extent * surface.normals[chosen]
-    return _Faces(chosen, centres, inside), int((own & ~wide).sum())
+    below = centres - _BELOW * surface._extent * surface.normals[chosen]
+    return _Faces(chosen, centres, below), int((own & ~wide).sum())
 
 
 def _structure_checks(surface: SurfaceGeometry, faces: _Faces) -> list[Check]:
@@ -146,19 +144,26 @@ def _model_checks(
         ]
 
     def slopes(forward: Forward) -> list[Check]:
-        worst = 0.0
-        for some, at in zip(
-            torch.split(slope, _BLOCK), torch.split(faces.inside, _BLOCK), strict=True
-        ):
-            with torch.enable_grad():
-                uvw = at.clone().requires_grad_()
-                found = chosen_output(forward(surface.box.to_input(uvw)), surface.output).sum()
-                (made,) = torch.autograd.grad(found, uvw, materialize_grads=True)
-            worst = max(worst, float((made - some).abs().max().nan_to_num(nan=torch.inf)))
+        off = torch.full_like(slope[:, 0], torch.inf)
+        for points in (faces.centres, faces.below):
+            some = torch.split(points, _BLOCK) if len(points) else ()
+            made = [_gradients(surface, forward, uvw) for uvw in some]
+            here = (torch.cat([slope[:0], *made]) - slope).abs().amax(1)
+            off = torch.minimum(off, here.nan_to_num(nan=torch.inf))
+        worst = float(off.max()) if len(off) else 0.0
         return [Check("gradients against autograd", worst, JACOBIAN_PRECISION * steepest)]
 
     options = network.model, network.output, dtype_of(network.model)
     return compared(surface, options, surface.vertices.device, values, slopes)[0]
+
+
+def _gradients(surface: SurfaceGeometry, forward: Forward, uvw: Tensor) -> Tensor:
+    """The gradients of the output at points (N, 3), by autograd."""
+    with torch.enable_grad():
+        uvw = uvw.clone().requires_grad_()
+        found = chosen_output(forward(surface.box.to_input(uvw)), surface.output).sum()
+        (made,) = torch.autograd.grad(found, uvw, materialize_grads=True)
+    return made
 
 
 def _worst(surface: SurfaceGeometry, forward: Forward, uvw: Tensor) -> float:
@@ -172,13 +177,11 @@ def _worst(surface: SurfaceGeometry, forward: Forward, uvw: Tensor) -> float:
 
 
 def _pattern_check(surface: SurfaceGeometry, network: Captured, faces: _Faces) -> Check:
-    """A check that no two faces have the same pieces of all units at their centres.
+    """A check that no two faces have the same pieces of all units, at, below and above a centre.
 
-    A face beside a flat region belongs to two regions, and both count.
+    A face that is a border of two regions belongs to both.
     """
-    rows, sites = [], [faces.inside]
-    if surface.data.report.get("flat cells", 0):
-        sites.append(2 * faces.centres - faces.inside)
+    rows, sites = [], (faces.centres, faces.below, 2 * faces.centres - faces.below)
     layers = bool(network.program.layers) and len(faces.index) > 0
     with torch.no_grad():
         for some in zip(*(torch.split(x, _BLOCK) for x in sites), strict=True) if layers else ():
