@@ -145,6 +145,12 @@ def test_a_maximum_counts_where_its_winner_changes_and_not_where_it_is_tied() ->
     assert back.switches.tolist() == [[1, 0]]
 
 
+def test_a_maximum_whose_winner_cannot_change_switches_nowhere() -> None:
+    x = torch.tensor([[[2.0, -1, 0, 7]]])
+    found = sc.local_complexity(nn.MaxPool1d(2), x, 0.1, exact=True, **QUIET)
+    assert found.ends.sum() == found.open.sum() == found.switches.sum() == 0
+
+
 def test_counts_do_not_depend_on_blocks_or_on_the_kernel() -> None:
     model, shape = random_network(5)
     program = capture(model, shape)

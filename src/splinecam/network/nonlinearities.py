@@ -239,7 +239,7 @@ class MaxNonlinearity(Nonlinearity):
     def winners(self, z: Tensor, error: Tensor | float = 0.0) -> Tensor:
         """Which units of each group may be its winner at z (B, *shape): (B, G, R)."""
         flat, members = self._flat(z), self.members.view(-1)
-        values = flat.index_select(1, members).view(-1, *self.members.shape)
+        values = flat.index_select(1, members).view(len(flat), *self.members.shape)
         slack = error[..., self.members] if isinstance(error, Tensor) else error
         values = -values if self.smallest else values
         return values + slack >= (values - slack).amax(2, keepdim=True)
