@@ -161,7 +161,7 @@ def test_a_tap_shows_a_region_until_the_next_one(drive: Drive, page: Path) -> No
     assert shown is not None
     assert shown["y"] < driver.page.locator(".pg-diagram").bounding_box()["y"]
     driver.page.touchscreen.tap(box["x"] + 3, box["y"] + 3)  # beside the square
-    driver.page.get_by_text("Point at a region").wait_for()
+    driver.page.get_by_text("Tap a region").wait_for()
 
 
 def test_own_points_are_in_the_link(drive: Drive, page: Path) -> None:
@@ -196,6 +196,13 @@ def test_active_units_are_shown_also_without_a_pointer(drive: Drive, page: Path)
     assert found is not None
     lit = driver.page.locator("circle.pg-active").count()
     assert lit == int(found[1]) + int(found[2])
+    # The diagram is one stop of the tab key, and a menu closes.
+    assert driver.page.locator('.pg-unit[tabindex="0"]').count() == 1
+    assert driver.page.locator('.pg-unit[tabindex="-1"]').count() == 5 + 4 - 1
+    driver.page.locator(".pg-menu summary").press("Enter")
+    driver.page.locator(".pg-items").wait_for()
+    driver.page.keyboard.press("Escape")
+    driver.page.locator(".pg-items").wait_for(state="hidden")
     # Regions of the same colour have the same code: as many colours as codes, nearly.
     coloring = driver.page.evaluate("Array.from(playground.picture.coloring.arrays.numbers.data)")
     assert len({round(x, 6) for x in coloring}) > 0.9 * regions(driver)

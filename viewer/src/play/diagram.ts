@@ -7,6 +7,9 @@ import type { Unit } from "./view";
 const SVG = "http://www.w3.org/2000/svg";
 const [WIDTH, MARGIN, MOST_LINES] = [280, 14, 260];
 
+/** What one does to see more of something, with a pointer or a finger. */
+export const POINT_AT = window.matchMedia("(hover: none)").matches ? "Tap" : "Point at";
+
 export class Diagram {
   readonly root = document.createElementNS(SVG, "svg");
   readonly caption = document.createElement("p");
@@ -34,16 +37,17 @@ export class Diagram {
     this.drawWeights(network);
   }
 
-  /** Mark a unit that is pointed at elsewhere. */
-  mark(unit: Unit | null): void {
+  /** Mark a unit that is pointed at elsewhere; seen: whether it switches in the picture. */
+  mark(unit: Unit | null, seen: boolean): void {
     this.shown?.classList.remove("pg-on");
     this.shown = unit ? (this.dots[unit[0] + 1]?.[unit[1]] ?? null) : null;
     this.shown?.classList.add("pg-on");
+    const where = seen ? "it switches along the yellow line" : "it does not switch in this picture";
     setText(
       this.caption,
       unit
-        ? `Layer ${unit[0] + 1}, unit ${unit[1] + 1}: it switches along the bright line.`
-        : "Lines are weights: blue above zero, orange below. Point at a unit to see where it switches.",
+        ? `Layer ${unit[0] + 1}, unit ${unit[1] + 1}: ${where}.`
+        : `Lines are weights: blue above zero, orange below. ${POINT_AT} a unit to see where it switches.`,
     );
   }
 
@@ -77,7 +81,7 @@ export class Diagram {
     );
     this.root.replaceChildren(this.lines, ...this.dots.flat());
     this.dots[1]?.[0]?.setAttribute("tabindex", "0");
-    this.mark(null);
+    this.mark(null, false);
   }
 
   private dot(column: number, row: number): SVGCircleElement {
@@ -94,6 +98,7 @@ export class Diagram {
     for (const [name, value] of Object.entries(attributes)) dot.setAttribute(name, String(value));
     if (hidden) {
       dot.setAttribute("role", "img");
+      dot.setAttribute("tabindex", "-1"); // else Chromium stops at each, as it listens for the focus
       dot.setAttribute("aria-label", `Layer ${column}, unit ${row + 1}`);
       const unit: Unit = [column - 1, row];
       dot.addEventListener("pointerenter", () => this.hover(unit));
@@ -166,7 +171,7 @@ export class Diagram {
     event.preventDefault();
     event.stopPropagation();
     if (!to) return;
-    for (const dots of hidden) for (const dot of dots) dot.removeAttribute("tabindex");
+    for (const dots of hidden) for (const dot of dots) dot.setAttribute("tabindex", "-1");
     to.setAttribute("tabindex", "0");
     to.focus();
   }

@@ -8,7 +8,7 @@ import { download } from "../share/download";
 import { Charts, shortly } from "./charts";
 import { Controls } from "./controls";
 import { type Task, taskOf } from "./data";
-import { Diagram } from "./diagram";
+import { Diagram, POINT_AT } from "./diagram";
 import { addressOf, DEFAULT, type Experiment, experimentOf } from "./experiment";
 import { networkOfFile } from "./files";
 import { type Activation, isPiecewise, type Network, visitActive } from "./network";
@@ -67,6 +67,7 @@ class Playground {
   private readonly play = button("Play", () => this.toggle(), "pg-primary", "Space bar");
   private readonly once = button("Step", () => this.step(), "", "Key s");
   private readonly again = button("Reset", () => this.begin(), "", "Key r");
+  private readonly menu = element("details", { class: "pg-menu" });
   private readonly status = element("p", { class: "pg-status", role: "status" });
   private readonly facts = element("p", { class: "pg-facts" });
   private readonly slider = element("input", {
@@ -148,6 +149,9 @@ class Playground {
       this.status,
     );
     document.addEventListener("keydown", (event) => this.key(event));
+    document.addEventListener("click", ({ target }) => {
+      if (!this.menu.contains(target as Node)) this.menu.open = false;
+    });
     root.addEventListener("dragover", (event) => event.preventDefault());
     root.addEventListener("drop", (event) => {
       event.preventDefault();
@@ -162,11 +166,8 @@ class Playground {
   }
 
   private saveMenu(): HTMLElement {
-    const menu = element(
-      "details",
-      { class: "pg-menu" },
-      element("summary", { class: "pg-open" }, "Save"),
-    );
+    const { menu } = this;
+    menu.append(element("summary", { class: "pg-open" }, "Save"));
     const item = (label: string, save: () => unknown) =>
       button(label, async () => {
         menu.open = false;
@@ -202,6 +203,11 @@ class Playground {
   private key(event: KeyboardEvent): void {
     const { target, key } = event;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (key === "Escape" && this.menu.open) {
+      this.menu.open = false;
+      this.menu.querySelector("summary")?.focus();
+      return;
+    }
     const free = target === document.body || target === this.canvas;
     if (!free && !(target instanceof HTMLButtonElement)) return; // buttons take the space bar
     if (key === "s") this.step();
@@ -328,6 +334,7 @@ class Playground {
       setText(this.note, why);
     }
     this.showLegend();
+    this.showUnit();
   }
 
   private showLegend(): void {
@@ -419,8 +426,7 @@ class Playground {
 
   private showUnit(): void {
     const unit = this.hoveredUnit ?? this.heldUnit;
-    this.picture.showUnit(unit);
-    this.diagram.mark(unit);
+    this.diagram.mark(unit, this.picture.showUnit(unit));
   }
 
   private pointed(pointed: Pointed | null): void {
@@ -428,7 +434,9 @@ class Playground {
     if (this.answer) this.showUnit();
     this.diagram.light(null);
     if (!pointed?.region || !this.answer) {
-      this.inspector.replaceChildren(text("pg-hint", "Point at a region to read its affine map."));
+      this.inspector.replaceChildren(
+        text("pg-hint", `${POINT_AT} a region to read its affine map.`),
+      );
       return;
     }
     const { region, at } = pointed;
@@ -483,6 +491,7 @@ class Playground {
     this.picture.reset();
     const begun = this.begin();
     setText(this.note, ""); // the card says what to do
+    this.canvas.scrollIntoView({ block: "nearest" });
     await begun;
     if (steps) await this.ask({ ask: "run", steps, window: null });
     this.heldUnit = unit;

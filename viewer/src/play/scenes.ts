@@ -1,6 +1,7 @@
 // Three guided scenes: what a region is, in a minute.
 
 import { box, element, setText } from "../panels/dom";
+import { POINT_AT } from "./diagram";
 import type { Experiment } from "./experiment";
 import type { Unit } from "./view";
 
@@ -20,7 +21,7 @@ export const SCENES: readonly Scene[] = [
     title: "1 · One unit is a line",
     words:
       "A unit adds up its inputs and cuts off what is below zero. It switches along a straight " +
-      "line, the bright one. On one side the output is flat, on the other it rises evenly: two " +
+      "line, the yellow one. On one side the output is flat, on the other it rises evenly: two " +
       "linear regions. The other thick line is the decision boundary, where the output is zero.",
     experiment: { ...SMALL, layers: [1], seed: 5 },
     unit: [0, 0],
@@ -30,8 +31,8 @@ export const SCENES: readonly Scene[] = [
     title: "2 · A layer is an arrangement of lines",
     words:
       "Eight units draw eight lines. Between them every unit is either on or off, so the network " +
-      "is one affine map on each piece: its colours rise evenly. Point at a piece to read its map; the " +
-      "diagram fills the units that are on there. Point at a line to see whose it is.",
+      `is one affine map on each piece: its colours rise evenly. ${POINT_AT} a piece to read its ` +
+      `map; the diagram fills the units that are on there. ${POINT_AT} a line to see whose it is.`,
     experiment: { ...SMALL, layers: [8] },
     unit: null,
     steps: 0,

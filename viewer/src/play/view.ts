@@ -61,6 +61,7 @@ export class Picture {
   private layers = 1;
   private camera: Camera;
   private unit: Unit | null = null;
+  private unitSeen = false;
   private hovered = -1;
   private wanted = 0;
   private cursor: Pair | null = null;
@@ -198,18 +199,21 @@ export class Picture {
     this.redraw();
   }
 
-  /** Show the curve of a unit; null: none. */
-  showUnit(unit: Unit | null): void {
-    if (String(unit) === String(this.unit)) return;
-    this.unit = unit;
-    this.drawUnit();
-    this.redraw();
+  /** Show the curve of a unit; null: none. Returns whether it switches anywhere. */
+  showUnit(unit: Unit | null): boolean {
+    if (String(unit) !== String(this.unit)) {
+      this.unit = unit;
+      this.drawUnit();
+      this.redraw();
+    }
+    return this.unitSeen;
   }
 
   private drawUnit(): void {
     const { mesh, unit } = this;
     const data = mesh && unit ? segmentsOf(mesh, unitCurve(mesh, ...unit)) : null;
     const { center, scale } = mesh ?? { center: [0, 0] as Pair, scale: 1 };
+    this.unitSeen = Boolean(data?.length);
     this.renderer.setLines("unit", data && { data, center, scale }, UNIT);
   }
 
