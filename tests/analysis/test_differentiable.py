@@ -9,6 +9,7 @@ from torch import nn
 import splinecam as sc
 from gradient_cases import KINDS, combinatorics, drawn, error, length, nearest
 from splinecam.errors import SplineCamError
+from splinecam.network.capture import capturing
 
 BOX = sc.Domain.box(-1, 1)
 EXPORTED = ("skip", "pool", "maxout", "sort", "image")  # torch takes seconds to begin with these
@@ -188,6 +189,15 @@ def test_maps_of_thin_regions_have_precise_gradients() -> None:
     for k, rows in expected.items():
         found = model[k].weight.grad
         assert torch.allclose(found, torch.tensor(rows, dtype=torch.float64), rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_a_model_that_was_exported_is_not_exported_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, domain = drawn(3, "skip")
+    part = sc.partition(model, domain, progress=False)
+    monkeypatch.setattr(capturing, "export_graph", None)
+    part.differentiable().areas.square().sum().backward()
+    assert all(p.grad is not None and p.grad.any() for p in list(model.parameters())[:2])
 
 
 @pytest.mark.slow

@@ -21,7 +21,8 @@ from splinecam.errors import SplineCamError
 from splinecam.geometry.convex import cross
 from splinecam.geometry.subdivision import Mesh
 from splinecam.network.capture import capture
-from splinecam.network.capture.models import Output, private_copy, unwrap
+from splinecam.network.capture.cache import share
+from splinecam.network.capture.models import EXCLUSIVE, Output, private_copy, unwrap
 from splinecam.network.nonlinearities import (
     MaxNonlinearity,
     Nonlinearity,
@@ -351,7 +352,12 @@ def constants_of(network: Program, model: nn.Module, output: Output) -> Names:
         noise = torch.rand(x.shape, generator=generator, dtype=torch.float64).to(x.device)
         return torch.nn.Parameter(x.detach() * (1 + noise / 64).to(x) + (noise / 1024).to(x))
 
-    twin = private_copy(unwrap(model), shaken)
+    given = unwrap(model)
+    twin = private_copy(given, shaken)
+    for own, p in zip(twin.parameters(), given.parameters(), strict=True):
+        own.requires_grad_(p.requires_grad)  # as captures depend on it
+    with EXCLUSIVE:
+        share(given, twin)  # to export it anew takes a hundred times as long
     named = {name: p.detach().double() for name, p in twin.named_parameters()}
     found: Names = {}
     other = capture(twin, network.input_shape, device=network.device, output=output)

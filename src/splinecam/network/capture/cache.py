@@ -387,6 +387,11 @@ def store(
         del captures[next(iter(captures))]
 
 
+def share(model: nn.Module, other: nn.Module) -> None:
+    """Let a copy of a model use its captures, as far as the fingerprints agree."""
+    _MODELS[other] = dict(_MODELS.get(model, {}))
+
+
 def clear(model: nn.Module) -> None:
     """Remove all captures of a model."""
     _MODELS.pop(model, None)
