@@ -33,19 +33,21 @@ if TYPE_CHECKING:
     from splinecam.jobs.answering import boundary, check, level_set
     from splinecam.jobs.difference import difference
     from splinecam.jobs.estimating import estimate
+    from splinecam.jobs.flows import check_barrier, check_decrease
     from splinecam.jobs.local import local_complexity
     from splinecam.jobs.partitioning import along, partition
     from splinecam.jobs.surfacing import surface
     from splinecam.jobs.sweep import sweep
     from splinecam.network.ops.register import register_op
-    from splinecam.network.ops.registry import op_table
+    from splinecam.network.ops.registry import op_table as op_table  # beside register_op
     from splinecam.partitions.captured import capture
     from splinecam.partitions.frozen import freeze
     from splinecam.partitions.partition import Partition, load
     from splinecam.partitions.request import Smooth
     from splinecam.questions.comparison import compare
     from splinecam.tiles.compute import atlas
-    from splinecam.training import movie, watch
+    from splinecam.training import movie as movie  # beside watch
+    from splinecam.training import watch
     from splinecam.training.grid import grid
     from splinecam.viewer.page import to_html
     from splinecam.viewer.viewer import view
@@ -70,6 +72,8 @@ __all__ = [
     "boundary",
     "capture",
     "check",
+    "check_barrier",
+    "check_decrease",
     "compare",
     "difference",
     "estimate",
@@ -80,9 +84,7 @@ __all__ = [
     "load",
     "load_model",
     "local_complexity",
-    "movie",
     "nn",
-    "op_table",
     "output",
     "partition",
     "read_vnnlib",
@@ -107,6 +109,7 @@ _MODULES = {
     "jobs.answering": ("boundary", "check", "level_set"),
     "jobs.difference": ("difference",),
     "jobs.estimating": ("estimate",),
+    "jobs.flows": ("check_barrier", "check_decrease"),
     "jobs.local": ("local_complexity",),
     "jobs.partitioning": ("along", "partition"),
     "tiles.compute": ("atlas",),

@@ -10,6 +10,7 @@ from splinecam.questions.certainty import Band
 from splinecam.questions.class_regions import ClassRegions
 from splinecam.questions.comparison import Comparison, Counts
 from splinecam.questions.difference import Difference, Disagreement
+from splinecam.questions.flow import BarrierCheck, FlowCheck
 from splinecam.questions.local_complexity import Interval, LocalComplexity
 from splinecam.questions.neurons import NeuronCurves
 from splinecam.questions.partition_data import Region, Smoothing, SmoothLayer, Unresolved
@@ -28,6 +29,7 @@ from splinecam.viewer.viewer import Selection, Viewer
 __all__ = [
     "Atlas",
     "Band",
+    "BarrierCheck",
     "Boundary",
     "Captured",
     "ClassRegions",
@@ -37,6 +39,7 @@ __all__ = [
     "Difference",
     "Disagreement",
     "Estimate",
+    "FlowCheck",
     "Frozen",
     "Gap",
     "Grid",

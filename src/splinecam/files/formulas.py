@@ -19,8 +19,9 @@ import torch
 from splinecam.errors import SplineCamError
 from splinecam.files.properties import OutputCondition
 
-# Variables are whole numbers: i for the input with the flat index i, ~i for the output. A product
-# of several is the tuple of them, in ascending order.
+# Variables are whole numbers: i for the input with the flat index i, ~i for the output, and beyond
+# these the slopes of outputs by inputs. A product of several is the tuple of them, in ascending
+# order.
 Variable = int | tuple[int, ...]
 
 # A term maps its variables and products to their factors, and None to its constant.
@@ -35,6 +36,7 @@ _DIGITS = 20_000  # bits of an exact number; a float64 needs 2,100
 _DEGREE = 12  # of a product of variables
 _TERMS = 10_000  # of a product before equal ones are added
 _ENTRIES = 1 << 27  # of a condition's matrix
+_SLOPES = 1 << 32  # numbers of inputs are below; (k + 1) _SLOPES + i is a slope of output k
 
 
 class Row(NamedTuple):
@@ -118,9 +120,12 @@ class Formula:
         """The same for a network with numbers of inputs and outputs."""
         cases = product([[self.common], *self.choices]) or [Case(rows=[Row((), -1.0, False)])]
         for each in {name for case in cases for row in case.rows for name in row.variables}:
-            kind, k, size = ("input", each, inputs) if each >= 0 else ("output", ~each, outputs)
-            if k >= size:
-                raise SplineCamError(f"The condition is about {kind} {k}; the network has {size}.")
+            output, number = divmod(each, _SLOPES) if each >= 0 else (-each, -1)
+            for kind, k, size in (("input", number, inputs), ("output", output - 1, outputs)):
+                if k >= size:
+                    raise SplineCamError(
+                        f"The condition is about {kind} {k}; the network has {size}."
+                    )
         try:
             return condition_of_rows([case.rows for case in cases], inputs, outputs)
         except ValueError as error:
@@ -249,7 +254,8 @@ def condition_of_rows(
 ) -> OutputCondition:
     """The condition that one of several lists of rows holds; a ``ValueError`` if it is large."""
     rows = [row for each in conjunctions for row in each]
-    products = sorted({key for row in rows for key, _ in row.factors if isinstance(key, tuple)})
+    # A slope counts as a product of one variable.
+    products = sorted({_single(key) for row in rows for key, _ in row.factors if not _plain(key)})
     about_inputs = bool(products) or any(each >= 0 for row in rows for each in row.variables)
     width = outputs + inputs * about_inputs
     if len(rows) * (width + len(products)) > _ENTRIES:
@@ -262,22 +268,35 @@ def condition_of_rows(
     column = {key: k for k, key in enumerate(products)}
     for k, row in enumerate(rows):
         for variable, factor in row.factors:
-            if isinstance(variable, tuple):
-                assert Q is not None
-                Q[k, column[variable]] = factor
-            elif variable >= 0 and C is not None:
-                C[k, variable] = factor
-            else:
-                A[k, ~variable] = factor
+            if Q is not None and not _plain(variable):
+                Q[k, column[_single(variable)]] = factor
+            for name in _single(variable) if _plain(variable) else ():
+                if name >= 0 and C is not None:
+                    C[k, name] = factor
+                else:
+                    A[k, ~name] = factor
     b = torch.tensor([row.limit for row in rows], dtype=torch.float64)
     strict = torch.tensor([row.strict for row in rows], dtype=torch.bool)
     start = torch.tensor([0, *map(len, conjunctions)]).cumsum(0)
     factors = None
     if products:
         degree = max(map(len, products))
-        padded = [[*key, *[inputs] * (degree - len(key))] for key in products]
-        factors = torch.tensor(padded)
+        places = [[_place(name, inputs) for name in key] for key in products]
+        factors = torch.tensor([[*each, *[inputs] * (degree - len(each))] for each in places])
     return OutputCondition(A, b, strict, C, start, Q, factors)
+
+
+def _plain(key: Variable) -> bool:
+    """Whether something is a single input or output."""
+    return isinstance(key, int) and key < _SLOPES
+
+
+def _place(name: int, inputs: int) -> int:
+    """Where a variable is in the list of inputs, 1, the slopes of all outputs, and outputs."""
+    if name < _SLOPES:
+        return name
+    output, number = divmod(name, _SLOPES)
+    return inputs + 1 + (output - 1) * inputs + number
 
 
 class Polynomial:
@@ -327,6 +346,31 @@ class Polynomial:
     def __rsub__(self, other: Any) -> Polynomial:
         return (-self).__add__(other)
 
+    def along(self, field: Sequence[Any]) -> Polynomial:
+        """The derivative of an output along a field, which is a polynomial for each input.
+
+        On a border between regions, the slopes of each region count on its own side.
+
+        field: as many polynomials or numbers as there are inputs.
+
+        >>> import splinecam as sc
+        >>> part = sc.partition(torch.nn.ReLU(), sc.Domain.box(-1, 1), progress=False)
+        >>> speed = output(0).along([input(1), -input(0)])  # of output 0 on a circle
+        >>> round(part.check(speed > 0).share, 6)
+        0.25
+        """
+        names = [*self._term]
+        if (
+            len(names) != 1
+            or not isinstance(names[0], int)
+            or names[0] >= 0
+            or self._term != {names[0]: 1}
+        ):
+            raise ValueError("derivatives are those of an output: sc.output(0).along(field)")
+        slopes = (Polynomial({-names[0] * _SLOPES + i: Fraction(1)}) for i in range(len(field)))
+        nothing = Polynomial({})
+        return sum((slope * each for slope, each in zip(slopes, field, strict=True)), nothing)
+
     def _compared(self, sign: str, other: Any) -> Formula:
         terms = self._with(other)
         return NotImplemented if terms is None else compare(sign, *terms, bounds=False)
@@ -352,15 +396,19 @@ class Polynomial:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        names = [
-            "*".join(f"input({i})" if i >= 0 else f"output({~i})" for i in _single(key))
-            for key in self._term
-        ]
+        names = ["*".join(map(_name, _single(key))) for key in self._term]
         sizes = [f"{float(value):g}" for value in self._term.values()]
         parts = [
             f"{size}*{name}" if name else size for size, name in zip(sizes, names, strict=True)
         ]
         return " + ".join(parts) or "0"
+
+
+def _name(variable: int) -> str:
+    if variable < 0:
+        return f"output({~variable})"
+    output, number = divmod(variable, _SLOPES)
+    return f"d output({output - 1})/d input({number})" if output else f"input({number})"
 
 
 def input(index: int) -> Polynomial:  # noqa: A001 - as one says it: sc.input(0)

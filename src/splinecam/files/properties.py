@@ -24,8 +24,9 @@ class Conjunction(NamedTuple):
     or None if inputs do not matter. All are float64, apart from ``strict``.
 
     Of polynomials, rows are ``A y + C x + Q p <= b`` with the products p of variables: Q: ``(m,
-    P)``; factors: ``(P, degree)``, i for input i, ``-1 - k`` for output k, and n_in for 1. They
-    are None if everything is linear, and C is there if they are.
+    P)``; factors: ``(P, degree)``, i for input i, ``-1 - k`` for output k, n_in for 1, and ``n_in +
+    1 + k n_in + i`` for the slope of output k by input i. They are None if everything is linear,
+    and C is there if they are.
     """
 
     A: Tensor
@@ -78,6 +79,13 @@ class OutputCondition:
         products = self.factors is not None and bool((self.factors < 0).any())
         return not products and not bool(self.A.ne(0).any())
 
+    @property
+    def about_slopes(self) -> bool:
+        """Whether slopes of outputs occur."""
+        if self.factors is None or self.C is None:
+            return False
+        return bool((self.factors > self.C.shape[1]).any())
+
     def __len__(self) -> int:
         return len(self.start) - 1
 
@@ -90,11 +98,12 @@ class OutputCondition:
     def __iter__(self) -> Iterator[Conjunction]:
         return (self[index] for index in range(len(self)))
 
-    def __call__(self, outputs: Any, inputs: Any = None) -> Tensor:
+    def __call__(self, outputs: Any, inputs: Any = None, slopes: Any = None) -> Tensor:
         """Whether outputs satisfy the condition, ``(N,)``.
 
         outputs: ``(N, *output_shape)``;
-        inputs: ``(N, *input_shape)``, for a condition on inputs, too.
+        inputs: ``(N, *input_shape)``, for a condition on inputs, too;
+        slopes: ``(N, n_out, n_in)``, for a condition on derivatives.
         """
         y = _batch(outputs, self.A.shape[1], "outputs")
         x = None
@@ -104,23 +113,31 @@ class OutputCondition:
             x = _batch(inputs, self.C.shape[1], "inputs").to(y.device)
             if len(x) != len(y):
                 raise DomainError(f"There are {len(y)} outputs, but {len(x)} inputs.")
+        if self.about_slopes:
+            if slopes is None:
+                raise DomainError("The condition is about derivatives, too: give them as slopes=.")
+            slopes = as_float64(slopes, "slopes").flatten(1).to(y.device)
         rows = max(1, _BLOCK // max(1, len(self.b)))
         blocks = [slice(k, k + rows) for k in range(0, len(y), rows)]
-        found = [self._holds(y[block], None if x is None else x[block]) for block in blocks]
+        found = [
+            self._holds(y[k], *(None if each is None else each[k] for each in (x, slopes)))
+            for k in blocks
+        ]
         return torch.cat(found) if found else torch.zeros(0, dtype=torch.bool)
 
-    def products(self, x: Tensor, y: Tensor) -> Tensor:
+    def products(self, x: Tensor, y: Tensor, slopes: Tensor | None = None) -> Tensor:
         """The variables of each product, of inputs (N, n_in) and outputs (N, n_out), (N, P, d)."""
-        known = torch.cat([x, torch.ones_like(x[:, :1]), y.flip(1)], 1)
+        given = [] if slopes is None else [slopes]
+        known = torch.cat([x, torch.ones_like(x[:, :1]), *given, y.flip(1)], 1)
         factors = torch.zeros(0, 0).long() if self.factors is None else self.factors
         return known[:, factors.to(y.device)]
 
-    def _holds(self, y: Tensor, x: Tensor | None) -> Tensor:
+    def _holds(self, y: Tensor, x: Tensor | None, slopes: Tensor | None = None) -> Tensor:
         value = y @ self.A.T.to(y.device)
         if x is not None and self.C is not None:
             value += x @ self.C.T.to(y.device)
             if self.Q is not None:
-                value += self.products(x, y).prod(2) @ self.Q.T.to(y.device)
+                value += self.products(x, y, slopes).prod(2) @ self.Q.T.to(y.device)
         b, strict = self.b.to(y.device), self.strict.to(y.device)
         broken = torch.where(strict, value >= b, value > b) | value.isnan()
         member = torch.repeat_interleave(torch.arange(len(self)), self.start.diff()).to(y.device)

@@ -158,7 +158,8 @@ def _stopped(request: Request, domain: Domain, prop: Any) -> PropertyCheck | Non
         program = request.captured(domain.input_shape, device_of(request.device))
         outputs = prod(program.output_shape)
         condition, limits, boxes = unsafe_outputs(prop, domain, outputs, program.stripped)
-        if limits is not None:  # the share of the domain in the boxes needs regions
+        # The share of the domain in the boxes, and slopes, need regions.
+        if limits is not None or condition.about_slopes:
             return None
         places = counterexamples(program, domain, condition)
         if not len(places):

@@ -3,6 +3,7 @@
 from splinecam.plot.curves import (
     plot_curves,
     plot_difference,
+    plot_flow,
     plot_partition,
     plot_path,
     plot_preimage,
@@ -22,5 +23,5 @@ from splinecam.plot.surface import plot_slices, plot_surface
 __all__ = ["CLASSES", "INK", "class_colors", "image_grid", "new_axes", "plot", "plot_band"]
 __all__ += ["plot_bands", "plot_curves", "plot_difference", "plot_distributions"]
 __all__ += ["plot_histograms", "plot_layers", "plot_local_complexity", "plot_partition"]
-__all__ += ["plot_path", "plot_preimage"]
+__all__ += ["plot_flow", "plot_path", "plot_preimage"]
 __all__ += ["plot_samples", "plot_slices", "plot_surface", "require_matplotlib"]

@@ -17,6 +17,7 @@ from splinecam.plot.regions import HATCH, VEIL, hatch_rings, plot, plot_band
 from splinecam.questions.boundary import Boundary, LevelSet, decision_boundary
 from splinecam.questions.curves import Curves
 from splinecam.questions.difference import Difference
+from splinecam.questions.flow import FlowCheck
 from splinecam.questions.paths import PathPartition
 from splinecam.questions.pieces import output_number
 from splinecam.questions.preimage import Preimage
@@ -331,6 +332,41 @@ def plot_preimage(
         add_legend(canvas, entries, below=True)
         if ax is None:
             fit_figure(canvas, found.partition.domain)
+    return canvas
+
+
+def plot_flow(
+    found: FlowCheck, *, ax: Axes | None = None, color: Any = CLASSES[6], **options: Any
+) -> Axes:
+    """Draw the regions, the curve on which an output is zero, and where a flow leaves the set.
+
+    found: of ``sc.check_barrier``, its ``flow``. color: of the parts where the flow leaves the set,
+    with a star where it is fastest. options: those of ``part.plot``; its ``color`` is called
+    ``fill``.
+    """
+    require_matplotlib()
+    from matplotlib.lines import Line2D
+
+    from splinecam.plot.artists import SegmentLines
+    from splinecam.plot.decorations import add_legend, clip_to, fit_figure
+
+    curves, pieces = found.curves, found.pieces
+    fill = options.pop("fill", "class")
+    canvas = plot(curves.partition, ax=ax, **{"boundary": False, "color": fill, **options})
+    _draw_rimmed(canvas, curves, INK, 4.0)
+    entries: list[tuple[str, Any]] = [("border of the set", Line2D([], [], color=INK))]
+    ends = to_numpy(pieces[1])
+    if len(ends):
+        lines = SegmentLines(ends, colors=color, linewidths=2.6, zorder=3.3)
+        canvas.add_collection(lines, autolim=False)
+        clip_to(lines, canvas, curves.partition.domain)
+        entries.append(("left by the flow", Line2D([], [], color=color, linewidth=3.2)))
+    if found.least is not None:
+        star: Any = {"marker": "*", "color": PAPER, "markeredgecolor": INK, "ls": ""}
+        canvas.plot(*found.least, markersize=16, markeredgewidth=1.4, zorder=3.4, **star)
+    add_legend(canvas, entries, below=True)
+    if ax is None:
+        fit_figure(canvas, curves.partition.domain)
     return canvas
 
 

@@ -15,6 +15,7 @@ curve on which the polynomial is zero; then they are cut along two lines, with t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -23,6 +24,7 @@ from torch import Tensor
 from splinecam._util.arrays import blocks_of, following, lengths, take
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS, SAFETY
+from splinecam.errors import SplineCamError
 from splinecam.files.properties import OutputCondition
 from splinecam.geometry.convex import ConvexPolygons, divided, joined
 from splinecam.questions.constraints import (
@@ -35,6 +37,7 @@ from splinecam.questions.constraints import (
 )
 from splinecam.questions.partition_data import PartitionData
 
+Measure = Callable[[ConvexPolygons], Tensor]
 _MOST = 1 << 16  # polygons that are halved at once
 _HALVINGS = 80
 
@@ -101,7 +104,7 @@ def certain_cells(part: PartitionData, condition: OutputCondition, allowed: floa
     limit = max(1, backend_of(values.device).numbers // max(1, values.shape[1]))
     for first, last in blocks_of(take(part.mesh.counts(), open_), limit) if len(open_) else []:
         faces = open_[first:last]
-        cells = ConvexPolygons.of_faces(part.mesh, faces, values)
+        cells = enclosure.sloped(ConvexPolygons.of_faces(part.mesh, faces, values))
         settled[faces] = status = status_of(enclosure(cells).sides).long()
         _sort(found, enclosure, cells.select((status == UNDECIDED).nonzero()[:, 0]), allowed)
     if enclosure.factors is not None and not found[INSIDE] and not bool((settled > 0).any()):
@@ -115,6 +118,18 @@ def certain_cells(part: PartitionData, condition: OutputCondition, allowed: floa
     return CertainCells(part, settled, bare)
 
 
+def sorted_cells(
+    enclosure: Enclosure, cells: ConvexPolygons, allowed: float, measure: Measure
+) -> dict[int, ConvexPolygons]:
+    """Parts of polygons by status; allowed: how much curves may leave undecided, or so."""
+    found, none = _Parts(), cells.select(cells.source[:0])
+    _sort(found, enclosure, cells, allowed, measure)
+    if not found[INSIDE] and found[UNDECIDED]:
+        rest, found[UNDECIDED] = joined(found[UNDECIDED]), []
+        _sort(found, enclosure, rest, 0.0, measure)
+    return {status: joined([none, *parts]) for status, parts in found.items()}
+
+
 class _Parts(dict[int, list[ConvexPolygons]]):
     """Polygons by their status, without empty lists."""
 
@@ -126,8 +141,14 @@ class _Parts(dict[int, list[ConvexPolygons]]):
             self[status].append(cells)
 
 
-def _sort(found: _Parts, enclosure: Enclosure, cells: ConvexPolygons, allowed: float) -> None:
-    """Divide polygons until curves leave no more than an allowed area undecided.
+def _sort(
+    found: _Parts,
+    enclosure: Enclosure,
+    cells: ConvexPolygons,
+    allowed: float,
+    measure: Measure = ConvexPolygons.areas,
+) -> None:
+    """Divide polygons until curves leave no more than an allowed measure of them undecided.
 
     If that is zero, they are divided up to rounding, or until the condition holds somewhere.
     """
@@ -138,7 +159,7 @@ def _sort(found: _Parts, enclosure: Enclosure, cells: ConvexPolygons, allowed: f
         for each in (INSIDE, OUTSIDE):
             found.add(each, cells.select((status == each).nonzero()[:, 0]))
         open_ = (status == UNDECIDED).nonzero()[:, 0]
-        cells, weight = cells.select(open_), cells.areas()[open_] * near.blurred(open_)
+        cells, weight = cells.select(open_), measure(cells)[open_] * near.blurred(open_)
         if float(weight.sum()) <= allowed or len(cells) > _MOST or (not allowed and found[INSIDE]):
             break
         coarse = weight > allowed / (2 * len(cells))
@@ -184,7 +205,7 @@ class Enclosure:
     parts of the constraints (K), and variables (W). constraints: the functions; bounds, errors: (F,
     K), (F, W) how far linear parts and variables are off in each region; variables: (W,) which ones
     they are, as in the condition; factors: (P, d) their numbers in each product, None if all is
-    linear.
+    linear. slopes: (F, n D) of the regions, if they are asked for.
     """
 
     constraints: Constraints
@@ -192,6 +213,7 @@ class Enclosure:
     errors: Tensor
     variables: Tensor
     factors: Tensor | None
+    slopes: Tensor | None = None
 
     @classmethod
     def of(cls, part: PartitionData, condition: OutputCondition) -> Enclosure:
@@ -206,18 +228,46 @@ class Enclosure:
         origin, basis = (each.to(like).abs() for each in (part.domain.origin, part.domain.basis))
         reach = origin.flatten() + part.vertices.abs().amax(0) @ basis.reshape(2, -1)
         rounding = [4 * EPS * reach, reach[:1] * 0, part._value_error.to(like).flip(0)]
-        exact = region.new_zeros(len(part), len(reach) + 1)
-        errors = SAFETY * torch.cat(rounding) + torch.cat([exact, region.flip(1)], 1)
-        return cls(constraints, bounds, errors[:, used], used, factors)
+        parts, slopes = [region.new_zeros(len(part), len(reach) + 1), region.flip(1)], None
+        if condition.about_slopes:
+            slopes, wrong = _slopes(part)
+            rounding.insert(2, torch.zeros_like(wrong[0]))
+            parts.insert(1, wrong)
+        errors = SAFETY * torch.cat(rounding) + torch.cat(parts, 1)
+        return cls(constraints, bounds, errors[:, used], used, factors, slopes)
 
     def at_vertices(self, part: PartitionData) -> Tensor:
-        """The values at the vertices of a partition."""
+        """The values at the vertices of a partition, without slopes."""
         linear = self.constraints.at_vertices(part)
+        return self.values(linear, part.domain.embed(part.vertices).flatten(1), part._outputs)
+
+    def values(self, linear: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """The values at points with linear parts (N, K), inputs (N, D) and outputs (N, n)."""
         if self.factors is None:
             return linear
-        x = part.domain.embed(part.vertices).flatten(1)
-        known = torch.cat([x, torch.ones_like(x[:, :1]), part._outputs.flip(1)], 1)
+        unknown = [] if self.slopes is None else [x.new_zeros(len(x), self.slopes.shape[1])]
+        known = torch.cat([x, torch.ones_like(x[:, :1]), *unknown, y.flip(1)], 1)
         return torch.cat([linear, linear, known[:, self.variables]], 1)
+
+    def sloped(self, cells: ConvexPolygons) -> ConvexPolygons:
+        """Polygons with the slopes of their regions among their values."""
+        if self.slopes is None:
+            return cells
+        first = len(self.variables) - cells.values.shape[1]
+        D, count = 2, self.slopes.shape[1]
+        place = ((self.variables > D) & (self.variables <= D + count)).nonzero()[:, 0]
+        values = cells.values.clone()
+        own = take(self.slopes[:, self.variables[place] - D - 1], cells.source)
+        values[:, place - first] = take(own, cells.owners)
+        return replace(cells, values=values)
+
+    def exact(self, cells: ConvexPolygons) -> Tensor:
+        """The functions themselves at the corners of polygons, (N, K), without bounds."""
+        Q, values = self.constraints.Q, cells.values
+        if self.factors is None or Q is None:
+            return values
+        linear, variables = values[:, len(Q) : 2 * len(Q)], values[:, 2 * len(Q) :]
+        return linear + variables[:, self.factors].prod(2) @ Q.T
 
     def __call__(self, cells: ConvexPolygons) -> Near:
         """The functions on polygons."""
@@ -237,6 +287,21 @@ class Enclosure:
         slack, floor = (off + each @ Q.abs().T for each in (slack, floor))
         z = z + product @ Q.T
         return Near(self.constraints, z, slack, floor, *_range(z, off, owner))
+
+
+def _slopes(part: PartitionData) -> tuple[Tensor, Tensor]:
+    """The slopes of all outputs by both inputs on each region, (F, n 2), and their errors."""
+    if part.domain.dim != 2:
+        raise SplineCamError(
+            f"The derivatives of outputs are known for two inputs, and the network has "
+            f"{part.domain.dim:,}: a flow would leave the plane."
+        )
+    maps, scale = part._known_maps, part._frame.scale
+    inverse = torch.linalg.inv(part.domain.basis.reshape(2, 2).to(maps.weight))
+    slopes = maps.weight @ inverse.T / scale
+    error = SAFETY * maps.error / scale * inverse.abs().sum()
+    error = error[:, None] + SAFETY * EPS * slopes.flatten(1).abs().amax(1, keepdim=True)
+    return slopes.flatten(1), error.expand(-1, slopes[0].numel())
 
 
 @dataclass(frozen=True, eq=False)

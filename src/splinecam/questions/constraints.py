@@ -101,7 +101,8 @@ def require_sizes(condition: OutputCondition, inputs: int, outputs: int) -> None
             )
     if condition.factors is None:
         return
-    within = (condition.factors <= inputs) & (condition.factors >= -outputs)
+    most = inputs + outputs * inputs if condition.about_slopes else inputs
+    within = (condition.factors <= most) & (condition.factors >= -outputs)
     if condition.C is None or not bool(within.all()):
         raise SplineCamError(
             "The condition has products of variables beyond the inputs and outputs, or lacks C."

@@ -81,9 +81,15 @@ def find_witnesses(
     x = part._inputs(uv) if box is None else _within(part, uv, *box)
     how = {"wide": False, "repeatable": False}
     running = run_real(part.model, part._chosen_output, part._dtype, device=x.device, **how)
-    with torch.no_grad(), running as forward:
-        y = forward(x).cpu()
-    confirmed = condition(y, x.flatten(1).cpu().double()).tolist()
+    steep = condition.about_slopes
+    with torch.set_grad_enabled(steep), running as forward:
+        x = x.detach().requires_grad_(steep)
+        y, slopes = forward(x), None
+        if steep:
+            each = (torch.autograd.grad(k.sum(), x, retain_graph=True) for k in y.unbind(1))
+            slopes = torch.stack([slope.flatten(1) for (slope,) in each], 1).cpu().double()
+    x, y = x.detach(), y.detach().cpu()
+    confirmed = condition(y, x.flatten(1).cpu().double(), slopes).tolist()
     places = [(u, v) for u, v in uv.tolist()]
     return [Witness(*each) for each in zip(x, places, y, confirmed, strict=True)]
 

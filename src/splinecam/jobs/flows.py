@@ -1,0 +1,114 @@
+"""The verbs for networks along a flow: check_barrier and check_decrease."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Unpack
+
+import torch
+from torch import Tensor, nn
+
+from splinecam.files.formulas import Formula, Polynomial, output
+from splinecam.geometry.domain import Domain
+from splinecam.jobs.answering import check
+from splinecam.jobs.partitioning import partition
+from splinecam.partitions.request import Model, Options
+from splinecam.questions.flow import BarrierCheck, flow_across
+from splinecam.questions.preimage import PropertyCheck
+
+Field = Sequence[Polynomial | float] | nn.Module
+
+
+class _Beside(nn.Module):
+    """The outputs of networks for the same input, one after the other."""
+
+    def __init__(self, networks: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.networks = nn.ModuleList(networks)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([network(x) for network in self.networks], 1)
+
+
+def _module(model: Model) -> nn.Module:
+    if not isinstance(model, nn.Module):
+        raise TypeError("give the network as a module, such as that of sc.load_model(path)")
+    return model
+
+
+def check_barrier(
+    model: Model,
+    domain: Domain,
+    field: Field | list[Field],
+    *,
+    safe: Formula | None = None,
+    unsafe: Formula | None = None,
+    **options: Unpack[Options],
+) -> BarrierCheck:
+    """Whether the set on which a network is at least zero is safe, and no flow leaves it.
+
+    The flow is judged on the curves on which the network is zero: it must not fall there along the
+    field, on either side of a kink. Isolated zeros are not judged.
+
+    model, options: as for ``partition``, of a network with two inputs and one output. domain: of
+    the inputs. field: the velocity, as two polynomials in ``sc.input(0)`` and ``sc.input(1)``, or a
+    piecewise-linear network; or a list of fields, of which one may be chosen at each point. For a
+    control on which a field depends linearly, these are the fields at the corners of its bounds.
+    safe, unsafe: conditions on inputs of which the set is to have all, and none.
+
+    >>> import splinecam as sc
+    >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
+    >>> x, y = sc.input(0), sc.input(1)
+    >>> found = sc.check_barrier(model, Domain.box(-1, 1), (y, -x), unsafe=x + y**2 < 0)
+    >>> found.status in ("holds", "violated", "unresolved")
+    True
+    """
+    fields = field if isinstance(field, list) else [field]
+    networks = [each for each in fields if isinstance(each, nn.Module)]
+    whole: Model = _Beside([_module(model), *networks]) if networks else model
+    only: Options = {**options, "refine": {"level": 0.0, "output": 0}}
+    part = partition(whole, domain, **only)
+    first, derivatives = 1, []
+    for each in fields:
+        velocity: Sequence[Any] = each if not isinstance(each, nn.Module) else ()
+        if isinstance(each, nn.Module):
+            velocity, first = [output(first), output(first + 1)], first + 2
+        if len(velocity) != 2:
+            raise ValueError(f"a field has two components, and here are {len(velocity)}")
+        derivatives.append(output(0).along(velocity))
+    flow = flow_across(part, derivatives)
+    kept = None if safe is None else check(model, domain, safe & (output(0) < 0), **options)
+    out = None if unsafe is None else check(model, domain, unsafe & (output(0) >= 0), **options)
+    return BarrierCheck(flow, kept, out)
+
+
+def check_decrease(
+    model: Model,
+    domain: Domain,
+    step: nn.Module,
+    *,
+    where: Formula | None = None,
+    by: float = 0.0,
+    **options: Unpack[Options],
+) -> PropertyCheck:
+    """Whether a network decreases in a step of a system: V(step(x)) <= V(x) - by.
+
+    The result is that of ``sc.check``: where it does not hold is unsafe. Its partition is that of
+    the outputs V(x) and V(step(x)).
+
+    model, domain, options: as for ``partition``, of a network V with one output. step: the next
+    state, a piecewise-linear network such as the closed loop with a controller. where: a condition
+    on inputs, such as that they are far enough from the equilibrium. by: how much it is to
+    decrease.
+
+    >>> import splinecam as sc
+    >>> V = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
+    >>> step = nn.Linear(2, 2)
+    >>> found = sc.check_decrease(V, Domain.box(-1, 1), step, where=sc.input(0) ** 2 >= 0.1)
+    >>> found.status in ("holds", "violated", "unresolved")
+    True
+    """
+    V = _module(model)
+    both = _Beside([V, nn.Sequential(step, V)])
+    rises = output(1) > output(0) - by
+    return check(both, domain, rises if where is None else where & rises, **options)
