@@ -139,6 +139,7 @@ def exact_fall(model: nn.Module, domain: sc.Domain, field: Sequence[Any]) -> Fra
     return least
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("seed", range(24))
 def test_verdicts_agree_with_fractions(seed: int) -> None:
     model, domain = mlp(2, 5, 4, 1, seed=seed), sc.Domain.box(-2, 2)
@@ -159,6 +160,7 @@ def test_verdicts_agree_with_fractions(seed: int) -> None:
     assert above.status == "holds"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_lengths_agree_with_samples(seed: int) -> None:
     model, domain = mlp(2, 8, 8, 1, seed=seed), sc.Domain.box(-2, 2)

@@ -95,6 +95,7 @@ def random_term(variables: Sequence[Polynomial], generator: torch.Generator) -> 
     return total
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("seed", range(40))
 def test_verdicts_on_polygons_agree_with_fractions(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
@@ -121,6 +122,7 @@ def test_verdicts_on_polygons_agree_with_fractions(seed: int) -> None:
     assert part.check(term - lowest < -1e-9).status == "holds"
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("seed", range(16))
 def test_verdicts_of_networks_agree_with_fractions(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
@@ -138,6 +140,7 @@ def test_verdicts_of_networks_agree_with_fractions(seed: int) -> None:
     assert found.witness.confirmed
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_areas_agree_with_samples(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
@@ -158,6 +161,7 @@ def test_areas_agree_with_samples(seed: int) -> None:
         assert found.cover.area == pytest.approx(found.area, abs=2e-3)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("formula", "area"),
     [

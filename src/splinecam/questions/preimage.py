@@ -150,12 +150,13 @@ class Preimage:
         if found is None or self.condition.factors is None:
             return found
         # What is inside may be a tiny part of what was possible: its own size counts.
-        for _ in range(3):
-            inside, undecided = (found.area(status) for status in (INSIDE, UNDECIDED))
-            if not inside or undecided <= 2 * _FINE * inside:
+        allowed = float("inf")
+        while found.occurs(INSIDE):
+            possible = found.area(INSIDE) + found.area(UNDECIDED)
+            if allowed < 2 * _FINE * possible:
                 break
+            allowed = _FINE * possible
             with torch.no_grad():
-                allowed = _FINE * (inside + undecided)
                 found = certain_cells(self.partition, self.condition, allowed)
         return found
 
