@@ -60,6 +60,11 @@ THINNEST = 2.0**-36
 # The relative distance from a plane up to which points lie in it.
 PLANAR = 1e-9
 
+# The sine of the angle between lines, or planes, up to which their crossing has no gradient. The
+# height of triangles relative to the extent, times sines of corners, up to which slopes have none.
+PARALLEL = 1e-9
+THIN_SLOPES = 1e-6
+
 # The largest rounding error of a polygon's corners, relative to its extent.
 MAX_CORNER_ERROR = 2.0**-7
 

@@ -21,6 +21,7 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from splinecam._util.arrays import as_rows, lengths, take
 from splinecam._util.options import kind_of
+from splinecam._util.tolerances import THIN_SLOPES
 from splinecam.errors import SplineCamError
 from splinecam.geometry.convex import cross
 from splinecam.network.capture.models import unwrap
@@ -40,8 +41,6 @@ from splinecam.questions.moving_vertices import (
 from splinecam.questions.partition_data import PartitionData
 
 Integrand = Literal["output", "modulus", "square"]
-_THIN = 1e-6  # of the extent: smaller triangles, times sines of corners, have no precise slopes
-_PARALLEL = 1e-9  # the sine of the angle between lines up to which they have no one crossing
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -190,7 +189,7 @@ class Differentiable:
         sharp = _rows(self._once("all vertices", self._all_places).sines(), triangle).amin(1)
         width = take(size / lengths(sides).amax(1), chosen)
         extent = (data.vertices.amax(0) - data.vertices.amin(0)).norm()
-        return triangle, (width * sharp <= _THIN * extent).nonzero()[:, 0]
+        return triangle, (width * sharp <= THIN_SLOPES * extent).nonzero()[:, 0]
 
     def _slow_maps(self, cells: Tensor) -> tuple[Tensor, Tensor]:
         """The slopes and offsets of some cells (N,) by derivatives of the network."""

@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from splinecam._util.arrays import as_rows, lengths, take
 from splinecam._util.backend import backend_of
+from splinecam._util.tolerances import PARALLEL
 from splinecam.errors import SplineCamError
 from splinecam.geometry.convex import cross
 from splinecam.geometry.subdivision import Mesh
@@ -37,8 +38,6 @@ Setting = tuple[Program, Callable[[Tensor], Tensor]]
 
 Names = dict[int, tuple[str, bool]]
 """The parameter that each constant of a program is, by its id, and whether it is turned."""
-
-_PARALLEL = 1e-9  # the sine of the angle between lines up to which they have no one crossing
 
 
 def held(
@@ -190,7 +189,7 @@ def places_of(
     )
     found = (x.view(-1, 2) for x in functions(edges.view(-1) >> 1))
     made = Places(at, sides, here, rises, Functions(*found))
-    flat = (made.sines() <= _PARALLEL).nonzero()[:, 0]
+    flat = (made.sines() <= PARALLEL).nonzero()[:, 0]
     if len(flat):
         raise SplineCamError(
             f"The lines that meet at {tuple(at[flat[0]].tolist())} are parallel up to rounding, so "

@@ -16,14 +16,13 @@ from torch import Tensor
 
 from splinecam._util.arrays import as_rows, counts_of, offsets_of, places_of, take
 from splinecam._util.backend import backend_of
+from splinecam._util.tolerances import PARALLEL
 from splinecam.network.capture.models import unwrap
 from splinecam.network.program import Program
 from splinecam.questions.moving_vertices import Names, constants_of, filled, held
 from splinecam.solid import measures
 from splinecam.solid.geometry import SurfaceGeometry
 from splinecam.solid.outputs import chosen_output
-
-_FLAT = 1e-9  # the sine of the angle between faces up to which they are one plane
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -132,6 +131,6 @@ def _moves(surface: SurfaceGeometry) -> Tensor:
     place[order] = places_of(counts, row[order], offsets_of(counts))
     rows = normal.new_zeros(len(counts), int(counts.max()) if len(counts) else 1, 3)
     rows[row, place] = normal
-    found: Tensor = torch.linalg.pinv(rows, rtol=_FLAT).mT[row, place][: len(own)]
+    found: Tensor = torch.linalg.pinv(rows, rtol=PARALLEL).mT[row, place][: len(own)]
     size: Tensor = surface.gradients.norm(dim=1)[structure.face]
     return found / torch.where(own & (size > 0), -size, torch.inf)[:, None]
