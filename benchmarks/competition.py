@@ -34,8 +34,8 @@ Key = tuple[str, str]  # names of a network and of a property, without folders a
 
 TABLE = Table(
     {
-        "network": "<44",
-        "property": "<22",
+        "network": "<52",
+        "property": "<16",
         "verdict": ">9",
         "published": ">11",
         "CPU s": ">8.2f",
@@ -119,10 +119,10 @@ def decide(instance: Instance, folder: Path, area: bool) -> dict[str, Any]:
     opened = gzip.open if instance.network.suffix == ".gz" else open
     with opened(instance.network, "rb") as packed, network.open("wb") as file:
         shutil.copyfileobj(packed, file)
-    verdict, said = folder / "verdict", folder / "said"
+    verdict, said = folder / "verdict.txt", folder / "said.json"
     verdict.unlink(missing_ok=True)
     command = [sys.executable, "-m", "splinecam", "check-property", network, instance.prop]
-    command += ["--verdict", verdict, "--json", "--force", *(["--area"] if area else [])]
+    command += ["--verdict", verdict, "--json", "--force", "--quiet", *(["--area"] if area else [])]
     start = perf_counter()
     process = os.posix_spawn(
         sys.executable,

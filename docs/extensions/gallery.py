@@ -25,6 +25,7 @@ TITLES = {
     "gelu_band": "The boundary of a smooth classifier, within a proved band",
     "siren": "A network of sines, within a proved error",
     "signed_distance": "A signed distance field",
+    "linked_rings": "Surfaces in three dimensions",
     "pooling": "Max-pooling against average pooling",
     "deep_random": "A deep random network",
     "wide_layer": "One wide layer",

@@ -186,6 +186,13 @@ def test_heated_plate(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert exact < 0.5 * min(sampled, most)
 
 
+def test_linked_rings(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    text = run("linked_rings", "--width 8 --steps 40", tmp_path, capsys)
+    *volumes, whole = numbers(r"(\d\.\d+)", text.partition("volumes")[2].splitlines()[0])
+    assert whole == pytest.approx(8)
+    assert sum(volumes) == pytest.approx(8, abs=0.002)
+
+
 def test_signed_distance(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     text = run("signed_distance", "--width 12 --steps 300", tmp_path, capsys)
     learnt, truth = numbers(r"area ([\d.]+)", text)

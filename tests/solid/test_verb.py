@@ -226,6 +226,7 @@ def test_an_empty_surface_is_drawn_with_no_numbers() -> None:
     found = sc.surface(network(), CUBE, level=1e3)
     axes = found.plot(color=[], colorbar=True)
     assert axes.get_title() == ""
+    found.plot(axes=False).figure.canvas.draw()
 
 
 def test_an_output_that_is_smaller_than_rounding_is_unresolved() -> None:

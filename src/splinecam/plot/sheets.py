@@ -104,12 +104,12 @@ class AxesFit:
         ax = self.ax
         ax.M = ax.get_proj()
         limits = ax.get_xlim(), ax.get_ylim(), ax.get_zlim()
-        if getattr(ax, "_axis3don", True):
+        drawn = [each.points for each in ax.collections if isinstance(each, Scene)]
+        if getattr(ax, "_axis3don", True) or not drawn:
             points = np.stack(np.meshgrid(*limits), -1).reshape(-1, 3)
             boxes = [axis.get_tightbbox(renderer) for axis in (ax.xaxis, ax.yaxis, ax.zaxis)]
         else:  # without axes the surfaces alone
-            scenes = [each for each in ax.collections if isinstance(each, Scene)]
-            points, boxes = np.concatenate([each.points for each in scenes]), []
+            points, boxes = np.concatenate(drawn), []
         x, y, _ = proj3d.proj_transform(*points.T, ax.M)
         box = Bbox.null()
         box.update_from_data_xy(ax.transData.transform(np.stack([x, y], 1)))
