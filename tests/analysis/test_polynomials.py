@@ -114,7 +114,11 @@ def test_verdicts_on_polygons_agree_with_fractions(seed: int) -> None:
     lowest = least(on_cell(cell, term), cell.vertices)
     exact = [domain.basis.flatten().tolist(), domain.origin.flatten().tolist()]
     assert exact == [[1, 0, 0, 1], [0, 0]]
-    for shift, status in ((0, "unresolved"), (1e-9, "holds"), (-1e-9, "violated")):
+    # Rounded to float64, the least value may be a little above zero, which exact arithmetic sees.
+    limit = term - lowest
+    met = lowest + Fraction(float(limit._term.get(None, Fraction(0)))) - term._term[None]
+    assert part.check(limit <= 0).status in ("unresolved", *["holds"] * (met > 0))
+    for shift, status in ((1e-9, "holds"), (-1e-9, "violated")):
         found = part.check(term - lowest + Fraction(shift) <= 0)
         assert found.status == status, (term, float(lowest))
         if status == "violated":
@@ -394,3 +398,25 @@ def test_boxes_come_on_top_of_products() -> None:
     assert part.preimage(list(again)).area == pytest.approx(part.preimage(condition).area)
     with pytest.raises(SplineCamError, match="share `factors`"):
         part.preimage([*condition, *conditions(part, x * x <= 1)])
+
+
+@pytest.mark.parametrize("slope", [1.0, 0.3, -0.7])
+def test_points_at_which_limits_meet_are_decided_exactly(slope: float) -> None:
+    """Rounding cannot tell the limits apart where the border of the domain meets z = 0."""
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1)).double()
+    with torch.no_grad():
+        model[0].weight.copy_(torch.tensor([[slope, 0.1], [-slope, -0.1]]))
+        model[0].bias.copy_(torch.tensor([-1.1, 1.1]) * slope)
+        model[2].weight.copy_(torch.tensor([[1.0, -1.0]]))
+        model[2].bias.zero_()
+    domain = sc.Domain.polygon([[0.5, -1], [2, -1], [2, 0], [0.5, 0]])
+    part = sc.partition(model, domain, device="cpu", progress=False)
+    near = (-y <= 0.1 * z) & (2 * x * z <= y * y)
+    assert part.check((z > 0) & near).status == "holds"
+    met = part.check((z >= 0) & near)  # at the point itself
+    assert met.status == "unresolved"
+    assert met.undecided_area < 1e-15
+    assert part.check((z >= 0) & near & (y < 0)).status == "holds"
+    assert part.check((z != 0) & near & (z >= 0) & (z * z > 0)).status == "holds"
+    assert part.check((z >= 0) & near & (x * z >= -1e-9)).status == "unresolved"
+    assert part.check((-y <= 0.1 * z + 1e-6) & (2 * x * z <= y * y)).status == "violated"

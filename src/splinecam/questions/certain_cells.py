@@ -35,6 +35,7 @@ from splinecam.questions.constraints import (
     area_of,
     signs,
 )
+from splinecam.questions.exact_points import holds_nowhere
 from splinecam.questions.partition_data import PartitionData
 
 Measure = Callable[[ConvexPolygons], Tensor]
@@ -112,6 +113,9 @@ def certain_cells(part: PartitionData, condition: OutputCondition, allowed: floa
         rest, found[UNDECIDED] = found[UNDECIDED], []
         if rest:
             _sort(found, enclosure, joined(rest), 0.0)
+        if found[UNDECIDED] and holds_nowhere(part, condition, joined(found[UNDECIDED])):
+            found[OUTSIDE] += found[UNDECIDED]
+            found[UNDECIDED] = []
     none = ConvexPolygons.of_faces(part.mesh, every[:0], values)
     joint = {status: joined([none, *parts]) for status, parts in found.items()}
     bare = {status: replace(each, values=each.values[:, :0]) for status, each in joint.items()}

@@ -96,8 +96,8 @@ def write(
             "A certificate is about a linear condition, and this one has products of variables."
         )
     with torch.no_grad():
-        network = _written(part, condition)
-        cells = _Cells(network)
+        network = written_network(part, condition)
+        cells = Cells(network)
         for uv in _ordered(part):
             cells.find(checker.point([_text(x) for x in uv]))
     border = cells.open_border()
@@ -165,7 +165,7 @@ def _text(value: float) -> str:
     return _hex(Fraction(value))
 
 
-def _written(part: PartitionData, condition: OutputCondition | None) -> _Lines:
+def written_network(part: PartitionData, condition: OutputCondition | None) -> _Lines:
     """The network of a partition, and the rows of a condition on its outputs and inputs."""
     program, domain = part._network.to("cpu"), part.domain
     corners = [[_text(x) for x in point] for point in domain.corners.tolist()]
@@ -298,7 +298,7 @@ def _functions(layer: PiecewiseScalar) -> dict[str, list[int]]:
 
 
 @dataclass
-class _Cells:
+class Cells:
     """The exact cells that were found, by their patterns."""
 
     made: _Lines
