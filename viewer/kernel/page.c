@@ -151,9 +151,9 @@ EXPORT("page_extend") int32_t page_extend(int32_t known, int32_t width, double *
 
 /* A dense layer: the table z (known, n), or its positive part, times weight (n, m) plus bias.
  *
- * vertices: whether the rows are vertices; then values are found at all of them, with their signs,
- * which follow from bounds on the modulus and the error of z, (2, n). bounds: written, (5, m), as of
- * sc_dense. Returns a status. */
+ * vertices: whether the rows are vertices; then values are found at all of them, and if it is 2, with
+ * their signs, which follow from bounds on the modulus and the error of z, (2, n). bounds: written,
+ * (5, m), as of sc_dense. Returns a status. */
 EXPORT("page_dense")
 int32_t page_dense(int32_t known, int32_t n, int32_t m, int32_t rectified, int32_t vertices,
                    const double *z, const double *weight, const double *factor, double *bounds,
@@ -170,6 +170,6 @@ int32_t page_dense(int32_t known, int32_t n, int32_t m, int32_t rectified, int32
         dense.edge_method = SC_TERMS;
         dense.inside_method = method_of(&lines[1]);
     }
-    if (!open_signs(dense.rows, vertices ? m : 0)) return SC_NO_MEMORY;
+    if (!open_signs(dense.rows, vertices == 2 ? m : 0)) return SC_NO_MEMORY;
     return sc_dense_layer(pool, &dense, out, &signs);
 }

@@ -1,5 +1,7 @@
 // The compiled kernel as WebAssembly: its memory, and its functions on arrays.
 
+import type { Layer } from "./network";
+
 /** A subdivision as plain arrays; half-edges as in `geometry/mesh.ts`. */
 export interface FlatMesh {
   points: Float64Array;
@@ -137,12 +139,12 @@ export class Kernel {
    * table of another name.
    *
    * bounds: those of a table that has the first vertices of the subdivision. Then values are found at
-   * all of them, with their signs; returns their bounds. */
+   * all of them, with their signs if a layer has knots; returns their bounds. */
   dense(
     from: string,
     rectified: boolean,
     rows: number,
-    { weight, bias }: { weight: Float64Array; bias: Float64Array },
+    { weight, bias, activation }: Pick<Layer, "weight" | "bias"> & Partial<Layer>,
     to: string,
     bounds: Bounds | null = null,
   ): Bounds {
@@ -156,7 +158,8 @@ export class Kernel {
     const made = bounds ? this.state().vertices : rows;
     const places = [this.address("bounds", 40 * m), this.address(to, 8 * made * m)] as const;
     const [z, w, f] = [from, "weight", "factor"].map((name) => this.address(name, 0));
-    const how = [Number(rectified), Number(bounds !== null)] as const;
+    const signs = activation?.name !== "linear";
+    const how = [Number(rectified), Number(bounds !== null) + Number(bounds && signs)] as const;
     checked(this.wasm.page_dense(rows, n, m, ...how, z!, w!, f!, ...places));
     const found = this.numbers("bounds", 2 * m);
     return { size: found.slice(0, m), error: found.slice(m) };
