@@ -242,6 +242,21 @@ def test_a_slice_of_more_inputs_in_single_precision() -> None:
     assert found.witness.confirmed
 
 
+def test_wide_inputs_stay_small() -> None:
+    D = 100_000
+    model = nn.Sequential(nn.Linear(D, 4), nn.ReLU(), nn.Linear(4, 1))
+    points = torch.zeros(3, D)
+    points[1, 7], points[2, -1] = 1.0, 1.0
+    domain = sc.Domain.through(*points)
+    part = sc.partition(model, domain, device="cpu", progress=False)
+    product = sc.input(7) * sc.input(D - 1)
+    assert part.check(product >= 10).status == "holds"
+    found = part.check(product >= 0.1)
+    assert found.status == "violated"
+    assert found.witness is not None
+    assert found.witness.confirmed
+
+
 def test_smooth_networks_have_bounds_as_well() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(2, 6), nn.Tanh(), nn.Linear(6, 2)).double()

@@ -209,7 +209,8 @@ class Enclosure:
     parts of the constraints (K), and variables (W). constraints: the functions; bounds, errors: (F,
     K), (F, W) how far linear parts and variables are off in each region; variables: (W,) which ones
     they are, as in the condition; factors: (P, d) their numbers in each product, None if all is
-    linear. slopes: (F, n D) of the regions, if they are asked for.
+    linear. slopes: (F, n D) of the regions, if they are asked for; places: (W, 3) the variables as
+    functions of plane coordinates, without outputs and slopes.
     """
 
     constraints: Constraints
@@ -218,6 +219,7 @@ class Enclosure:
     variables: Tensor
     factors: Tensor | None
     slopes: Tensor | None = None
+    places: Tensor | None = None
 
     @classmethod
     def of(cls, part: PartitionData, condition: OutputCondition) -> Enclosure:
@@ -229,29 +231,36 @@ class Enclosure:
         if condition.factors is None:
             return cls(constraints, bounds, region[:, :0], constraints.function[:0], None)
         used, factors = torch.unique(condition.factors.to(like.device), return_inverse=True)
-        origin, basis = (each.to(like).abs() for each in (part.domain.origin, part.domain.basis))
-        reach = origin.flatten() + part.vertices.abs().amax(0) @ basis.reshape(2, -1)
-        rounding = [4 * EPS * reach, reach[:1] * 0, part._value_error.to(like).flip(0)]
-        parts, slopes = [region.new_zeros(len(part), len(reach) + 1), region.flip(1)], None
-        if condition.about_slopes:
+        D, domain = part.domain.dim, part.domain
+        inputs, outputs = ((used >= 0) & (used < D)).nonzero()[:, 0], (used < 0).nonzero()[:, 0]
+        sloped = (used > D).nonzero()[:, 0]
+        errors, places = like.new_zeros(len(part), len(used)), like.new_zeros(len(used), 3)
+        places[used == D, 2] = 1.0
+        rows = [*domain.basis.reshape(2, -1), domain.origin.reshape(-1)]
+        places[inputs] = torch.stack([row.to(like)[used[inputs]] for row in rows], 1)
+        reach = torch.cat([part.vertices.abs().amax(0), like.new_ones(1)])
+        errors[:, inputs] = 4 * SAFETY * EPS * (places[inputs].abs() @ reach)
+        rounding = SAFETY * part._value_error.to(like)
+        errors[:, outputs] = (rounding + region)[:, ~used[outputs]]
+        slopes = None
+        if len(sloped):
             slopes, wrong = _slopes(part)
-            rounding.insert(2, torch.zeros_like(wrong[0]))
-            parts.insert(1, wrong)
-        errors = SAFETY * torch.cat(rounding) + torch.cat(parts, 1)
-        return cls(constraints, bounds, errors[:, used], used, factors, slopes)
+            errors[:, sloped] = wrong[:, used[sloped] - D - 1]
+        return cls(constraints, bounds, errors, used, factors, slopes, places)
 
     def at_vertices(self, part: PartitionData) -> Tensor:
         """The values at the vertices of a partition, without slopes."""
         linear = self.constraints.at_vertices(part)
-        return self.values(linear, part.domain.embed(part.vertices).flatten(1), part._outputs)
+        return self.values(linear, part.vertices, part._outputs)
 
-    def values(self, linear: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """The values at points with linear parts (N, K), inputs (N, D) and outputs (N, n)."""
-        if self.factors is None:
+    def values(self, linear: Tensor, place: Tensor, y: Tensor) -> Tensor:
+        """The values at points: linear parts (N, K), plane coordinates (N, 2), outputs (N, n)."""
+        if self.factors is None or self.places is None:
             return linear
-        unknown = [] if self.slopes is None else [x.new_zeros(len(x), self.slopes.shape[1])]
-        known = torch.cat([x, torch.ones_like(x[:, :1]), *unknown, y.flip(1)], 1)
-        return torch.cat([linear, linear, known[:, self.variables]], 1)
+        known = torch.nn.functional.pad(place, (0, 1), value=1.0) @ self.places.T
+        outputs = (self.variables < 0).nonzero()[:, 0]
+        known[:, outputs] = y[:, ~self.variables[outputs]]
+        return torch.cat([linear, linear, known], 1)
 
     def sloped(self, cells: ConvexPolygons) -> ConvexPolygons:
         """Polygons with the slopes of their regions among their values."""

@@ -189,7 +189,7 @@ def _segments(part: PartitionData, enclosure: Enclosure, curves: LevelSet) -> Co
     y = take(maps.value, owner) + (take(maps.weight, owner) @ away)[:, :, 0]
     constraints = enclosure.constraints
     linear = y @ constraints.A.T + place @ constraints.slope.T + constraints.offset
-    values = enclosure.values(linear, part.domain.embed(place).flatten(1), y)
+    values = enclosure.values(linear, place, y)
     offsets = 2 * torch.arange(len(source) + 1, device=uv.device)
     return enclosure.sloped(ConvexPolygons(offsets, uv, values, source))
 
