@@ -172,6 +172,17 @@ def test_a_surface_through_edges_of_the_box_is_capped() -> None:
     assert found.capped().volume == pytest.approx(4)
 
 
+@pytest.mark.parametrize("tilt", [-0.3, 0.0, 0.3, 2.0])
+def test_caps_that_touch_in_a_vertex_close_the_surface(tilt: float) -> None:
+    """Two cones with a common tip on a side of the box: the cap is two triangles there."""
+    box = sc.Domain.box3([-1, -3, 0], [1, 3, 1])
+    model = Model(lambda x: (x[:, 1] - tilt * x[:, 0]).abs() - (0.1 * x[:, 0]).abs() + x[:, 2])
+    closed = sc.surface(model, box).capped()
+    assert closed.closed
+    assert closed.volume == pytest.approx(0.02 / 3)
+    assert int((closed.face_region < 0).sum()) == 4
+
+
 def test_an_output_that_vanishes_on_the_sides_of_the_box_has_its_volume() -> None:
     found = surface_of(lambda x: x.abs().amax(1) - 1)
     assert len(found) == 0

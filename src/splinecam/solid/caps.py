@@ -105,7 +105,8 @@ def _loops(start: Ints, end: Ints, uv: Floats) -> list[list[int]]:
         while not used[current]:
             used[current] = True
             loop.append(int(start[current]))
-            free = [each for each in leaving.get(int(end[current]), []) if not used[each]]
+            ways = leaving.get(int(end[current]), [])
+            free = [each for each in ways if each == k or not used[each]]  # the loop may close
             if not free:
                 break
             current = min(free, key=lambda each: _turn(uv, start, end, current, each))
