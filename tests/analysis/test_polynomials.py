@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 import splinecam as sc
+from refinement_cases import BOX, random_network
 from splinecam.errors import FileError, SplineCamError
 from splinecam.files.formulas import Formula, Polynomial
 from splinecam.partitions.partition_files import wanted_read
@@ -283,6 +284,15 @@ def test_refined_partitions_and_counterexamples() -> None:
     assert quick.witness.confirmed
 
 
+def test_networks_without_a_certificate_are_left_open() -> None:
+    _, model, n = random_network(9008)
+    part = sc.partition(model, BOX, device="cpu", progress=False)
+    k = 9008 % n
+    at = float(part.values[:, k].max())
+    found = part.check(((sc.output(k) - at) * (x + 0.1) <= 0) & (sc.output(k) >= at))
+    assert found.status == "unresolved"
+
+
 def test_files_of_partitions_know_the_question() -> None:
     formula = (z * x <= -0.02) & (z >= 0.12)
     asked = Wanted("condition", condition=formula.condition(2, 1))
@@ -331,6 +341,9 @@ def test_formulas_of_ones_own() -> None:
         _ = x**0.5
     with pytest.raises(ValueError, match="at most 12"):
         _ = x**13
+    for beyond_all in (math.inf, math.nan):
+        with pytest.raises(ValueError, match="finite"):
+            _ = x * beyond_all
     for index in (-1, 1.5, True):
         with pytest.raises(ValueError, match="counted from 0"):
             sc.input(index)  # type: ignore[arg-type]
@@ -347,7 +360,7 @@ V1 = """(declare-const X_0 Real)
 V2 = """(vnnlib-version <2.0>)
 (declare-network f (declare-input X real [1,2]) (declare-output Y real [1,2]))
 """
-BOX = "(assert (and (>= {0} -1) (<= {0} 1) (>= {1} -1) (<= {1} 1)))\n"
+INPUTS = "(assert (and (>= {0} -1) (<= {0} 1) (>= {1} -1) (<= {1} 1)))\n"
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -356,7 +369,7 @@ def test_files_with_products(version: int, tmp_path: Path) -> None:
         ["X_0", "X_1", "Y_0", "Y_1"] if version == 1 else ["X[0,0]", "X[0,1]", "Y[0,0]", "Y[0,1]"]
     )
     a, b, c, d = names
-    text = (V1 if version == 1 else V2) + BOX.format(a, b)
+    text = (V1 if version == 1 else V2) + INPUTS.format(a, b)
     text += f"(assert (>= (* 2.0 {a}) (* {b} {b})))\n"
     text += f"(assert (or (and (!= {c} 0.0) (<= (* {c} {d}) 0.25) (>= {a} 0)) (> (* {b} {c}) 9)))"
     file = tmp_path / "file.vnnlib.gz"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import inf, prod
+from math import inf, isfinite, prod
 from numbers import Rational
 from typing import Any, NamedTuple
 
@@ -313,6 +313,8 @@ class Polynomial:
         if isinstance(other, Polynomial):
             return [dict(self._term), other._term]
         if isinstance(other, (float, Rational)):
+            if not isfinite(other):
+                raise ValueError(f"a condition has finite numbers, and {other!r} is none")
             return [dict(self._term), {None: Fraction(other)}]
         return None
 
