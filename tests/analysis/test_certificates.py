@@ -17,6 +17,7 @@ from torch import nn
 import splinecam as sc
 import splinecam_check as checker
 from certificate_changes import changed, text_of
+from refinement_cases import random_network
 from splinecam.errors import SplineCamError
 from splinecam.testing import Abs, Residual, exact_partition
 
@@ -139,12 +140,14 @@ def test_a_property_is_proved_to_hold_or_to_fail(limit: float, tmp_path: Path) -
     assert any(line.startswith("holds" if limit < -1 else "fails") for line in proved)
 
 
-def test_a_layer_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    class Sorting(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x.sort(-1).values
+class Sorting(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sort(-1).values
 
-    part = sc.partition(Sorting(), BOX, progress=False)
+
+@pytest.mark.parametrize("model", [Sorting(), random_network(9008)[1]], ids=["sorts", "no knots"])
+def test_a_layer_that_cannot_be_written_is_named(model: nn.Module, tmp_path: Path) -> None:
+    part = sc.partition(model, BOX, progress=False)
     with pytest.raises(SplineCamError, match="cannot be written in a certificate"):
         part.certify(tmp_path / "x.cert")
 

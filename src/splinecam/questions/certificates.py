@@ -268,10 +268,11 @@ def _write_layer(made: _Lines, layer: Nonlinearity) -> None:
         not isinstance(layer, PiecewiseScalar)
         or layer.period is not None
         or layer.argument != layer.source
+        or bool(layer.levels.isinf().all(0).any())
     ):
         raise SplineCamError(
             f"The layer {layer.name!r} ({layer.target}) cannot be written in a certificate, which "
-            "knows functions of one variable with a few knots, and maxima and minima of groups."
+            "knows functions of one variable with knots, and maxima and minima of groups."
         )
     results = [0] * len(numbers)
     for text, units in _functions(layer).items():

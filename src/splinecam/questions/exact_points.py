@@ -75,7 +75,7 @@ def holds_nowhere(part: PartitionData, condition: OutputCondition, cells: Convex
         return False
     try:
         network = written_network(part, None)
-    except (SplineCamError, ValueError):  # of operations that certificates do not have
+    except SplineCamError:  # of operations that certificates do not have
         return False
     found, domain = Cells(network), [*network.network.corners]
     corners, bounds = part._frame.to_plane(cells.uv).cpu(), cells.offsets.tolist()
