@@ -66,6 +66,23 @@ def test_verdicts_and_exit_codes(folder: Path, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.startswith("unresolved: rounding cannot tell")
 
 
+def test_two_networks(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    declared = "(declare-network {0} (declare-input X{0} real [2]) (declare-output Y{0} real [2]))"
+    bounds = "(assert (== Xf[{0}] Xg[{0}]))\n(assert (and (>= Xf[{0}] -1) (<= Xf[{0}] 1)))"
+    lines = ["(vnnlib-version <2.0>)", *map(declared.format, "fg"), *map(bounds.format, "01")]
+    for name, limit in (("near", 0.5), ("far", -0.5)):
+        unsafe = f"(assert (> Yf[0] (+ Yg[0] {limit})))"
+        Path(f"{name}.vnnlib").write_text("\n".join([*lines, unsafe]))
+    both = ["--beside", "net.py:relu", "--device", "cpu"]
+    assert main(["check-property", "net.py:relu", "near.vnnlib", *both]) == 0
+    assert main(["check-property", "net.py:relu", "far.vnnlib", *both]) == 1
+    capsys.readouterr()
+    assert main(["check-property", "net.py:relu", "far.vnnlib"]) == 2
+    assert "is about f, g: give the second one as --beside." in capsys.readouterr().err
+    assert main(["check-property", "net.py:relu", "two.vnnlib", *both]) == 2
+    assert "is about one network: --beside makes two." in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_the_verdict_is_that_of_the_library(
     folder: Path, capsys: pytest.CaptureFixture[str]

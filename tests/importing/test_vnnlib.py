@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
 import splinecam as sc
 from splinecam.errors import DomainError, FileError
@@ -302,17 +303,58 @@ def test_any_formula(formula: str, tmp_path_factory: Any) -> None:
         (network() + "(assert (<= X[0,0] 1))", "is no element of X"),
         (network() + "(assert (<= Z[0] 1))", "declared are X, Y"),
         (network() + network()[23:], "one input and one output"),
-        ("(vnnlib-version <2.0>)(declare-network f)", "expected one network"),
+        ("(vnnlib-version <2.0>)(declare-network f)", "expected a network"),
         ("(declare-input X Real [5])", "'declare-input' is no command"),
         (network("[99999999,99999999]"), "too large"),
         (network("[0]"), "too large, or empty"),
         (network("five"), "expected a tensor such as"),
         (network().replace("(declare-output", "(declare-hidden H Real [2] \"a\")(declare-output"),
-         "'declare-hidden' is about more than the inputs and outputs of one network"),
+         "'declare-hidden' is about more than the inputs and outputs of networks"),
         (network("[5]) (declare-input Z Real [5]"), "networks with one input and one output"),
     ],
 )  # fmt: skip
 def test_errors_name_the_place(text: str, message: str, read: Any) -> None:
+    with pytest.raises(FileError, match=message):
+        read(text)
+
+
+def two_networks(equations: str = "(assert (== A[0] C[0]))\n(assert (== C[1] A[1]))") -> str:
+    return f"""(vnnlib-version <2.0>)
+(declare-network f (declare-input A real [2]) (declare-output B real [1]))
+(declare-network g (isomorphic-to f) (declare-input C real [2]) (declare-output D real [1,2]))
+(assert (and (>= A[0] -1) (<= A[0] 1) (>= A[1] -1) (<= C[1] 1)))
+{equations}
+(assert (> D[0,1] (+ B[0] 0.5)))
+"""
+
+
+def test_properties_of_two_networks(read: Any) -> None:
+    prop = read(two_networks())
+    assert prop.networks == ("f", "g")
+    assert (prop.input_shape, prop.output_shape) == ((2,), (3,))
+    assert "of networks f, g" in repr(prop)
+    assert prop.box[1].tolist() == [1, 1]
+    f, g = nn.Linear(2, 1).double(), nn.Linear(2, 2).double()
+    with torch.no_grad():
+        for layer in (f, g):
+            layer.weight.zero_()
+            layer.bias.zero_()
+        g.weight[1, 0] = 1
+    part = sc.partition(sc.nn.Beside(f, g), sc.Domain.slice(prop.box, axes=(0, 1)), progress=False)
+    assert part.check(prop.cases[0]).share == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (two_networks("(assert (== A[0] C[0]))"),
+         r"line 4, .*expected \(assert \(== A\[1\] C\[1\]\)\)"),
+        (two_networks("(assert (== A[0] C[1]))\n(assert (== A[1] C[0]))"), "different inputs"),
+        (two_networks().replace("C real [2]", "C real [3]"), "inputs of the same shape"),
+        (two_networks().replace("isomorphic-to f", "unlike f"), "'unlike' is no operator"),
+    ],
+)  # fmt: skip
+def test_two_networks_must_have_the_same_input(text: str, message: str, read: Any) -> None:
     with pytest.raises(FileError, match=message):
         read(text)
 

@@ -442,6 +442,8 @@ def _check_property(parser: ArgumentParser) -> None:
     _add(parser, "model")
     _option(parser, "property", Path, "PROPERTY", "the property: a .vnnlib or .vnnlib.gz file")
     _add(parser, *_FACTORY, "--result")
+    text = "the second network, of a property of two networks"
+    _option(parser, "--beside", str, "MODEL", text)
     which = parser.add_argument_group("slice")
     _add_slice(which, "which of the property's boxes, counted from 0 (all)")
     _add_pick(which, "the first one")

@@ -13,12 +13,21 @@ from splinecam._util.files import replaced, writing
 from splinecam._util.options import device_of
 from splinecam.cli import pictures
 from splinecam.cli.console import Console, claim, json_text
-from splinecam.cli.models import Found, chosen_cases, fitted, model_of, shared_options, slice_of_box
+from splinecam.cli.models import (
+    Found,
+    chosen_cases,
+    find_model,
+    fitted,
+    model_of,
+    shared_options,
+    slice_of_box,
+)
 from splinecam.errors import SplineCamError
 from splinecam.files.properties import Property
 from splinecam.files.vnnlib import read_vnnlib
 from splinecam.jobs import answering
 from splinecam.jobs.partitioning import partition
+from splinecam.network.modules import Beside
 from splinecam.questions.preimage import PropertyCheck
 
 # An error is 2, as argparse has it for wrong usage.
@@ -43,7 +52,7 @@ def check_property_command(options: Namespace) -> int:
             f"A certificate is about one box, and {options.property} has {len(cases):,}. Choose "
             "one with --case."
         )
-    found = model_of(options)
+    found = _networks(prop, options)
     checks: dict[int, PropertyCheck] = {}
     for case in cases:
         if len(prop.cases) > 1:
@@ -64,6 +73,19 @@ def check_property_command(options: Namespace) -> int:
         _write_verdict(prop, checks, options.verdict)
         console.note("Verdict", str(options.verdict))
     return code
+
+
+def _networks(prop: Property, options: Namespace) -> Found:
+    """Return the model, or both networks that a property is about."""
+    first, shape = model_of(options)
+    count = len(prop.networks) or 1
+    if count != 1 + (options.beside is not None):
+        names = ", ".join(prop.networks[: 3 * (count > 1)]) or "one network"
+        how = "give the second one as --beside" if count == 2 else "--beside makes two"
+        raise SplineCamError(f"{options.property} is about {names}: {how}.")
+    if options.beside is None:
+        return first, shape
+    return Beside(first, find_model(options.beside)[0]), shape
 
 
 def _whole(options: Namespace) -> bool:

@@ -176,7 +176,8 @@ class Property:
     property holds if there is none. Boxes are closed, also where a file says ``<``.
 
     cases: the boxes, each with its condition. input_shape, output_shape: the shapes in the file,
-    flat in version 1. version: of the syntax. source: the name of the file.
+    flat in version 1. version: of the syntax. source: the name of the file. networks: the names in
+    version 2; the outputs of several networks follow each other.
     """
 
     cases: tuple[PropertyCase, ...]
@@ -184,6 +185,7 @@ class Property:
     output_shape: tuple[int, ...]
     version: str
     source: str
+    networks: tuple[str, ...] = ()
 
     @property
     def boxes(self) -> tuple[tuple[Tensor, Tensor], ...]:
@@ -231,6 +233,8 @@ class Property:
         about = repr(next(iter(conditions.values()))) if len(conditions) == 1 else ""
         text = about.removeprefix("OutputCondition(").removesuffix(")")
         shapes = f"inputs {self.input_shape}, outputs {self.output_shape}"
+        if len(self.networks) > 1:
+            shapes += f" of networks {', '.join(self.networks)}"
         unsafe = f"unsafe: {text}" if text else f"{len(conditions):,} conditions"
         return f"Property({self.source}: {shapes}, {_counted(len(self.cases), 'box')}, {unsafe})"
 

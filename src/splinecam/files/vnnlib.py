@@ -28,9 +28,10 @@ def read_vnnlib(path: str | os.PathLike[str]) -> Property:
     """The property in a VNN-LIB file: its boxes of inputs, and the unsafe outputs.
 
     Both versions of the syntax are read, with variables ``X_0`` and ``Y_0`` (1.0) or with tensors
-    ``X[0,1]`` (2.0, of one network with one input and one output), plain or compressed by gzip.
-    Constraints may be polynomials. Numbers become the nearest float64 numbers, and an equation
-    becomes two inequalities. An error names what is not read, such as several networks.
+    ``X[0,1]`` (2.0, of networks with one input and one output), plain or compressed by gzip.
+    Several networks must have the same input, and their outputs follow each other, as those of
+    ``sc.nn.Beside``. Constraints may be polynomials. Numbers become the nearest float64 numbers,
+    and an equation becomes two inequalities. An error names what is not read.
 
     path: a ``.vnnlib`` or ``.vnnlib.gz`` file.
 
@@ -119,7 +120,8 @@ def _property(query: Query, source: str) -> Property:
                 raise FileError(f"{source} cannot be read: {error}.") from error
         low, high = (each[members[0]].reshape(query.inputs) for each in (lo, hi))
         cases.append(PropertyCase(low, high, conditions[key]))
-    return Property(tuple(cases), query.inputs, query.outputs, query.version, source)
+    about = query.inputs, query.outputs, query.version, source, query.networks
+    return Property(tuple(cases), *about)
 
 
 def _bounds(common: Case, cases: Sequence[Case], size: int) -> tuple[Tensor, Tensor]:

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from math import isfinite, prod
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from splinecam.errors import FileError
 from splinecam.files.formulas import (
@@ -61,6 +62,7 @@ _CONSTANT = re.compile(r"([XY])_(\d{1,9})")
 _SIZES = r"((?:\d{1,9}(?:,\d{1,9})*)?)"
 _INDEXED = re.compile(rf"([A-Za-z]\w*)(?:\[{_SIZES}\])?")
 _TENSOR = re.compile(rf"([A-Za-z]\w*) [A-Za-z]\w* \[{_SIZES}\]")
+_EQUATION = re.compile(r"\(\s*assert\s*\(\s*==?\s+([^\s()]+)\s+([^\s()]+)\s*\)\s*\)")
 _IGNORED = ("set-logic", "set-info", "set-option", "check-sat", "get-model", "exit")
 _COMPARISONS = ("<=", ">=", "<", ">", "=", "==", "!=")
 _TOP = ("assert", "declare-const", "declare-fun", "vnnlib-version", "declare-network", *_IGNORED)
@@ -73,7 +75,16 @@ class Query:
     version: str = "1.0"
     inputs: tuple[int, ...] = ()
     outputs: tuple[int, ...] = ()
+    networks: tuple[str, ...] = ()
     asserted: list[Formula | Bound] = field(default_factory=list)
+
+
+class _Tensor(NamedTuple):
+    """The input or output of a network; start: its place among the outputs of all networks."""
+
+    is_input: bool
+    shape: tuple[int, ...]
+    start: int
 
 
 @dataclass(slots=True)
@@ -94,7 +105,8 @@ class PropertyReader:
         self._query = Query()
         self._open: list[_Frame] = []
         self._variables: dict[str, int] = {}
-        self._shapes: dict[str, tuple[bool, tuple[int, ...]]] = {}  # is it an input, shape
+        self._tensors: dict[str, _Tensor] = {}
+        self._equal: set[tuple[str, int]] = set()  # inputs that are equal to those of the first
         self._counts = {"X": 0, "Y": 0}
         self._declared: dict[str, int] = {}  # the place of each declaration
         self._commands: dict[str, Callable[[_Frame], None]] = {
@@ -267,19 +279,33 @@ class PropertyReader:
         """A variable; in version 2 it is an element of a declared tensor."""
         if word in self._variables:
             return self._variables[word]
+        try:
+            name, flat = self._element(word)
+        except ValueError as error:
+            self._fail(place, str(error))
+        tensor, first = self._tensors[name], next(iter(self._tensors))
+        if tensor.is_input and name != first and (name, flat) not in self._equal:
+            same = f"(assert (== {first}{word.removeprefix(name)} {word}))"
+            self._fail(
+                place, f"networks with different inputs cannot be read: expected {same[:80]}"
+            )
+        self._variables[word] = flat if tensor.is_input else ~(tensor.start + flat)
+        return self._variables[word]
+
+    def _element(self, word: str) -> tuple[str, int]:
+        """The tensor of an element such as ``X[0,1]``, and its place there."""
         match = _INDEXED.fullmatch(re.sub(r"\s", "", word))
-        if match is None or match[1] not in self._shapes:
-            known = ", ".join(sorted([*self._shapes, *self._variables])[:6]) or "none"
-            self._fail(place, f"{word[:40]!r} is not declared here; declared are {known}")
-        is_input, shape = self._shapes[match[1]]
+        if match is None or match[1] not in self._tensors:
+            known = ", ".join(sorted([*self._tensors, *self._variables])[:6]) or "none"
+            raise ValueError(f"{word[:40]!r} is not declared here; declared are {known}")
+        shape = self._tensors[match[1]].shape
         index = [int(each) for each in match[2].split(",")] if match[2] else []
         if len(index) != len(shape) or any(i >= n for i, n in zip(index, shape, strict=True)):
-            self._fail(place, f"{word[:40]!r} is no element of {match[1]}, of shape {shape}")
+            raise ValueError(f"{word[:40]!r} is no element of {match[1]}, of shape {shape}")
         flat = 0
         for i, n in zip(index, shape, strict=True):
             flat = flat * n + i
-        self._variables[word] = flat if is_input else ~flat
-        return self._variables[word]
+        return match[1], flat
 
     # -- commands ----------------------------------------------------------------------------------
 
@@ -288,8 +314,10 @@ class PropertyReader:
             raise ValueError(f"{head!r} belongs to the top level of a file")
         if head in self._commands:
             self._commands[head](frame)
-        elif head in ("declare-hidden", "isomorphic-to", "equal-to"):
-            raise ValueError(f"{head!r} is about more than the inputs and outputs of one network")
+        elif head in ("isomorphic-to", "equal-to") and self._inside_network():
+            return  # it says which file a network comes from
+        elif head == "declare-hidden":
+            raise ValueError(f"{head!r} is about more than the inputs and outputs of networks")
         elif head not in _IGNORED:
             raise ValueError(f"{head[:40]!r} is no operator: expected <=, >=, and, or, +, -, *")
 
@@ -318,7 +346,7 @@ class PropertyReader:
         self._query.version = found[1]
 
     def _tensor(self, frame: _Frame) -> None:
-        if not self._open or self._open[-1].head != "declare-network":
+        if not self._inside_network():
             raise ValueError(f"{frame.head!r} belongs into 'declare-network'")
         words = [re.sub(r"\s", "", part) for part in frame.parts if isinstance(part, str)]
         found = _TENSOR.fullmatch(" ".join(words))
@@ -327,24 +355,40 @@ class PropertyReader:
         shape = tuple(int(size) for size in found[2].split(",")) if found[2] else ()
         if not all(0 < size <= _LARGEST for size in shape) or prod(shape) > _LARGEST:
             raise ValueError(f"tensors of shape {found[2]} are too large, or empty")
-        is_input = frame.head == "declare-input"
-        if found[1] in self._shapes or any(each[0] == is_input for each in self._shapes.values()):
+        is_input, query = frame.head == "declare-input", self._query
+        own = [*self._tensors.values()][2 * len(query.networks) :]
+        if found[1] in self._tensors or any(each.is_input == is_input for each in own):
             raise ValueError("only networks with one input and one output can be read")
-        self._shapes[found[1]] = is_input, shape
+        start = 0 if is_input else prod(query.outputs) if query.networks else 0
+        self._tensors[found[1]] = _Tensor(is_input, shape, start)
+        if is_input and query.networks and (shape or (1,)) != query.inputs:
+            raise ValueError("only networks with inputs of the same shape can be read")
         if is_input:
-            self._query.inputs = shape or (1,)
+            query.inputs = shape or (1,)
         else:
-            self._query.outputs = shape or (1,)
+            query.outputs = (start + prod(shape),) if query.networks else shape or (1,)
+
+    def _inside_network(self) -> bool:
+        return bool(self._open) and self._open[-1].head == "declare-network"
 
     def _network(self, frame: _Frame) -> None:
-        if len(self._shapes) != 2 or "declare-network" in self._declared:
-            raise ValueError("expected one network, with one 'declare-input' and 'declare-output'")
-        self._declared["declare-network"] = frame.place
+        count = len(self._query.networks)
+        if len(self._tensors) != 2 * count + 2 or not isinstance(frame.parts[0], str):
+            raise ValueError("expected a network with one 'declare-input' and 'declare-output'")
+        self._query.networks += (frame.parts[0],)
+        if not count:
+            return
+        first = next(iter(self._tensors))
+        for match in _EQUATION.finditer(self._text, frame.place):
+            with suppress(ValueError):
+                (a, i), (b, j) = (self._element(match[k]) for k in (1, 2))
+                if i == j and first in (a, b):
+                    self._equal |= {(a, i), (b, j)}
 
     def _finish(self) -> Query:
         """Check that the declarations are complete."""
         query = self._query
-        if self._shapes:
+        if self._tensors:
             return query
         for letter, count in self._counts.items():
             missing = [i for i in range(count) if f"{letter}_{i}" not in self._declared]

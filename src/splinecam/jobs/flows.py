@@ -3,37 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from splinecam.files.formulas import Formula, Polynomial, output
 from splinecam.geometry.domain import Domain
 from splinecam.jobs.answering import check
 from splinecam.jobs.partitioning import partition
+from splinecam.network.modules import Beside
 from splinecam.partitions.request import Model, Options
 from splinecam.questions.flow import BarrierCheck, flow_across
 from splinecam.questions.preimage import PropertyCheck
 
 Field = Sequence[Polynomial | float] | nn.Module
-
-
-class _Beside(nn.Module):
-    """The outputs of networks for the same input, one after the other."""
-
-    def __init__(self, networks: Sequence[nn.Module]) -> None:
-        super().__init__()
-        self.networks = nn.ModuleList(networks)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.cat([network(x) for network in self.networks], 1)
-
-
-def _module(model: Model) -> nn.Module:
-    if not isinstance(model, nn.Module):
-        raise TypeError("give the network as a module, such as that of sc.load_model(path)")
-    return model
 
 
 def check_barrier(
@@ -65,7 +48,7 @@ def check_barrier(
     """
     fields = field if isinstance(field, list) else [field]
     networks = [each for each in fields if isinstance(each, nn.Module)]
-    whole: Model = _Beside([_module(model), *networks]) if networks else model
+    whole: Model = Beside(cast(nn.Module, model), *networks) if networks else model
     only: Options = {**options, "refine": {"level": 0.0, "output": 0}}
     part = partition(whole, domain, **only)
     first, derivatives = 1, []
@@ -108,7 +91,7 @@ def check_decrease(
     >>> found.status in ("holds", "violated", "unresolved")
     True
     """
-    V = _module(model)
-    both = _Beside([V, nn.Sequential(step, V)])
+    V = Beside(cast(nn.Module, model))
+    both = Beside(V, nn.Sequential(step, V))
     rises = output(1) > output(0) - by
     return check(both, domain, rises if where is None else where & rises, **options)
