@@ -232,10 +232,10 @@ def test_every_public_name() -> None:
     assert {*space} - {"__builtins__"} == {*sc.__all__}
     assert {*sc.__all__} <= {*dir(sc)}
     assert all(getattr(sc, name) is space[name] for name in sc.__all__)
-    assert {name for names in sc._MODULES.values() for name in names} == {*sc.__all__} - {
-        "nn",
-        "results",
-    }
+    known = {name for names in sc._MODULES.values() for name in names}
+    assert {*sc.__all__} - known == {"nn", "results"}
+    # These stay where they were, and are listed elsewhere.
+    assert known - {*sc.__all__} == {"Conjunction", "OutputCondition", "movie", "op_table"}
     assert sc.plot.__name__ == "splinecam.plot"
     assert not hasattr(sc, "nonsense")
     assert not hasattr(sc, "__nonsense__")

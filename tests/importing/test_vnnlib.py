@@ -340,7 +340,7 @@ def test_properties_of_two_networks(read: Any) -> None:
             layer.weight.zero_()
             layer.bias.zero_()
         g.weight[1, 0] = 1
-    part = sc.partition(sc.nn.Beside(f, g), sc.Domain.slice(prop.box, axes=(0, 1)), progress=False)
+    part = sc.partition(sc.nn.Both(f, g), sc.Domain.slice(prop.box, axes=(0, 1)), progress=False)
     assert part.check(prop.cases[0]).share == pytest.approx(0.25)
 
 

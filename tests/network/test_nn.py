@@ -258,3 +258,15 @@ def test_group_sort():
     assert module(torch.tensor([[3.0, 1, 2, 0, 9, 4]])).tolist() == [[1, 2, 3, 0, 4, 9]]
     assert repr(module) == "GroupSort(group_size=3)"
     assert regions(GroupSort()) == 2
+
+
+def test_two_networks_with_outputs_of_different_sizes() -> None:
+    a = nn.Sequential(nn.Linear(2, 5), nn.ReLU(), nn.Linear(5, 3), nn.Softmax(1))
+    b = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1))
+    both = sc.nn.Both(sc.nn.Both(a, b), nn.Linear(2, 2)).double()
+    part = sc.partition(both, sc.Domain.box(-2, 2), progress=False)
+    part.validate()
+    y = both(part.vertices)
+    assert y.shape == part.values.shape == (part.vertices.shape[0], 6)
+    assert torch.allclose(part.values[:, 3:], y[:, 3:])
+    assert torch.allclose(part.values[:, :3].softmax(1), y[:, :3])

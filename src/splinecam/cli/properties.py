@@ -27,7 +27,7 @@ from splinecam.files.properties import Property
 from splinecam.files.vnnlib import read_vnnlib
 from splinecam.jobs import answering
 from splinecam.jobs.partitioning import partition
-from splinecam.network.modules import Beside
+from splinecam.network.capture.capturing import Both
 from splinecam.questions.preimage import PropertyCheck
 
 # An error is 2, as argparse has it for wrong usage.
@@ -85,7 +85,7 @@ def _networks(prop: Property, options: Namespace) -> Found:
         raise SplineCamError(f"{options.property} is about {names}: {how}.")
     if options.beside is None:
         return first, shape
-    return Beside(first, find_model(options.beside)[0]), shape
+    return Both(first, find_model(options.beside)[0]), shape
 
 
 def _whole(options: Namespace) -> bool:

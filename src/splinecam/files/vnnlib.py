@@ -30,7 +30,7 @@ def read_vnnlib(path: str | os.PathLike[str]) -> Property:
     Both versions of the syntax are read, with variables ``X_0`` and ``Y_0`` (1.0) or with tensors
     ``X[0,1]`` (2.0, of networks with one input and one output), plain or compressed by gzip.
     Several networks must have the same input, and their outputs follow each other, as those of
-    ``sc.nn.Beside``. Constraints may be polynomials. Numbers become the nearest float64 numbers,
+    ``sc.nn.Both``. Constraints may be polynomials. Numbers become the nearest float64 numbers,
     and an equation becomes two inequalities. An error names what is not read.
 
     path: a ``.vnnlib`` or ``.vnnlib.gz`` file.

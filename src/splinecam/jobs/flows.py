@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Unpack, cast
+from typing import Any, Unpack
 
 from torch import nn
 
@@ -11,12 +11,18 @@ from splinecam.files.formulas import Formula, Polynomial, output
 from splinecam.geometry.domain import Domain
 from splinecam.jobs.answering import check
 from splinecam.jobs.partitioning import partition
-from splinecam.network.modules import Beside
+from splinecam.network.capture.capturing import Both
 from splinecam.partitions.request import Model, Options
 from splinecam.questions.flow import BarrierCheck, flow_across
 from splinecam.questions.preimage import PropertyCheck
 
 Field = Sequence[Polynomial | float] | nn.Module
+
+
+def _module(model: Model) -> nn.Module:
+    if not isinstance(model, nn.Module):
+        raise TypeError("give the network as a module, such as that of sc.load_model(path)")
+    return model
 
 
 def check_barrier(
@@ -48,7 +54,9 @@ def check_barrier(
     """
     fields = field if isinstance(field, list) else [field]
     networks = [each for each in fields if isinstance(each, nn.Module)]
-    whole: Model = Beside(cast(nn.Module, model), *networks) if networks else model
+    whole = model
+    for network in networks:
+        whole = Both(_module(whole), network)
     only: Options = {**options, "refine": {"level": 0.0, "output": 0}}
     part = partition(whole, domain, **only)
     first, derivatives = 1, []
@@ -91,7 +99,7 @@ def check_decrease(
     >>> found.status in ("holds", "violated", "unresolved")
     True
     """
-    V = Beside(cast(nn.Module, model))
-    both = Beside(V, nn.Sequential(step, V))
+    V = _module(model)
+    both = Both(V, nn.Sequential(step, V))
     rises = output(1) > output(0) - by
     return check(both, domain, rises if where is None else where & rises, **options)

@@ -4,7 +4,6 @@ PiecewiseLinear   a function of one variable, given by its values at knots
 PeriodicEncoding  the positional encoding of coordinates by piecewise-linear sines and cosines
 Maxout            the largest of several affine functions
 GroupSort         every group of features in ascending order
-Beside            several networks of the same input
 """
 
 from __future__ import annotations
@@ -250,24 +249,3 @@ class GroupSort(nn.Module):
 
     def extra_repr(self) -> str:
         return f"group_size={self.group_size}"
-
-
-class Beside(nn.Module):
-    """The outputs of networks for the same input, one after the other: (B, n) of (B, ...).
-
-    Conditions on them relate the networks, as in a property of two networks.
-
-    >>> both = Beside(nn.Linear(2, 3), nn.Linear(2, 1))
-    >>> both(torch.zeros(5, 2)).shape
-    torch.Size([5, 4])
-    """
-
-    def __init__(self, *networks: nn.Module) -> None:
-        super().__init__()
-        for network in networks:
-            if not isinstance(network, nn.Module):
-                raise TypeError(f"give modules, such as sc.load_model(path), not {network!r:.60}")
-        self.networks = nn.ModuleList(networks)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.cat([network(x).flatten(1) for network in self.networks], 1)

@@ -59,7 +59,9 @@ class FirstLayers(nn.Module):
 
 
 class Both(nn.Module):
-    """Two networks of one input as a module with one vector of outputs.
+    """Two networks of one input as a module with one vector of outputs, one after the other.
+
+    Conditions on them relate the networks, as in a property of two networks.
 
     a, b: the networks; outputs: which of several outputs of each is meant; smooth: whether the
     networks may have smooth functions. ``showing`` chooses what the module returns.

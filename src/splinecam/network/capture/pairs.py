@@ -206,14 +206,15 @@ class Pair:
         """One program of both networks: the layers of ``a``, then the other layers of ``b``."""
         own = self.b.stages[len(self.b.stages) if self.equal else self.shared :]
         body = [item for stage in (*self.a.stages, *own) for item in stage.body]
-        size = prod(self.a.output_shape)
+        sizes = [prod(program.output_shape) for program in (self.a, self.b)]
+        size = sizes[shown == "b"]
         ends = [Ref("a.flat"), Ref("b.flat")]
         for program, ref in zip((self.a, self.b), ends, strict=True):
             body.append(_step(ref.name, _flat, (Ref(program.output_name),), _FLATTEN))
         name = "outputs"
         if shown == "both":
             body.append(_step(name, _side_by_side, tuple(ends), _JOIN))
-            size = 2 * size
+            size = sum(sizes)
         elif shown == "difference":
             body.append(_step(name, torch.sub, tuple(ends), _SUBTRACT))
         else:
@@ -232,7 +233,7 @@ class Pair:
         finals = {"both": (self.a, self.b), "a": (self.a,), "b": (self.b,)}.get(shown, ())
 
         def final(y: Tensor) -> Tensor:
-            parts = y.chunk(len(finals), 1)
+            parts = torch.split(y, [prod(p.output_shape) for p in finals], 1)
             made = [
                 part if p.final is None else p.final(part.view(-1, *p.output_shape)).flatten(1)
                 for p, part in zip(finals, parts, strict=True)
