@@ -4,8 +4,7 @@ Clone a repository of benchmarks, such as ``VNN-COMP/vnncomp2025_benchmarks``, a
 such as ``VNN-COMP/vnncomp2025_results``. Then run ``python benchmarks/competition.py
 benchmarks/tllverifybench_2023 benchmarks/cersyve --results vnncomp2025_results``. Each instance
 is a process of its own, ``splinecam check-property``; its seconds are those of the processor, its
-start and the import of torch included. What the columns mean is said in
-docs/howto/competition.md.
+start and the import of torch included. The column *published* is the verdict of most tools.
 """
 
 from __future__ import annotations
