@@ -41,7 +41,7 @@ nitpick_ignore_regex = [
     ),
     (
         "py:.*",
-        r"(AffineMaps|AxesStyle|Curvature|Cuts|Mesh|Every|Floats|Model|Options|FewOptions|Refine|Output|Point|Title|Program|Regions|Kind|Units|Extrapolate|Columns|Heights|Space|Integrand|Levels|Winner|optional)",
+        r"(AffineMaps|AxesStyle|Curvature|Cuts|Mesh|Every|Field|Floats|Formula|Model|Options|FewOptions|Refine|Output|Point|Title|Program|Regions|Kind|Shown|Units|Extrapolate|Columns|Heights|Space|Integrand|Levels|Winner|optional)",
     ),
 ]
 

@@ -89,6 +89,7 @@ class Both(nn.Module):
     def showing(self, shown: Shown, *, stripped: bool = False) -> Both:
         """The same networks with other outputs: of both, of one, or the difference of both.
 
+        shown: ``"both"``, ``"a"``, ``"b"`` or ``"difference"``.
         stripped: whether programs leave out a final function of the networks, such as
         softmax. The difference is then computed by the programs.
         """
