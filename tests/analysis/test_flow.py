@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
-from splinecam.errors import SplineCamError
+from splinecam.errors import DomainError, SplineCamError
 from splinecam.testing import exact_partition
 
 F64 = torch.float64
@@ -249,3 +249,23 @@ def test_slopes_in_conditions_on_regions() -> None:
     assert found.share == pytest.approx(float(holds.double().mean()), abs=0.01)
     assert found.witness is not None
     assert found.witness.confirmed
+
+
+def test_networks_and_fields_that_do_not_fit() -> None:
+    domain, three = sc.Domain.box(-1, 1), nn.Linear(2, 3)
+    with pytest.raises(DomainError, match="V has one output, and this network has 3"):
+        sc.check_decrease(three, domain, Loop(), **OUT)
+    with pytest.raises(TypeError, match="give the step as a module"):
+        sc.check_decrease(Diamond(), domain, (x, y), **OUT)
+    with pytest.raises(TypeError, match="where= is a condition"):
+        sc.check_decrease(Diamond(), domain, Loop(), where=True, **OUT)
+    with pytest.raises(DomainError, match="expected 1 in all, and here are 3"):
+        sc.check_barrier(three, domain, (y, -x), **OUT)
+    with pytest.raises(DomainError, match="expected 3 in all, and here are 4"):
+        sc.check_barrier(Diamond(), domain, three, **OUT)
+    with pytest.raises(ValueError, match="the list of fields is empty"):
+        sc.check_barrier(Diamond(), domain, [], **OUT)
+    with pytest.raises(TypeError, match="a field is a network, or a tuple"):
+        sc.check_barrier(Diamond(), domain, torch.ones(2), **OUT)
+    with pytest.raises(TypeError, match="unsafe= is a condition"):
+        sc.check_barrier(Diamond(), domain, (y, -x), unsafe=[1], **OUT)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import following, offsets_of, owners_of, take, take_rows
+from splinecam._util.arrays import following, lengths, offsets_of, owners_of, take, take_rows
 from splinecam._util.tolerances import (
     DEGENERATE,
     EPS,
@@ -213,6 +213,11 @@ class ConvexPolygons:
         ahead = take(corner, following(self.offsets, corner.shape[0]))
         doubled = corner.new_zeros(len(self)).index_add_(0, owner, cross(corner, ahead))
         return doubled.clamp(min=0) / 2
+
+    def perimeters(self) -> Tensor:
+        """The length around each polygon, (P,)."""
+        sides = lengths(take(self.uv, following(self.offsets, self.uv.shape[0])) - self.uv)
+        return sides.new_zeros(len(self)).index_add_(0, self.owners, sides)
 
     def select(self, chosen: Tensor) -> ConvexPolygons:
         """Some of the polygons, by their numbers (Q,)."""

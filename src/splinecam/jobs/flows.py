@@ -7,6 +7,7 @@ from typing import Any, Unpack
 
 from torch import nn
 
+from splinecam.errors import DomainError
 from splinecam.files.formulas import Formula, Polynomial, output
 from splinecam.geometry.domain import Domain
 from splinecam.jobs.answering import check
@@ -16,13 +17,34 @@ from splinecam.partitions.request import Model, Options
 from splinecam.questions.flow import BarrierCheck, flow_across
 from splinecam.questions.preimage import PropertyCheck
 
-Field = Sequence[Polynomial | float] | nn.Module
+Field = tuple[Polynomial | float, ...] | nn.Module
 
 
-def _module(model: Model) -> nn.Module:
+def _module(model: Any, name: str) -> nn.Module:
     if not isinstance(model, nn.Module):
-        raise TypeError("give the network as a module, such as that of sc.load_model(path)")
+        raise TypeError(f"give {name} as a module, such as that of sc.load_model(path)")
     return model
+
+
+def _require_condition(found: Any, name: str) -> None:
+    if not isinstance(found, Formula | None):
+        raise TypeError(f"{name}= is a condition such as sc.input(0) ** 2 > 1, not {found!r:.60}")
+
+
+def _velocity(field: Any, first: int) -> Sequence[Any]:
+    """The components of a field; first: the first output of a network that is one."""
+    if isinstance(field, nn.Module):
+        return output(first), output(first + 1)
+    if not isinstance(field, tuple) or not all(
+        isinstance(each, Polynomial | float | int) for each in field
+    ):
+        raise TypeError(
+            "a field is a network, or a tuple of two polynomials such as (y, -x) with "
+            f"x, y = sc.input(0), sc.input(1); here it is {field!r:.60}"
+        )
+    if len(field) != 2:
+        raise ValueError(f"a field has two components, and here are {len(field)}")
+    return field
 
 
 def check_barrier(
@@ -52,21 +74,21 @@ def check_barrier(
     >>> found.status in ("holds", "violated", "unresolved")
     True
     """
+    for name, condition in (("safe", safe), ("unsafe", unsafe)):
+        _require_condition(condition, name)
     fields = field if isinstance(field, list) else [field]
-    networks = [each for each in fields if isinstance(each, nn.Module)]
-    whole = model
-    for network in networks:
-        whole = Both(_module(whole), network)
+    if not fields:
+        raise ValueError("the list of fields is empty: give those of which one may be chosen")
+    whole, count, derivatives = model, 1, []
+    for each in fields:
+        derivatives.append(output(0).along(_velocity(each, count)))
+        if isinstance(each, nn.Module):
+            whole, count = Both(_module(whole, "the network"), each), count + 2
     only: Options = {**options, "refine": {"level": 0.0, "output": 0}}
     part = partition(whole, domain, **only)
-    first, derivatives = 1, []
-    for each in fields:
-        velocity: Sequence[Any] = each if not isinstance(each, nn.Module) else ()
-        if isinstance(each, nn.Module):
-            velocity, first = [output(first), output(first + 1)], first + 2
-        if len(velocity) != 2:
-            raise ValueError(f"a field has two components, and here are {len(velocity)}")
-        derivatives.append(output(0).along(velocity))
+    if part._n_out != count:
+        fault = "a barrier has one output, and a network that is a field has two"
+        raise DomainError(f"{fault}: expected {count} in all, and here are {part._n_out}.")
     flow = flow_across(part, derivatives)
     kept = None if safe is None else check(model, domain, safe & (output(0) < 0), **options)
     out = None if unsafe is None else check(model, domain, unsafe & (output(0) >= 0), **options)
@@ -99,7 +121,11 @@ def check_decrease(
     >>> found.status in ("holds", "violated", "unresolved")
     True
     """
-    V = _module(model)
-    both = Both(V, nn.Sequential(step, V))
+    _require_condition(where, "where")
+    V = _module(model, "V")
+    both = Both(V, nn.Sequential(_module(step, "the step"), V))
     rises = output(1) > output(0) - by
-    return check(both, domain, rises if where is None else where & rises, **options)
+    found = check(both, domain, rises if where is None else where & rises, **options)
+    if (count := found.preimage.partition._n_out // 2) != 1:
+        raise DomainError(f"V has one output, and this network has {count}.")
+    return found

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import blocks_of, following, lengths, take
+from splinecam._util.arrays import blocks_of, take
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.errors import SplineCamError
@@ -81,8 +81,7 @@ class CertainCells:
     def widest(self, status: int, n: int) -> Tensor:
         """Points in the middle of the widest parts that have the status, at most n, (N, 2)."""
         cells = self.having(status)
-        around = lengths(take(cells.uv, following(cells.offsets, len(cells.uv))) - cells.uv)
-        width = cells.areas() / cells.uv.new_zeros(len(cells)).index_add(0, cells.owners, around)
+        width = cells.areas() / cells.perimeters()
         best = cells.select(width.argsort(descending=True)[:n])
         total = best.uv.new_zeros((len(best), 2)).index_add_(0, best.owners, best.uv)
         return total / best.counts[:, None]

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import following, lengths, take
+from splinecam._util.arrays import lengths, take
 from splinecam._util.tolerances import SAFETY
 from splinecam.files.formulas import Polynomial, conjunction
 from splinecam.files.properties import OutputCondition
@@ -196,9 +196,7 @@ def _segments(part: PartitionData, enclosure: Enclosure, curves: LevelSet) -> Co
 
 def _extents(cells: ConvexPolygons) -> Tensor:
     """The length of each polygon without width, (P,)."""
-    ahead = take(cells.uv, following(cells.offsets, len(cells.uv)))
-    around = lengths(ahead - cells.uv)
-    return around.new_zeros(len(cells)).index_add_(0, cells.owners, around) / 2
+    return cells.perimeters() / 2
 
 
 def _ends(cells: ConvexPolygons) -> Tensor:

@@ -82,6 +82,8 @@ class Both(nn.Module):
         smooth: bool = False,
     ) -> None:
         super().__init__()
+        if not isinstance(a, nn.Module) or not isinstance(b, nn.Module):
+            raise TypeError("give both networks as modules, such as those of sc.load_model(path)")
         self.a, self.b, self.outputs, self.smooth = a, b, outputs, smooth
         self.shown: Shown = "both"
         self.by_program = False
