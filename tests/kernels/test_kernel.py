@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -348,6 +349,52 @@ def test_new_rows_lie_between_their_ends_less_the_slope_changes(kernel: Kernel, 
             expected[i] -= low * (1 - high) * some.slope_change[k] * columns[some.unit[k]]
     kernel.fill(table, LineRows(rows, interpolated, some, columns), SignRange.nothing())
     assert torch.allclose(table[rows:], expected, atol=1e-13)
+
+
+@pytest.mark.parametrize("way", ["direct", "terms", "sums"])
+@pytest.mark.parametrize("kind", ["pruned", "blocks, permuted", "nothing"])
+def test_sparse_products_have_the_same_bits(
+    kind: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside outputs that all units have a part in, the same sums are multiplied with zeros."""
+    n, m = 70, 150
+    wanted = {
+        "pruned": torch.rand(m, n) < 0.06,
+        "blocks, permuted": torch.block_diag(*[torch.ones(10, 4)] * 15),
+        "nothing": torch.zeros(m, n),
+    }[kind].double()
+    wanted = nn.functional.pad(wanted, (0, n - wanted.shape[1]))[torch.randperm(m)]
+    sparse, full = (mlp(2, 12, n, 2 * m) for _ in range(2))
+    with torch.no_grad():
+        sparse[-1].weight.mul_(torch.cat([wanted[:, torch.randperm(n)], torch.zeros(m, n)]))
+        full.load_state_dict(sparse.state_dict())
+        full[-1].weight[m:] = torch.randn(m, n)
+    dense = Kernel.dense
+
+    def chosen(kernel: Kernel, mesh: Mesh, layer: Dense, *args: Any, **options: Any) -> Any:
+        if layer.history is not None:
+            assert layer.history.has_breakpoints
+            layer = replace(layer, methods=(way, way))
+        return dense(kernel, mesh, layer, *args, **options)
+
+    follow_lines(monkeypatch)
+    monkeypatch.setattr(Kernel, "dense", chosen)
+    one, other = (_outcome(x, sc.Domain.box(-2, 2)).output for x in (sparse, full))
+    assert one.shape[0] > 500
+    assert torch.equal(one[:, :m], other[:, :m])
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("seed", range(8))
+def test_sparse_networks_have_the_cells_of_the_oracle(seed: int) -> None:
+    """Each unit has a part in two units far from each other, and most units are constant."""
+    torch.manual_seed(seed)
+    model = mlp(2, 6, 64, 64, 2)
+    with torch.no_grad():
+        for layer in (model[2], model[4]):
+            layer.weight.mul_(nn.functional.one_hot(torch.arange(layer.in_features) % 5, 64).T)
+            layer.weight.add_(layer.weight.flip(0) * (torch.rand(64, 1) < 0.5))
+    assert_exact(model, sc.Domain.box(-2, 2))
 
 
 # -- what is malformed --------------------------------------------------------------------------

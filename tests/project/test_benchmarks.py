@@ -40,6 +40,7 @@ NAMES = (
     "calls",
     "exports",
     "properties",
+    "pruned",
 )
 CPU = torch.device("cpu")
 
@@ -357,6 +358,21 @@ def test_refined_partitions_are_compared_with_whole_ones(
     assert counts["wrong"] == counts["questions"] == 2
     assert not modules.refine_fuzz.fuzzed(3, 4.0, 2, 0.0)  # the time is up
     assert "another length" in capsys.readouterr().out
+
+
+def test_pruned_networks_are_measured_beside_dense_ones(
+    modules: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = {
+        "classifier": (lambda: modules.pruned.classifier(16, 2, 3), 1.0),
+        "random": (lambda: modules.pruned.random(16, 3), 1.0),
+    }
+    monkeypatch.setattr(modules.pruned, "PAIRS", pairs)
+    assert modules.pruned.main(["--only", "classifier", "random", "--repeat", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5
+    assert "95." in lines[2]
+    assert "0.0%" in lines[3]
 
 
 def test_narrow_networks_are_counted(

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 enum { PREFETCH = 4 }; /* rows that are fetched before they are read */
 

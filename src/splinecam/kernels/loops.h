@@ -8,6 +8,13 @@ enum { MIXED = 6 };     /* units whose coefficients of noise are found together 
 #define UPWARDS (1 + 0x1p-12f) /* sums of moduli are rounded by less */
 enum { MIN_TILED = 4 }; /* columns of a product below which rows are multiplied one by one */
 
+/* The numbers of a matrix that are not zero, by units. */
+typedef struct {
+    int64_t *start; /* (units + 1) where those of a unit begin */
+    int32_t *place; /* the columns in which they stand, ascending for each unit */
+    double *value;
+} sparse_t;
+
 /* The memory of one thread. */
 typedef struct {
     sc_sign_range sign_range; /* the ranges of all threads are merged in the end */
@@ -21,6 +28,8 @@ typedef struct {
     int32_t *unit;
     int32_t *chosen;     /* (2, units) those whose columns reach a tile, and their places in x */
     const int32_t *span; /* (units, 2) where the columns that are not zero begin and end, or NULL */
+    const sparse_t *sparse; /* the columns without zeros, or NULL where that is no faster */
+    double *sums;           /* (width, tile_rows) products of a tile of rows with those */
 } worker_t;
 
 /* See vector_loops.h for what these functions do. */

@@ -13,6 +13,7 @@ enum {
     MIN_PART = 1 << 12,     /* numbers that are worth another thread */
     MIN_THREADED = 1 << 22, /* products that are worth starting threads */
     MAX_DENSITY = 80,       /* per cent of a matrix that is worth looking at what is zero */
+    MAX_SPARSE = 10,        /* per cent that is multiplied number by number, measured */
     CACHED_ROWS = 16,       /* rows that are scanned while they are in the fastest cache */
 };
 
@@ -35,6 +36,7 @@ typedef struct {
     char *memory;   /* of all threads */
     double *panels; /* the columns of the product, tile by tile: (tiles, units, tile_columns) */
     int32_t *span;  /* (units, 2) where the columns that are not zero begin and end, or NULL */
+    sparse_t sparse; /* without arrays if the columns are not sparse */
 } job_t;
 
 /* Allocate the memory of all threads. longest: the most breakpoints of a line. */
@@ -48,6 +50,7 @@ static int open_job(job_t *job, sc_sign_range *sign_range, int threads, int64_t 
         {offsetof(worker_t, row), step}, {offsetof(worker_t, interpolated), (step + 2) * units},
         {offsetof(worker_t, x), tall * units}, {offsetof(worker_t, peak), units},
         {offsetof(worker_t, unit), units}, {offsetof(worker_t, chosen), units + 1},
+        {offsetof(worker_t, sums), job->sparse.value ? job->width * job->loops->tile_rows : 0},
     };
     int count = sizeof parts / sizeof *parts;
     int64_t total = 1;
@@ -61,6 +64,7 @@ static int open_job(job_t *job, sc_sign_range *sign_range, int threads, int64_t 
         own->sign_range = *sign_range;
         own->y = job->panels;
         own->span = job->span;
+        own->sparse = job->sparse.value ? &job->sparse : NULL;
         for (int i = 0; i < count; at += 8 * parts[i++].count)
             memcpy((char *)own + parts[i].array, &at, sizeof at);
         own->sign_range.zeros = 0;
@@ -84,7 +88,8 @@ static void close_job(job_t *job) {
         }
     }
     void *all[] = {job->workers, job->memory, job->panels, job->order, job->to, job->line_rows,
-                   job->starts, job->span};
+                   job->starts, job->span, job->sparse.start, job->sparse.place,
+                   job->sparse.value};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
@@ -275,10 +280,31 @@ static int pack_columns(job_t *job) {
     return to != NULL;
 }
 
+/* List the numbers that are not zero, of which there are so many. */
+static int list_numbers(job_t *job, int64_t numbers) {
+    int64_t n = job->dense->units, m = job->dense->width, k = 0;
+    sparse_t *sparse = &job->sparse;
+    sparse->start = malloc((size_t)(n + 1) * 8);
+    sparse->place = malloc((size_t)(numbers + 1) * sizeof *sparse->place);
+    sparse->value = malloc((size_t)(numbers + 1) * 8);
+    if (!sparse->start || !sparse->place || !sparse->value) return 0;
+    for (int64_t u = 0; u < n; u++) {
+        sparse->start[u] = k;
+        for (int64_t j = 0; j < m; j++) {
+            if (job->dense->column[u * m + j] == 0) continue;
+            sparse->place[k] = (int32_t)j;
+            sparse->value[k++] = job->dense->column[u * m + j];
+        }
+    }
+    sparse->start[n] = k;
+    return 1;
+}
+
 /* Find where the columns of each unit that are not zero begin and end, if that saves enough: in two
- * networks side by side, units of the one have no effect on the other. */
-static int find_spans(job_t *job) {
-    int64_t n = job->dense->units, m = job->dense->width, total = 0;
+ * networks side by side, units of the one have no effect on the other. If most of what lies between
+ * is zero as well, as in pruned networks, list the rest. */
+static int find_zeros(job_t *job) {
+    int64_t n = job->dense->units, m = job->dense->width, total = 0, numbers = 0;
     int32_t *span = job->span = malloc((size_t)(2 * n + 1) * sizeof *span);
     for (int64_t u = 0; span && u < n; u++) {
         const double *column = job->dense->column + u * m;
@@ -288,12 +314,15 @@ static int find_spans(job_t *job) {
         span[2 * u] = (int32_t)begin;
         span[2 * u + 1] = (int32_t)end;
         total += end - begin;
+        for (int64_t j = begin; j < end; j++) numbers += column[j] != 0;
     }
-    if (span && total > MAX_DENSITY * n * m / 100) {
+    if (!span) return 0;
+    if (m >= MIN_TILED && numbers < MAX_SPARSE * total / 100) return list_numbers(job, numbers);
+    if (total > MAX_DENSITY * n * m / 100) {
         free(span);
         job->span = NULL;
     }
-    return span != NULL;
+    return 1;
 }
 
 static int order_rows(job_t *job, int64_t rows) {
@@ -384,7 +413,7 @@ int sc_dense_layer(sc_pool *pool, const sc_dense *dense, double *table, sc_sign_
         range->low[j] = INFINITY;
         range->high[j] = -INFINITY;
     }
-    if (pack_columns(&job) && find_spans(&job) && open_job(&job, range, sc_threads(pool), longest))
+    if (pack_columns(&job) && find_zeros(&job) && open_job(&job, range, sc_threads(pool), longest))
         status = multiply(&job, pool);
     close_job(&job);
     for (int64_t j = 0; j < range->units; j++) {

@@ -94,11 +94,18 @@ TARGET static void NAME(scan)(const double *table, const int64_t *rows, int64_t 
     }
 }
 
+/* Interpolate between two rows. */
+TARGET static void NAME(interpolate)(const double *restrict a, const double *restrict b, double t,
+                                     int64_t n, double *restrict out) {
+    for (int64_t c = 0; c < n; c++) out[c] = a[c] + t * (b[c] - a[c]);
+}
+
 /* Compute new rows on lines: interpolate between rows p and q at t, and subtract what the slope
  * changes of the line amount to there. */
 TARGET static void NAME(fill)(double *table, int64_t width, const sc_lines *lines,
                               const int64_t *rows, int64_t begin, int64_t end, worker_t *own) {
     const int32_t *span = own->span;
+    const sparse_t *sparse = own->sparse;
     double *weight = own->weight;
     for (int64_t i = begin; i < end; i++) {
         int64_t row = rows ? rows[i] : lines->first + i, at = row - lines->first;
@@ -110,6 +117,13 @@ TARGET static void NAME(fill)(double *table, int64_t width, const sc_lines *line
         for (int64_t j = 0; j < count; j++) {
             double s = lines->breakpoint_t[k + j];
             weight[j] = MIN(t, s) * (1 - MAX(t, s)) * lines->slope_change[k + j];
+        }
+        if (sparse) {
+            NAME(interpolate)(a, b, t, width, out);
+            for (int64_t j = 0; j < count; j++)
+                for (int64_t e = sparse->start[unit[j]]; e < sparse->start[unit[j] + 1]; e++)
+                    out[sparse->place[e]] -= weight[j] * sparse->value[e];
+            continue;
         }
         for (; c + 4 * LANES <= width; c += 4 * LANES) {
             vec sum[4];
@@ -135,12 +149,6 @@ TARGET static void NAME(fill)(double *table, int64_t width, const sc_lines *line
     }
 }
 
-/* Interpolate between two rows. */
-TARGET static void NAME(interpolate)(const double *restrict a, const double *restrict b, double t,
-                                     int64_t n, double *restrict out) {
-    for (int64_t c = 0; c < n; c++) out[c] = a[c] + t * (b[c] - a[c]);
-}
-
 /* Add to a sum, and add the rounding error of that to `rest`. */
 TARGET static inline void NAME(add)(double *sum, double *rest, double added) {
     double before = *sum, total = before + added, back = total - before;
@@ -148,11 +156,21 @@ TARGET static inline void NAME(add)(double *sum, double *rest, double added) {
     *sum = total;
 }
 
-/* Where the columns of a unit begin and end. */
-TARGET static inline void NAME(reach)(const int32_t *span, int64_t unit, int64_t width,
-                                      int64_t *from, int64_t *to) {
-    *from = span ? span[2 * unit] : 0;
-    *to = span ? span[2 * unit + 1] : width;
+/* Add what a unit is multiplied with, times a weight, to sums with rounding errors. */
+TARGET static inline void NAME(add_unit)(const worker_t *own, const double *restrict column,
+                                         int64_t unit, int64_t width, double weight,
+                                         double *restrict sum, double *restrict rest) {
+    const sparse_t *sparse = own->sparse;
+    if (sparse) {
+        for (int64_t e = sparse->start[unit]; e < sparse->start[unit + 1]; e++) {
+            int32_t c = sparse->place[e];
+            NAME(add)(sum + c, rest + c, weight * sparse->value[e]);
+        }
+        return;
+    }
+    int64_t from = own->span ? own->span[2 * unit] : 0;
+    int64_t to = own->span ? own->span[2 * unit + 1] : width;
+    for (int64_t c = from; c < to; c++) NAME(add)(sum + c, rest + c, weight * column[c]);
 }
 
 /* Compute the new rows of the lines [begin, end) by running sums: the breakpoints t_j to the left
@@ -173,26 +191,23 @@ TARGET static void NAME(sum)(double *table, int64_t width, const sc_lines *lines
     }
     while (low < lines->count && lines->line[low] < end) {
         int64_t line = lines->line[low], first = lines->offset[line], row = low;
-        int64_t count = lines->offset[line + 1] - first, from, to;
+        int64_t count = lines->offset[line + 1] - first;
         for (int64_t k = 0; k < count; k++) found[k] = -1;
         for (; row < lines->count && lines->line[row] == line; row++)
             found[lines->breakpoint[row] - first] = row;
         for (int64_t c = 0; c < 4 * width; c++) sums[c] = 0;
         for (int64_t k = 0; k < count; k++) {
-            const double *column = lines->column + lines->unit[first + k] * width;
+            int64_t unit = lines->unit[first + k];
             double weight = lines->slope_change[first + k] * (1 - lines->breakpoint_t[first + k]);
-            NAME(reach)(own->span, lines->unit[first + k], width, &from, &to);
-            for (int64_t c = from; c < to; c++)
-                NAME(add)(right + c, right_rest + c, weight * column[c]);
+            const double *column = lines->column + unit * width;
+            NAME(add_unit)(own, column, unit, width, weight, right, right_rest);
         }
         for (int64_t k = 0; k < count; k++) {
-            const double *column = lines->column + lines->unit[first + k] * width;
+            int64_t unit = lines->unit[first + k];
             double change = lines->slope_change[first + k], s = lines->breakpoint_t[first + k];
-            NAME(reach)(own->span, lines->unit[first + k], width, &from, &to);
-            for (int64_t c = from; c < to; c++) {
-                NAME(add)(left + c, left_rest + c, change * s * column[c]);
-                NAME(add)(right + c, right_rest + c, -(change * (1 - s) * column[c]));
-            }
+            const double *column = lines->column + unit * width;
+            NAME(add_unit)(own, column, unit, width, change * s, left, left_rest);
+            NAME(add_unit)(own, column, unit, width, -change * (1 - s), right, right_rest);
             if (found[k] < 0) continue;
             double t = lines->t[found[k]], *out = table + (lines->first + found[k]) * width;
             const double *a = table + lines->p[found[k]] * width;
@@ -250,6 +265,18 @@ TARGET static void NAME(tile)(int64_t depth, const int32_t *unit, const int32_t 
             *(vec *)(out + r * TILE_COLUMNS + v * LANES) = sum[r][v];
 }
 
+/* Multiply a tile of rows with a sparse matrix; the result lies in `out` column by column. */
+TARGET static void NAME(sparse_tile)(const sparse_t *sparse, int64_t depth,
+                                     const int32_t *restrict unit, const double *restrict x,
+                                     int64_t width, double *restrict out) {
+    memset(out, 0, (size_t)(width * TILE_ROWS) * sizeof *out);
+    for (int64_t k = 0; k < depth; k++, x += TILE_ROWS)
+        for (int64_t e = sparse->start[unit[k]]; e < sparse->start[unit[k] + 1]; e++) {
+            double *sum = out + (int64_t)sparse->place[e] * TILE_ROWS, value = sparse->value[e];
+            UNROLL for (int r = 0; r < TILE_ROWS; r++) sum[r] += x[r] * value;
+        }
+}
+
 /* Multiply the rows of a block; units that are zero in all of them are left out.
  * x: (depth, TILE_ROWS) per tile of rows, y: (units, TILE_COLUMNS) per tile of columns. */
 TARGET static void NAME(block)(const sc_dense *dense, const int64_t *rows, int64_t count,
@@ -285,7 +312,15 @@ TARGET static void NAME(block)(const sc_dense *dense, const int64_t *rows, int64
             UNROLL for (int r = 0; r < TILE_ROWS; r++) to[r] = z[r][u] < floor ? 0 : z[r][u];
         }
     }
-    for (int64_t c = 0; c < m; c += TILE_COLUMNS) {
+    for (int64_t i = 0; own->sparse && i < count; i += TILE_ROWS) {
+        NAME(sparse_tile)(own->sparse, depth, own->unit, x + i * depth, m, own->sums);
+        for (int64_t r = 0; r < MIN(count - i, TILE_ROWS); r++) {
+            double *to = table + rows[i + r] * m;
+            for (int64_t j = 0; j < m; j++)
+                to[j] = own->sums[j * TILE_ROWS + r] + (dense->bias ? dense->bias[j] : 0);
+        }
+    }
+    for (int64_t c = 0; !own->sparse && c < m; c += TILE_COLUMNS) {
         int64_t left = MIN(m - c, TILE_COLUMNS), chosen = 0;
         int32_t *unit = own->chosen, *place = own->chosen + n;
         for (int64_t k = 0; k < depth; k++) {
