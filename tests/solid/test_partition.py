@@ -146,6 +146,16 @@ def test_a_damaged_partition_is_not_valid(what: str) -> None:
         damaged(part, what).validate()
 
 
+def test_regions_that_rounding_may_have_made_are_reported() -> None:
+    torch.manual_seed(359)  # three planes in a line, which cross in three lines up to rounding
+    model = nn.Sequential(nn.Linear(5, 6, bias=False), Maxout(3)).double()
+    points = torch.randn(8, 3, dtype=torch.float64) @ torch.randn(3, 5).double()
+    part = partition(model, sc.Domain.polytope(points))
+    assert int(part.thin.sum()) == len(part.unresolved) == 2
+    assert float(part.volumes[part.thin].max()) < 1e-40
+    assert part.validate().ok
+
+
 def test_a_polytope_is_the_hull_of_its_points() -> None:
     cube = torch.cartesian_prod(*[torch.tensor([0.0, 1.0]).double()] * 3)
     inside = torch.stack([cube[:2].mean(0), cube[:4].mean(0), cube.mean(0), cube[3]])

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import splinecam as sc
+from exact_solids import Maxout
 from solids import Cuboid, cube, made, octahedron, random_network, surface_of, torus
 from splinecam.errors import DomainError, SplineCamError, ValidationError
 from splinecam.solid.caps import triangulate
@@ -39,6 +40,20 @@ def test_a_cube_has_the_numbers_of_a_cube() -> None:
     assert torch.allclose(found.centroid, torch.zeros(3, dtype=torch.float64))
     assert torch.allclose(found.curvature, torch.full((12,), math.pi / 2, dtype=torch.float64))
     assert found.triangles().shape == (12, 3)
+
+
+def test_a_face_through_a_line_of_several_equal_losers_is_one() -> None:
+    units = [[1, 1, -2], [2, 2, -1], [-2, 2, 2], [0, 2, -2], [0, -1, 0], [1, -2, -1]]
+    units += [[1, 0, -2], [0, -2, 0], [2, -2, -1], [0, 0, -2], [1, -1, 2], [1, 0, -2]]
+    model = nn.Sequential(nn.Linear(3, 12), Maxout(3), nn.Linear(4, 1)).double()
+    with torch.no_grad():
+        model[0].weight.copy_(torch.tensor(units) / 2)
+        model[0].bias.copy_(torch.tensor([0, 2, 1, 2, 1, 0, 1, 0, 1, -1, 1, 1]))
+        model[2].weight.copy_(torch.tensor([[0, 0, 2, -1]]))
+        model[2].bias.fill_(-2)
+    found = sc.surface(model, sc.Domain.box3([-4, -2, -4], [0, 2, 0]), progress=False)
+    assert found.validate().ok
+    assert len(found) == 17
 
 
 def test_inside_out_the_volume_is_outside_and_edges_are_concave() -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import offsets_of, owners_of, take, take_rows
+from splinecam._util.arrays import following, offsets_of, owners_of, take, take_rows
 from splinecam.geometry.solids import Solid
 from splinecam.kernels import solid_gpu
 from splinecam.kernels.solid import (
@@ -134,24 +134,24 @@ class Complex:
         )
         return Complex(take(self.uvw, vertex), arrays), vertex
 
-    def volumes(self) -> Tensor:
-        """The volume of each cell, (C,)."""
+    def sizes(self) -> tuple[Tensor, Tensor]:
+        """The volume of each cell, and the area of its faces, (C,)."""
         offsets, vertices = self.cell_corners()
         middle = take(self.uvw, take(vertices, offsets[:-1]))  # any point of the cell
         owner = owners_of(self.arrays.cell_offsets.diff(), self.arrays.sides.shape[0])
-        face = self.arrays.sides >> 1
-        rows, counts = take_rows(self.arrays.face_offsets, face)
+        rows, counts = take_rows(self.arrays.face_offsets, self.arrays.sides >> 1)
         which = owners_of(counts, rows.shape[0])
         points = take(self.uvw, take(self.corner_vertices(), rows)) - middle[owner[which]]
         starts = offsets_of(counts)
-        first = points[starts[:-1]][which]
-        after = torch.arange(1, rows.shape[0] + 1)
-        after[starts[1:] - 1] = starts[:-1]
-        parts = (first * torch.linalg.cross(points, points[after])).sum(1)
+        first = points[starts[:-1]]
+        steps = points[following(starts, len(points))] - points
+        turns = torch.linalg.cross(points - first[which], steps)
+        # The faces' areas, times their normals.
+        area = points.new_zeros((len(counts), 3)).index_add_(0, which, turns) / 2
         signs = 1.0 - 2.0 * (self.arrays.sides & 1)
-        total: Tensor = torch.zeros(self.num_cells, dtype=parts.dtype)
-        total.index_add_(0, owner[which], parts * signs[which])
-        return total.div_(6)
+        none = points.new_zeros(self.num_cells)
+        volumes = none.index_add(0, owner, signs * (first * area).sum(1) / 3)
+        return volumes, none.index_add(0, owner, area.norm(dim=1))
 
 
 class Cut(NamedTuple):

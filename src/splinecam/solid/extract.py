@@ -212,9 +212,7 @@ def _extracted(front: Front, solid: Solid, counts: Counter[str]) -> Pieces:
         places.append(centres[target.of(front.program(solid.to_input(centres))) != 0])
     # The piece below has the network's map, as the one above may be flat.
     cell = made.parent[torch.where(sides[face, 0], beside[face, 0], beside[face, 1])]
-    if bool((whole.arrays.face_layer[face] != _SURFACE).any()):
-        whole = _relabelled(whole, face)
-    faces = FlatFaces.of(whole, face, ~sides[face, 0])
+    faces = FlatFaces.of(_relabelled(whole, face), face, ~sides[face, 0])
     return Pieces(faces, *_maps(front, solid, cell), torch.cat(places), error)
 
 
@@ -230,6 +228,7 @@ def _relabelled(whole: Complex, face: Tensor) -> Complex:
     """The complex with the layers of edges that faces of the surface have from other faces there.
 
     Where the surface is a border of regions, it has old faces, in which later layers drew edges.
+    Where it goes through an old edge, the faces there may be no borders of regions.
     """
     arrays = whole.arrays
     surface = torch.zeros(whole.num_faces, dtype=torch.bool)

@@ -13,13 +13,14 @@ from splinecam._util.arrays import as_rows, take
 from splinecam._util.graphs import components
 from splinecam._util.options import as_float64
 from splinecam._util.progress import progress_bar, tell
+from splinecam._util.tolerances import EPS, SAFETY
 from splinecam.errors import LimitError
 from splinecam.geometry.solids import Solid
 from splinecam.partitions.captured import Captured
 from splinecam.questions.partition_data import counted
 from splinecam.questions.validate import Report
 from splinecam.solid.complex import AUXILIARY, Complex
-from splinecam.solid.fits import affine_maps
+from splinecam.solid.fits import affine_maps, means
 from splinecam.solid.front import Front
 from splinecam.solid.measures import sums
 from splinecam.solid.partition_checks import validate
@@ -35,8 +36,8 @@ class SolidPartition:
     each cell, as regions of a maximum may have several; cell_volumes: (C,); gradients: (R, n_out,
     3) and bias: (R, n_out) the affine maps, ``gradients @ uvw + bias``; widest: (R,) a cell of each
     region; values: (V, n_out) the outputs at the vertices; cells_by_layer: by the name of each
-    layer, the regions of the layers up to this one; unresolved: places that float64 could not
-    settle.
+    layer, the regions of the layers up to this one; thin: (R,) regions that rounding alone may have
+    made; unresolved: places that float64 could not settle, these among them.
     """
 
     box: Solid
@@ -49,6 +50,7 @@ class SolidPartition:
     widest: Tensor
     values: Tensor
     cells_by_layer: dict[str, int]
+    thin: Tensor
     unresolved: tuple[Any, ...]
 
     def __len__(self) -> int:
@@ -185,18 +187,24 @@ def solid_partition(
         region,
         lambda uvw: front.slopes(solid_here, uvw),
     )
-    places = [(place + middle).tolist() for some in front.uncut for place in some]
+    volume, area = whole.sizes()
+    # Vertices may be off by as much, so that nobody knows whether thinner regions are there.
+    reach = SAFETY * EPS * float(whole.uvw.abs().max())
+    thin = sums(volume, region, len(bias)) <= reach * sums(area, region, len(bias))
+    uncut = [*front.uncut, means(whole.uvw, *whole.cell_corners(), widest[thin])]
+    places = [(place + middle).tolist() for some in uncut for place in some]
     return SolidPartition(
         box=solid,
         network=network,
         complex=replace(whole, uvw=whole.uvw + middle),
         region=region,
-        cell_volumes=whole.volumes(),
+        cell_volumes=volume,
         gradients=gradients,
         bias=bias - gradients @ middle,
         widest=widest,
         values=values,
         cells_by_layer=by_layer,
+        thin=thin,
         unresolved=tuple(places),
     )
 

@@ -159,14 +159,14 @@ def _largest(off: Tensor) -> float:
 
 
 def _pattern_check(part: Any, offsets: Tensor, corners: Tensor) -> Check:
-    """A check that no two regions have the same pieces of all units."""
-    centre = means(part.vertices, offsets, corners, part.widest)
+    """A check that no two regions have the same pieces of all units, but for thin ones."""
+    centre = means(part.vertices, offsets, corners, part.widest[~part.thin])
     program, parts = part.network.program, []
     with torch.no_grad():
         for some in torch.split(centre, 1 << 14) if program.layers else ():
             walk = program.walk(part.box.to_input(some))
             parts.append(torch.cat([layer.pieces(z).to(torch.int32) for layer, z in walk], 1))
-    same = len(part) - 1
+    same = len(centre) - 1
     if parts and parts[0].shape[1]:
-        same = len(part) - torch.unique(torch.cat(parts), dim=0).shape[0]
+        same = len(centre) - torch.unique(torch.cat(parts), dim=0).shape[0]
     return Check("regions with the pieces of another region", same, 0)
