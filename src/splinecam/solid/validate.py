@@ -255,7 +255,8 @@ def _changes(surface: SurfaceGeometry, network: Captured, ends: Tensor) -> tuple
     t, segment = breaks.t.cpu(), owners_of(breaks.offsets.cpu().diff())
     size = float(y.abs().amax()) if y.numel() else 0.0
     # The surface takes outputs for zero that its bound of rounding does not tell from zero.
-    known = min(SAFETY * float(surface.data.report.get("rounding", 0.0)), VALUE_PRECISION * size)
+    known = SAFETY * float(surface.data.report.get("rounding", 0.0))
+    known = known if size <= known else min(known, VALUE_PRECISION * size)
     y = torch.where(y.abs() <= max(SAFETY * EPS * (size + abs(surface.level)), known), 0.0, y)
     # Where it vanishes at a side of the box it has not changed its sign in the box.
     outer = torch.ones_like(y, dtype=torch.bool)
