@@ -56,6 +56,17 @@ def test_a_face_through_a_line_of_several_equal_losers_is_one() -> None:
     assert len(found) == 17
 
 
+def test_edges_on_a_side_of_the_box_are_such_though_borders_end_there() -> None:
+    model = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1)).double()
+    with torch.no_grad():
+        model[0].weight.copy_(torch.tensor([[1, 0, 0], [1, 1, 0]]))
+        model[0].bias.copy_(torch.tensor([5, -1]))
+        model[2].weight.fill_(1)
+        model[2].bias.fill_(-5)
+    found = sc.surface(model, sc.Domain.cube(-1, 1), progress=False)
+    assert found.data.edge_layer.tolist() == [-1] * 4
+
+
 def test_inside_out_the_volume_is_outside_and_edges_are_concave() -> None:
     found = cube(inside_out=True)
     assert found.volume == pytest.approx(7)

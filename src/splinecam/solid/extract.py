@@ -25,7 +25,7 @@ from splinecam.engine.activations import require_no_overflow
 from splinecam.errors import LimitError
 from splinecam.geometry.solids import Solid
 from splinecam.network.program import Program
-from splinecam.solid.complex import AUXILIARY, Complex
+from splinecam.solid.complex import AUXILIARY, SIDE, Complex
 from splinecam.solid.data import SurfaceData
 from splinecam.solid.dropping import Dropping, extremes
 from splinecam.solid.faces import FlatFaces
@@ -237,8 +237,10 @@ def _relabelled(whole: Complex, face: Tensor) -> Complex:
     other = ~surface[owner]
     none = torch.full_like(arrays.edge_layer, AUXILIARY - 1)
     edge, layers = (arrays.corners >> 1)[other], arrays.face_layer[owner[other]]
+    layers = torch.where(layers == SIDE, _SURFACE, layers)  # ahead of all others
     found = none.scatter_reduce_(0, edge, layers, "amax")
     layer = torch.where(found < AUXILIARY, arrays.edge_layer, found)
+    layer = torch.where(found == _SURFACE, SIDE, layer)
     return replace(whole, arrays=arrays._replace(edge_layer=layer))
 
 
