@@ -26,6 +26,7 @@ TITLES = {
     "siren": "A network of sines, within a proved error",
     "signed_distance": "A signed distance field",
     "linked_rings": "Surfaces in three dimensions",
+    "bunny": "The bunny",
     "pooling": "Max-pooling against average pooling",
     "deep_random": "A deep random network",
     "wide_layer": "One wide layer",

@@ -193,6 +193,13 @@ def test_linked_rings(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert sum(volumes) == pytest.approx(8, abs=0.002)
 
 
+def test_bunny(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    pytest.importorskip("splinecam_paper")
+    options = f"--data {tmp_path} --stand-in --width 8 --points 500 --steps 60"
+    text = run("bunny", options, tmp_path, capsys)
+    assert numbers(r"volume ([\d.]+)", text)[0] > 0
+
+
 def test_signed_distance(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     text = run("signed_distance", "--width 12 --steps 300", tmp_path, capsys)
     learnt, truth = numbers(r"area ([\d.]+)", text)
