@@ -16,6 +16,7 @@ from torch import nn
 
 import splinecam as sc
 from kernel_cases import NETS, assert_same_mesh, assert_same_refinement, mlp
+from splinecam._util.backend import using
 from splinecam.arrangement import dissolve as dissolving
 from splinecam.arrangement import envelope, maxima, refine
 from splinecam.arrangement import refine as breakpoints
@@ -27,6 +28,8 @@ from splinecam.kernels.gpu import GpuKernel, gpu_kernel_for
 from splinecam.kernels.library import source_of, structures
 from splinecam.kernels.solid import cell_corners, cut_solid
 from splinecam.network.capture import capture
+from splinecam.solid.dropping import Dropping, _open_cells
+from splinecam.solid.front import Front, Target
 
 CPU = torch.device("cpu")
 COMPILER = shutil.which("cc") or shutil.which("gcc") or ""
@@ -427,13 +430,16 @@ def test_the_same_cells_of_a_solid(
     cut, sizes = solid_gpu.cut_solid, []
 
     def compared(gpu: GpuKernel, *given: Any) -> Any:
-        fast, other = cut(gpu, *given), cut_solid(*given)
+        fast = cut(gpu, *given, few=4)
+        solid, *functions, layer = given
+        z, *others = (x[..., : fast.functions] for x in functions)
+        other = cut_solid(solid, z, *others, layer)
         assert all(map(torch.equal, fast.solid, other.solid))  # bit by bit
         for one, two in zip(fast[1:5], other[1:5], strict=True):
             assert torch.equal(one, two)
         corners = solid_gpu.cell_corners(gpu, fast.solid)
         assert all(map(torch.equal, corners, cell_corners(fast.solid, 1 << 20)))
-        sizes.append(given[1].shape[1])
+        sizes.append(fast.functions)
         return fast
 
     monkeypatch.setattr(solid_gpu, "gpu_kernel_for", lambda device: kernel)
@@ -458,3 +464,24 @@ def test_the_same_surface(kernel: GpuKernel, monkeypatch: pytest.MonkeyPatch) ->
     assert len(fast) == len(plain)
     assert fast.area == pytest.approx(plain.area, rel=1e-12)
     assert fast.report()["dropped"] > 0
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "box", [sc.Domain.cube(-1, 1), sc.Domain.box3((1e6, -1, 0), (1e6 + 1, 1, 1e-6))]
+)
+def test_the_same_cells_are_left_out(box: sc.Domain, kernel: GpuKernel) -> None:
+    model = mlp(3, 16, 33, 16, 2)
+    program, target = capture(model, (3,)), Target(torch.tensor([1.0, -1.0]).double(), 0.02)
+    dropping = Dropping.of(program, target)
+    assert dropping.chain is not None
+    front = Front.of(program, box.centred, target)
+    while front.layer is not None:
+        every = torch.ones(front.complex.num_cells, dtype=torch.bool)
+        plain = dropping._reached(front, every, *front.complex.cell_corners(), 0.0)
+        with using(numbers=1 << 14):  # several blocks
+            fast = _open_cells(kernel, dropping.chain, front, 0.0)
+        # Sums in another order round otherwise.
+        assert int((plain ^ fast).sum()) <= 1 + len(plain) // 100
+        assert len(plain) < 100 or not bool(plain.all())
+        front = front.carried()

@@ -37,8 +37,8 @@ from splinecam.network.nonlinearities import (
 from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import Program
 
-_SINGLE = SAFETY * 2.0**-23  # the rounding of single precision, with safety
-_UPWARDS = 1 + 2.0**-12  # sums of moduli are rounded by less
+SINGLE = SAFETY * 2.0**-23  # the rounding of single precision, with safety
+UPWARDS = 1 + 2.0**-12  # sums of moduli are rounded by less
 _DETAILS = "offset", "norm", "rounding"
 # How many times too many regions one expects from units that pass a knot, in a chain, whose radius
 # counts, and in other networks; how many regions of a chain take as long as a box. Elsewhere it
@@ -279,7 +279,7 @@ def _of_functions(radius: Tensor, functions: Tensor | None, best: Tensor | None)
     return (radius + radius.gather(1, best[:, None])).scatter(1, best[:, None], 0.0)
 
 
-class _Product(NamedTuple):
+class Product(NamedTuple):
     """A product with a matrix in single precision: its moduli, its offset, the norms of its rows.
 
     The modulus of the offset is rounding already.
@@ -300,7 +300,7 @@ class Chain:
     in double precision, and an offset, if there is one function with a level.
     """
 
-    products: list[_Product]
+    products: list[Product]
     functions: Tensor | None
     last: Tensor | None
     kernel: Kernel | None
@@ -330,9 +330,9 @@ class Chain:
             if functions is not None and level is not None and i == len(program.layers):
                 weight, offset = functions @ weight, functions @ offset - level
                 exact = torch.cat([weight[0], offset])
-            norm, rounding = weight.norm(dim=1) * _UPWARDS, _SINGLE * offset.abs()
-            parts = weight, weight.abs() * _UPWARDS, offset, norm, rounding
-            products.append(_Product(*(part.float() for part in parts)))
+            norm, rounding = weight.norm(dim=1) * UPWARDS, SINGLE * offset.abs()
+            parts = weight, weight.abs() * UPWARDS, offset, norm, rounding
+            products.append(Product(*(part.float() for part in parts)))
         if not all(bool(x.modulus.sum(1).isfinite().all()) for x in products):
             return None
         last = None if functions is None else products[-1].weight
@@ -344,7 +344,7 @@ class Chain:
     def compiled(self) -> CompiledChain:
         """The chain as the kernel takes it."""
         details = [torch.cat([getattr(x, name) for x in self.products]) for name in _DETAILS]
-        return CompiledChain([x.weight for x in self.products], details, self.last, _SINGLE)
+        return CompiledChain([x.weight for x in self.products], details, self.last, SINGLE)
 
     def __call__(self, x: Tensor) -> BoundedOutputs:
         """The same as ``BoxBounds``."""
@@ -378,7 +378,7 @@ class Chain:
     def _finished(
         self, x: Tensor, ways: Tensor, rounding: Tensor, radius: Tensor, passed: Tensor
     ) -> BoundedOutputs:
-        rows, radius = ways.to(x.dtype), radius.to(x.dtype).mul_(_UPWARDS)
+        rows, radius = ways.to(x.dtype), radius.to(x.dtype).mul_(UPWARDS)
         rows[1:] += rows[:1]
         best = rows[0].argmax(1) if self.functions is None else None
         radius += _of_functions(rounding.to(x.dtype), self.functions, best)
@@ -387,12 +387,12 @@ class Chain:
     def _bounds(self, ways: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The outputs, their rounding, the radius of functions, and how many units pass a knot."""
         radius, passed = torch.zeros_like(ways[0]), torch.zeros_like(ways[0, :, 0])
-        off = _SINGLE * ways[0].abs().amax(1, keepdim=True)
+        off = SINGLE * ways[0].abs().amax(1, keepdim=True)
         reach = ways.abs().sum(0)
         slopes, noises = [], []
         for k, (weight, modulus, offset, norm, rounded) in enumerate(self.products):
             # A sum of products rounds by no more than the product of both norms.
-            off = off + _SINGLE * reach.norm(dim=1, keepdim=True)
+            off = off + SINGLE * reach.norm(dim=1, keepdim=True)
             rounding = torch.addcmul(rounded, off, norm)
             ways, radius = ways @ weight.T, radius @ modulus.T
             ways[0] += offset

@@ -7,6 +7,8 @@
 
 #include "loops.h"
 
+#include "bodies.h"
+
 enum { LANES = 8, BOXES = 64 }; /* that are carried through a product together, while its panel is cached */
 
 typedef struct {
@@ -269,59 +271,11 @@ int sc_bound_boxes(sc_pool *pool, const sc_chain *chain, sc_boxes *boxes) {
     return status;
 }
 
-/* Choose a corner of a body and three directions to others, about as long and as different as there
- * are; say how far each corner is in these directions, at most 1. */
-static void span(const sc_bodies *bodies, const int64_t *corner, box_t *box, int64_t chosen[4],
-                 double most[3]) {
-    double ways[3][3], up[3][3]; /* and what is perpendicular to those before */
-    const double *origin = bodies->uvw + 3 * corner[0];
-    chosen[0] = corner[0];
-    for (int r = 0; r < 3; r++) {
-        double longest = -1;
-        for (int64_t i = 0; i < box->corners; i++) {
-            double way[3], rest[3], square = 0;
-            for (int k = 0; k < 3; k++) rest[k] = way[k] = bodies->uvw[3 * corner[i] + k] - origin[k];
-            for (int b = 0; b < r; b++) {
-                double part = rest[0] * up[b][0] + rest[1] * up[b][1] + rest[2] * up[b][2];
-                for (int k = 0; k < 3; k++) rest[k] -= part * up[b][k];
-            }
-            for (int k = 0; k < 3; k++) square += rest[k] * rest[k];
-            if (!(square > longest)) continue;
-            longest = square;
-            chosen[r + 1] = corner[i];
-            memcpy(ways[r], way, sizeof way);
-            memcpy(up[r], rest, sizeof rest);
-        }
-        double scale = longest > 0 ? 1 / sqrt(longest) : 0;
-        for (int k = 0; k < 3; k++) up[r][k] *= scale;
-    }
-    for (int r = 0; r < 3; r++) {
-        const double *a = ways[(r + 1) % 3], *b = ways[(r + 2) % 3], *way = ways[r];
-        double normal[3], volume = 0;
-        most[r] = 0;
-        for (int k = 0; k < 3; k++) {
-            normal[k] = a[(k + 1) % 3] * b[(k + 2) % 3] - a[(k + 2) % 3] * b[(k + 1) % 3];
-            volume += normal[k] * way[k];
-        }
-        double inverse = isfinite(1 / volume) ? 1 / volume : 0;
-        for (int k = 0; k < 3; k++) normal[k] *= inverse;
-        for (int64_t i = 0; i < box->corners; i++) {
-            double part = 0;
-            for (int k = 0; k < 3; k++)
-                part += normal[k] * (bodies->uvw[3 * corner[i] + k] - origin[k]);
-            box->share[3 * i + r] = (float)part;
-            most[r] = MAX(most[r], fabs(part));
-        }
-        for (int64_t i = 0; i < box->corners && most[r] > 0; i++)
-            box->share[3 * i + r] /= (float)most[r];
-    }
-}
-
 /* The units of the first layer on a body. What is not affine there, if only by rounding, is noise. */
 static void enter(const boxes_job_t *job, box_t *box, const int64_t *corner) {
     int64_t chosen[4], n = job->chain->width[job->start + 1], stride = job->widest + PANEL, first = 0;
     double most[3];
-    span(job->bodies, corner, box, chosen, most);
+    span(job->bodies->uvw, corner, box->corners, box->share, chosen, most);
     for (int64_t k = 1; k <= job->start; k++) first += job->chain->width[k];
     const double *z[4];
     float *x = box->next, *off = x + 4 * stride;

@@ -48,6 +48,7 @@ class CutArrays(NamedTuple):
     # On a GPU, where all vertices are left: groups of new ones, round by round, which follow from
     # those of rounds before and of their group; the first one of each group, and their number.
     rounds: Sequence[Tensor] = ()
+    functions: int = 0  # that were cut, the first ones
 
 
 class Bounded(NamedTuple):
@@ -145,6 +146,7 @@ def cut_solid(
         array("kept", made.vertices),
         made.bounded,
         made.dropped,
+        functions=z.shape[1],
     )
 
 

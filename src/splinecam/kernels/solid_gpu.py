@@ -5,18 +5,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import offsets_of
+from splinecam._util.arrays import entries_of, offsets_of, places_in, take
 from splinecam._util.backend import is_cuda
 from splinecam.errors import SplineCamError
 from splinecam.kernels.gpu import GpuKernel, Steps, gpu_kernel_for
 from splinecam.kernels.solid import CutArrays, SolidArrays
 
 MOST = 64  # functions of a cut
-FEW = 8  # functions on a cell that are cut at once, as one thread cuts it
-THREADS = 32  # of which one divides something
+FEW = 12  # functions on a cell that are cut at once, as one thread cuts it
+THREADS = 32  # of which one is a worker, which divides edges, faces or cells
+WORKERS = 1 << 14  # at most
 _POINTS, _EDGES, _FACES, _CORNERS, _CELLS, _SIDES, _UNCUTS = range(7)
 _LISTS = 11
-_NEEDED = {"edge": 192, "face": 1024, "cell": 4096}  # numbers to divide one, about
+_NEEDED = {"edge": 24, "face": 64, "cell": 256}  # numbers that dividing one makes, about
+_OWN = {"edge": 1024, "face": 4096, "cell": 16384}  # and what a worker needs beside that
 # How the arrays of ``SolidArrays`` are called in the structure of the steps.
 _NAMES = [name.removesuffix("s") for name in SolidArrays._fields]
 
@@ -32,42 +34,35 @@ def gpu_of(array: Tensor) -> GpuKernel | None:
     return kernel
 
 
-def _steps(kernel: GpuKernel, solid: SolidArrays, vertices: int, **numbers: int) -> Steps:
+def _steps(kernel: GpuKernel, solid: SolidArrays, vertices: int, **numbers: float) -> Steps:
     arrays = dict(zip(_NAMES, solid, strict=True))
-    arrays["status"] = torch.zeros(2, dtype=torch.int64, device=solid.edges.device)
+    arrays["status"] = torch.zeros(3, dtype=torch.int64, device=solid.edges.device)
     sizes = {"edges": solid.edges.shape[0], "faces": solid.face_layer.shape[0]}
     sizes |= {"corners": solid.corners.shape[0], "cells": solid.cell_offsets.shape[0] - 1}
     sizes |= {"sides": solid.sides.shape[0], "vertices": vertices, "from_vertex": vertices}
     return kernel.steps("solid.cu", arrays, **sizes, **numbers)
 
 
-def _find_signs(
-    kernel: GpuKernel, solid: SolidArrays, z: Tensor, tolerance: Tensor, layer: int
-) -> Steps:
-    """The steps of a cut, with the signs of its functions."""
-    steps = _steps(kernel, solid, z.shape[0], units=z.shape[1], layer=layer)
+def _find_signs(steps: Steps, few: int) -> list[int]:
+    """Choose the first functions, and find their signs.
+
+    Returns how many they are, and how many edges, faces and cells they divide.
+    """
     run = steps.struct
-    steps.set("z", z.contiguous())
-    steps.set("tolerance", tolerance.contiguous())
     steps.allocate({"positive": run.vertices, "negative": run.vertices, "on_edge": run.edges})
     steps.allocate(dict.fromkeys(("above", "below", "on_face"), run.faces), fill=0)
-    steps.allocate({"on_cell": run.cells})
+    steps.allocate({"on_cell": run.cells, "some": 2})
+    steps.allocate({"most": MOST}, fill=0)
     steps.run(run.vertices, "find_vertex_signs")
     steps.run(run.faces, "find_signs_of_face")
-    steps.run(run.cells, "find_signs_of_cell")
-    return steps
-
-
-def functions_at_once(
-    kernel: GpuKernel, solid: SolidArrays, z: Tensor, tolerance: Tensor, few: int = FEW
-) -> int:
-    """How many of the functions (V, m) are to be cut first, so that each cell is cut by few."""
-    some = min(MOST, z.shape[1])
-    steps = _find_signs(kernel, solid, z[:, :some], tolerance[:some], 0)
-    steps.allocate({"most": MOST}, fill=0)
-    steps.run(steps.struct.cells, "count_functions")
-    most = torch.cummax(steps["most"], 0).values[:some]
-    return max(1, int((most <= few).sum()))
+    steps.run(run.cells, "find_signs_of_cell", "count_functions")
+    run.few = few
+    steps.run(1, "choose_functions")
+    steps.run(max(run.vertices, run.faces, run.cells), "keep_signs")
+    steps.run(run.edges, "find_signs_on_edge")
+    divided = [torch.count_nonzero(steps[f"on_{kind}"])[None] for kind in _NEEDED]
+    counts: list[int] = torch.cat([steps["some"][:1], *divided]).tolist()
+    return counts
 
 
 def cut_solid(
@@ -77,17 +72,25 @@ def cut_solid(
     tolerance: Tensor,
     label: Tensor,
     layer: int,
+    few: int = FEW,
 ) -> CutArrays:
-    """The same as in ``solid``, for at most 64 functions; rounds are as ``gathered`` wants."""
-    steps = _find_signs(kernel, solid, z, tolerance, layer)
-    run, edges = steps.struct, solid.edges
-    steps.set("label", label.contiguous())
-    steps.run(run.edges, "find_signs_on_edge")
+    """The same as in ``solid``, for the first functions, as many as are on a cell few at most.
+
+    Rounds are as ``gathered`` wants.
+    """
+    edges, most = solid.edges, min(MOST, z.shape[1])
+    steps = _steps(kernel, solid, z.shape[0], units=most, layer=layer)
+    run = steps.struct
+    for name, array in (("z", z[:, :most]), ("tolerance", tolerance), ("label", label)):
+        steps.set(name, array.contiguous())
+    functions, *counts = _find_signs(steps, few)
+    steps.set("z", z[:, :functions].contiguous())
+    run.units = functions
     points, ts, rounds = [], [], []
 
     def divided(kind: str, kept: Tensor) -> list[int]:
         """Divide all of a kind; kept: (7, N + 1), see ``_divide``."""
-        item, sizes = _divide(steps, kind, kept)
+        item, sizes = _divide(steps, kind, kept, counts.pop(0))
         first = steps["first"].view(7, -1)[_POINTS]
         group = torch.cat([first[item], first[-1:]])
         rounds.append(group + (run.from_vertex - z.shape[0]))
@@ -100,12 +103,8 @@ def cut_solid(
     kept = edges.new_zeros((7, run.edges + 1))
     kept[_EDGES, 1:] = 1
     sizes = divided("edge", kept)
-    # Pieces of edges that are not divided are these edges.
-    whole = (steps["on_edge"] == 0).nonzero()[:, 0]
-    first_edge = steps["first"].view(7, -1)[_EDGES]
-    steps["made_edge"].view(-1, 2)[first_edge[whole]] = edges[whole]
-    steps["made_edge_layer"][first_edge[whole]] = solid.edge_layer[whole]
-    steps.set("first_edge", first_edge)
+    steps.run(run.edges, "write_edge")
+    steps.set("first_edge", steps["first"].view(7, -1)[_EDGES])
     made_edges, made_layers = [steps["made_edge"]], [steps["made_edge_layer"]]
     steps.set("known_edge", made_edges[0])
     run.from_edge = sizes[_EDGES]
@@ -149,35 +148,35 @@ def cut_solid(
     cells = steps["count"].view(7, -1)[_CELLS, 1:]
     parent = torch.repeat_interleave(cells, output_size=sizes[_CELLS])
     rest = torch.cat(points), torch.cat(ts), steps["uncut"]
-    return CutArrays(made, parent, *rest, parent[:0], 0, 0, rounds)
+    return CutArrays(made, parent, *rest, parent[:0], 0, 0, rounds, functions)
 
 
 _FACE_ARRAYS = ("made_offset", "made_corner", "made_face_layer", "made_face_unit")
 
 
-def _divide(steps: Steps, kind: str, kept: Tensor) -> tuple[Tensor, list[int]]:
+def _divide(steps: Steps, kind: str, kept: Tensor, count: int) -> tuple[Tensor, list[int]]:
     """Divide the edges, faces or cells on which functions change sign, and number the parts.
 
     Returns those that are divided, and how many parts there are in all. kept: (7, N + 1) behind a
-    zero what each of them makes if it is not divided.
+    zero what each of them makes if it is not divided; count: how many are.
     """
     run = steps.struct
-    item = steps[f"on_{kind}"].nonzero()[:, 0]
-    count, run.grain, run.threads = item.shape[0], _NEEDED[kind] // 2, THREADS
+    item, workers = places_in(steps[f"on_{kind}"] != 0, count), min(count, WORKERS)
+    run.items, run.grain, run.threads = count, _OWN[kind] // 8, THREADS
     steps.set("item", item)
     run.all = kept.shape[1] - 1
     steps.set("count", kept)
     steps.allocate({"list": _LISTS * count})
-    room = _NEEDED[kind] * (count + 1024)
+    room = _NEEDED[kind] * count + _OWN[kind] * workers
     while True:
         run.room = room
         steps.allocate({"memory": room})
         steps["status"].zero_()
-        steps.run(count * THREADS, f"divide_{kind}")
+        steps.run(workers * THREADS, f"divide_{kind}")
         # Of one long row running sums are fast on a GPU.
         first = torch.cumsum(kept.view(-1), 0).view(7, -1)
         first = first - first[:, :1]
-        short, _, *sizes = steps.totals(first[:, -1])
+        short, _, _, *sizes = steps.totals(first[:, -1])
         if not short:
             break
         room *= 2
@@ -221,12 +220,18 @@ def gathered(kernel: GpuKernel, rows: Tensor, made: CutArrays) -> Tensor:
 
 def cell_corners(kernel: GpuKernel, solid: SolidArrays) -> tuple[Tensor, Tensor]:
     """The vertices of each cell, once each: offsets (C + 1,), and vertices."""
-    sizes = solid.face_offsets.diff()[solid.sides >> 1]
-    first = offsets_of(sizes)[solid.cell_offsets]
-    steps = _steps(kernel, solid, 0)
-    steps.set("first", first)
-    steps.allocate({"seen": int(first[-1])})
+    steps = list_corners(kernel, solid)
+    first, last = steps["first"][:-1], steps["last"]
+    offsets = offsets_of(last - first)
+    return offsets, take(steps["seen"], entries_of(first, last, offsets))
+
+
+def list_corners(kernel: GpuKernel, solid: SolidArrays, **numbers: float) -> Steps:
+    """Steps in which ``seen`` has the vertices of each cell between ``first`` and ``last``."""
+    sizes = take(solid.face_offsets.diff(), solid.sides >> 1)
+    steps = _steps(kernel, solid, 0, **numbers)
+    steps.set("first", take(offsets_of(sizes), solid.cell_offsets))
+    # A face is a side of at most two cells.
+    steps.allocate({"seen": 2 * solid.corners.shape[0], "last": steps.struct.cells})
     steps.run(steps.struct.cells, "list_corners")
-    seen = steps["seen"]
-    there = seen >= 0
-    return offsets_of(there.long())[first], seen[there]
+    return steps

@@ -12,7 +12,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import following, offsets_of, owners_of, take, take_rows
+from splinecam._util.arrays import (
+    following,
+    offsets_of,
+    owners_of,
+    places_in,
+    take,
+    take_rows,
+)
 from splinecam.geometry.solids import Solid
 from splinecam.kernels import solid_gpu
 from splinecam.kernels.solid import (
@@ -104,32 +111,30 @@ class Complex:
             made = solid_gpu.cut_solid(gpu, self.arrays, z, tolerance, label, layer)
         return Cut(Complex(_gathered(self.uvw, made), made.solid), made)
 
-    def at_once(self, z: Tensor, tolerance: Tensor) -> int:
-        """How many of the functions (V, m) are to be cut first: on a CPU all of them."""
-        gpu = gpu_of(self.uvw)
-        if gpu is None:
-            return z.shape[1]
-        return solid_gpu.functions_at_once(gpu, self.arrays, z, tolerance)
-
-    def select(self, cells: Tensor) -> tuple[Complex, Tensor]:
-        """Some of the cells (N,), and which vertices are left."""
+    def select(self, cells: Tensor) -> tuple[Complex, Tensor | None]:
+        """The cells where a mask (C,) is set, and the vertices that are left, None if all are."""
         a = self.arrays
-        rows, sizes = take_rows(a.cell_offsets, cells)
-        sides = take(a.sides, rows)
-        face, face_at = _used(sides >> 1, self.num_faces)
-        rows, lengths = take_rows(a.face_offsets, face)
-        corners = take(a.corners, rows)
-        edge, edge_at = _used(corners >> 1, a.edges.shape[0])
-        ends = take(a.edges, edge)
-        vertex, vertex_at = _used(ends.view(-1), self.num_vertices)
+        lengths, counts = a.face_offsets.diff(), a.cell_offsets.diff()
+        side = take(cells, owners_of(counts, a.sides.shape[0]))
+        face = _marked(a.sides >> 1, side, self.num_faces)
+        corner = take(face, owners_of(lengths, a.corners.shape[0]))
+        edge = _marked(a.corners >> 1, corner, a.edges.shape[0])
+        vertex = _marked(a.edges, edge[:, None].expand(-1, 2), self.num_vertices)
+        masks = cells, side, face, corner, edge, vertex
+        totals = torch.stack([torch.count_nonzero(mask) for mask in masks]).tolist()
+        if totals[0] == self.num_cells:
+            return self, None
+        face_at, edge_at, vertex_at = (torch.cumsum(x, 0) - 1 for x in (face, edge, vertex))
+        cells, side, face, corner, edge, vertex = map(places_in, masks, totals)
+        sides, halves = take(a.sides, side), take(a.corners, corner)
         arrays = SolidArrays(
-            take(vertex_at, ends.view(-1)).view(-1, 2),
+            take(vertex_at, take(a.edges, edge).view(-1)).view(-1, 2),
             take(a.edge_layer, edge),
-            offsets_of(lengths),
-            2 * take(edge_at, corners >> 1) + (corners & 1),
+            offsets_of(take(lengths, face)),
+            2 * take(edge_at, halves >> 1) + (halves & 1),
             take(a.face_layer, face),
             take(a.face_unit, face),
-            offsets_of(sizes),
+            offsets_of(take(counts, cells)),
             2 * take(face_at, sides >> 1) + (sides & 1),
         )
         return Complex(take(self.uvw, vertex), arrays), vertex
@@ -170,8 +175,8 @@ def _gathered(rows: Tensor, made: CutArrays) -> Tensor:
     return gathered(rows, made) if gpu is None else solid_gpu.gathered(gpu, rows, made)
 
 
-def _used(numbers: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The numbers below ``count`` that occur, ascending, and the place of each among them."""
-    mask = torch.zeros(count, dtype=torch.bool)
-    mask[numbers] = True
-    return mask.nonzero()[:, 0], mask.long().cumsum_(0).sub_(1)
+def _marked(numbers: Tensor, chosen: Tensor, count: int) -> Tensor:
+    """Which of the numbers below ``count`` occur where some are chosen."""
+    mask = torch.zeros(count + 1, dtype=torch.bool)
+    mask[torch.where(chosen, numbers, count)] = True
+    return mask[:count]

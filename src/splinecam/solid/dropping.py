@@ -8,34 +8,49 @@ cells whose bounds exclude zero are left out, rounding included.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from splinecam._util.arrays import as_rows, take
-from splinecam._util.backend import backend_of
+from splinecam._util.backend import backend_of, single_precision
 from splinecam._util.tolerances import LARGEST_ERROR, SAFETY
-from splinecam.engine.box_bounds import AffineRange, BoxBounds, Chain, CornerRange
+from splinecam.engine.box_bounds import (
+    SINGLE,
+    UPWARDS,
+    AffineRange,
+    BoxBounds,
+    Chain,
+    CornerRange,
+    Product,
+)
+from splinecam.kernels.gpu import GpuKernel, Steps
 from splinecam.kernels.kernel import Kernel, kernel_for
 from splinecam.kernels.solid import Bounded, CutArrays
+from splinecam.kernels.solid_gpu import gpu_of, list_corners
 from splinecam.network.ops.bounds import Bound
 from splinecam.network.program import Program
 from splinecam.solid.front import Front, Target
 
 _PADDED = 4  # corners more than the fewest of a block
+_CALLS = 32  # for which a margin is found at once; between two, a front is divided once at most
 
 
 @dataclass(frozen=True, eq=False)
 class Dropping:
     """Leaves out cells, and counts how many were bounded and dropped.
 
-    chain: the network to the target, if it is a chain of products and ReLUs.
+    chain: the network to the target, if it is a chain of products and ReLUs; margins: by stages,
+    how far from zero the target is where it does not vanish, and how often that was asked.
     """
 
     kernel: Kernel | None
     chain: Chain | None
     counts: Counter[str]
+    margins: dict[int, tuple[float, int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, program: Program, target: Target) -> Dropping:
@@ -46,7 +61,7 @@ class Dropping:
 
     def afresh(self) -> Dropping:
         """The same that counts from the beginning."""
-        return replace(self, counts=_nothing_yet())
+        return replace(self, counts=_nothing_yet(), margins={})
 
     def add(self, counts: Counter[str]) -> None:
         """Take note of what was left out of a part, and how many of its cells are left."""
@@ -77,26 +92,46 @@ class Dropping:
         self.counts.update(bounded=made.bounded, dropped=made.dropped)
         self.counts["largest"] = max(self.counts["largest"], cells)
 
-    def without_empty(self, front: Front) -> Front:
-        """The front with the cells only that the zero set of the target may meet."""
+    def without_empty(self, front: Front) -> tuple[Front, Tensor | None]:
+        """The front with the cells that the zero set of the target may meet; see ``select``."""
+        kept = self._kept(front)
+        if kept is None:
+            return front, None
+        left, vertices = front.select(kept)
+        self.counts["dropped"] += front.complex.num_cells - left.complex.num_cells
+        return left, vertices
+
+    def _kept(self, front: Front) -> Tensor | None:
+        """Whether the zero set of the target may meet each cell, None if nothing shows that."""
         if not front.complex.num_cells or self.bounded(front, False) is not None:
-            return front  # they are left out while they are divided
+            return None  # they are left out while they are divided
         assert front.target is not None
-        counts, margin = self.counts, SAFETY * front.target.error(front.output_bound)
+        counts, gpu, margin = self.counts, gpu_of(front.complex.uvw), self._margin(front)
+        counts["largest"] = max(counts["largest"], front.complex.num_cells)
+        # Where values may overflow, bounds show nothing, and the next layer raises an error.
+        if not margin <= LARGEST_ERROR:
+            return None
+        if front.layer is not None and not BoxBounds.fits(front.program):
+            return None
+        if front.layer is not None and self.chain is not None and gpu is not None:
+            counts["bounded"] += front.complex.num_cells
+            return _open_cells(gpu, self.chain, front, margin)
         offsets, corners = front.complex.cell_corners()
         low, high = extremes(take(front.f, corners), offsets)
         kept = (low <= margin) & (high >= -margin)
-        crossed = int(kept.sum())
-        counts["largest"] = max(counts["largest"], front.complex.num_cells)
-        # Where values may overflow, bounds show nothing, and the next layer raises an error.
-        bounded = BoxBounds.fits(front.program) and margin <= LARGEST_ERROR
-        if front.layer is not None and bounded:
-            counts["bounded"] += len(kept) - crossed
+        if front.layer is not None:
+            counts["bounded"] += int((~kept).sum())
             kept |= self._reached(front, ~kept, offsets, corners, margin)
-        elif front.layer is not None or not margin <= LARGEST_ERROR:
-            kept[:] = True
-        counts["dropped"] += int((~kept).sum())
-        return front if bool(kept.all()) else front.select(kept.nonzero()[:, 0])
+        return kept
+
+    def _margin(self, front: Front) -> float:
+        """How far from zero the target is where it does not vanish."""
+        assert front.target is not None
+        margin, calls = self.margins.get(front.index, (0.0, 0))
+        if calls % _CALLS == 0:
+            margin = SAFETY * front.target.error(front.aged(_CALLS).output_bound)
+        self.margins[front.index] = margin, calls + 1
+        return margin
 
     def _reached(
         self, front: Front, some: Tensor, offsets: Tensor, corners: Tensor, margin: float
@@ -159,3 +194,61 @@ def _reached_on(front: Front, vertex: Tensor) -> tuple[Tensor, Tensor]:
     bounds = {name: Bound(*parts) for name, parts in sizes.items()}
     made = BoxBounds(front.program, target.weight[None]).through(front.index, live, bounds)
     return target.of(made.rows.flatten(0, 1)).view(k + 1, -1)[1:], made.radius[:, 0]
+
+
+def _open_cells(kernel: GpuKernel, chain: Chain, front: Front, margin: float) -> Tensor:
+    """On which cells the function of a chain may vanish, (C,), as boxes.c bounds it.
+
+    margin: how far from zero the function is where it does not vanish.
+    """
+    assert front.layer is not None
+    z, cells = as_rows(front.live[front.layer.source]), front.complex.num_cells
+    steps = list_corners(kernel, front.complex.arrays, single=SINGLE)
+    steps.set("uvw", front.complex.uvw.contiguous())
+    steps.set("z", z.contiguous())
+    steps.allocate({"chosen": 4 * cells, "most_of": 3 * cells, "open": cells})
+    steps.set("share", torch.empty((len(steps["seen"]), 3), dtype=torch.float32))
+    steps.run(cells, "span_cell")
+    products = chain.products[front.index + 1 :]
+    widest = max(z.shape[1], *(len(norm) for _, _, _, norm, _ in products))
+    block = max(1, backend_of(z.device).numbers // (4 * widest))
+    with single_precision():
+        for begin in range(0, cells, block):
+            steps.struct.from_cell = begin
+            _find_open(steps, products, min(block, cells - begin), z.shape[1], margin)
+    return steps["open"].bool()
+
+
+def _find_open(
+    steps: Steps, products: Sequence[Product], count: int, units: int, margin: float
+) -> None:
+    """Bound the function on so many cells."""
+    run, step, lines = steps.struct, "enter", []
+    new = partial(torch.empty, dtype=torch.float32)
+    x, wide = new((4, count, units)), new((count, units))
+    for weight, modulus, offset, norm, rounded in products:
+        run.units, run.items = x.shape[2], count * x.shape[2]
+        slope, noise, size, rounding = new((4, count, run.units))
+        found = {"slope": slope, "noise": noise, "size": size, "rounding": rounding}
+        for name, array in (found | {"x": x, "wide": wide}).items():
+            steps.set(name, array)
+        steps.run(run.items, step)
+        step = "rectify"
+        # A sum of products rounds by no more than the product of both norms.
+        off = rounding.amax(1).add_(size.norm(dim=1), alpha=run.single)
+        x, wide = x @ weight.T, wide @ modulus.T
+        for name, array in {"off": off, "offset": offset, "norm": norm, "rounded": rounded}.items():
+            steps.set(name, array)
+        lines.append((slope, noise, weight))
+    way, moved = lines[-1][2], new(count).zero_()
+    for k in range(len(lines) - 1, -1, -1):
+        slope, noise, _ = lines[k]
+        moved += (way.abs() * noise).sum(1)
+        if k:
+            way = (way * slope) @ lines[k - 1][2]
+    # The slopes backwards round by less than the same share of the radius forwards.
+    radius = UPWARDS * moved + (UPWARDS - 1) * wide[:, 0] + rounded + off * norm
+    steps.set("x", x)
+    steps.set("radius", radius.double() + margin)
+    run.items = count
+    steps.run(count, "find_open")

@@ -80,7 +80,7 @@ def surface_data(
     front = Front.of(program, solid, target)
     for k in range(grid):
         if front.complex.num_cells:
-            front = dropping.without_empty(_halved(front, solid, k, dropping))
+            front, _ = dropping.without_empty(_halved(front, solid, k, dropping))
     with progress_bar(front.complex.num_cells, "cell", progress) as bar:
         parts = list(_parts(front, solid, dropping, memory, bar))
     extent = float((solid.corners.amax(0) - solid.corners.amin(0)).max())
@@ -103,11 +103,11 @@ def _parts(
     size, begin, cells = count, 0, torch.arange(count)
     while begin < count:
         size = min(size, count - begin)
-        part = front if size == count else front.select(cells[begin : begin + size])
+        part, _ = front.select((cells >= begin) & (cells < begin + size))
         own = dropping.afresh()
         try:
             done, used = _carried(part, own, memory, bar)
-        except LimitError:
+        except (LimitError, torch.OutOfMemoryError):
             if size == 1:
                 raise
             size = max(1, size // _FEWER)
@@ -129,7 +129,7 @@ def _carried(
     while front.layer is not None and front.complex.num_cells:
         front = front.carried(dropping)
         used = max(used, front.require_room(memory, "The surface"))
-        front = dropping.without_empty(front)
+        front, _ = dropping.without_empty(front)
         tell(bar, f"layer {front.index} of {count}, {front.complex.num_cells:,} cells", 0)
     return front, used
 

@@ -62,6 +62,9 @@ class Thinning(Protocol):
     def count(self, made: CutArrays) -> None:
         """Take note of what was left out."""
 
+    def without_empty(self, front: Front) -> tuple[Front, Tensor | None]:
+        """A front without cells that need not be divided; see ``Front.select``."""
+
 
 @dataclass(frozen=True, eq=False)
 class Front:
@@ -153,11 +156,19 @@ class Front:
         for start in range(0, self.complex.num_vertices, step):
             yield {name: x[start : start + step] for name, x in self.live.items()}
 
-    def select(self, cells: Tensor) -> Front:
-        """The front with some of its cells."""
+    def select(self, cells: Tensor) -> tuple[Front, Tensor | None]:
+        """The cells where a mask (C,) is set, and the vertices that are left, None if all are."""
         part, kept = self.complex.select(cells)
+        if kept is None:
+            return self, None
         live = {name: take(x, kept) for name, x in self.live.items()}
-        return replace(self, complex=part, live=live)
+        return replace(self, complex=part, live=live), kept
+
+    def aged(self, rounds: int) -> Front:
+        """The front with the rounding of values that were interpolated in some more rounds."""
+        more = rounds * _GENERATIONS * EPS
+        bounds = {name: Bound(m, error + more * m) for name, (m, error) in self.bounds.items()}
+        return replace(self, bounds=bounds)
 
     def divided(
         self,
@@ -170,15 +181,11 @@ class Front:
         """The front with cells cut along the zero sets of functions (V, m)."""
         front = self
         while z.shape[1]:
-            bounds = {
-                name: Bound(size, error + _GENERATIONS * EPS * size)
-                for name, (size, error) in front.bounds.items()
-            }
-            front = replace(front, bounds=bounds)
-            some = front.complex.at_once(z, tolerance)
-            ends = layer == front.index and some >= z.shape[1]
+            front = front.aged(1)
+            ends = layer == front.index  # but for a GPU, where nothing is bounded meanwhile
             bounded = None if thinning is None else thinning.bounded(front, ends)
-            cut = front.complex.cut(z[:, :some], tolerance[:some], label[:some], layer, bounded)
+            cut = front.complex.cut(z, tolerance, label, layer, bounded)
+            some = cut.made.functions
             if thinning is not None:
                 thinning.count(cut.made)
             z, tolerance, label = z[:, some:], tolerance[some:], label[some:]
@@ -189,6 +196,9 @@ class Front:
                 corners = cut.complex.cell_corners()
                 uncut = [*uncut, means(cut.complex.uvw, *corners, cut.made.uncut)]
             front = replace(front, complex=cut.complex, live=live, uncut=uncut)
+            if thinning is not None and z.shape[1]:
+                front, kept = thinning.without_empty(front)
+                z = z if kept is None else take(z, kept)
         return front
 
     def carried(self, thinning: Thinning | None = None) -> Front:
