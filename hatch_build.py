@@ -31,6 +31,7 @@ SOURCES = (
     "trace.c",
     "overlay_values.c",
     "integrals.c",
+    "walk.c",
     "tables.c",
     "boxes.c",
     "reduced.c",

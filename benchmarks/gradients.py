@@ -76,12 +76,12 @@ def fuzzed(seed: int) -> tuple[int, str, float | None]:
     return seed, kind, error(*drawn(seed, kind), seed)
 
 
-def fuzz(count: int, workers: int) -> None:
+def fuzz(seeds: range, workers: int) -> None:
     """Compare random networks with finite differences."""
     start, found = time.perf_counter(), Counter[str]()
     worst: list[tuple[float, int, str]] = []
     with ProcessPoolExecutor(workers) as pool:
-        for seed, kind, off in pool.map(fuzzed, range(count), chunksize=4):
+        for seed, kind, off in pool.map(fuzzed, seeds, chunksize=4):
             found["regions come or go" if off is None else "compared"] += 1
             if off is not None:
                 worst = sorted([*worst, (off, seed, kind)])[-5:]
@@ -93,6 +93,7 @@ def fuzz(count: int, workers: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--networks", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0, help="the seed of the first network")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--device", type=torch.device, default=torch.device("cpu"))
@@ -101,4 +102,4 @@ if __name__ == "__main__":
         for widths, side in NETWORKS:
             cost(widths, side, options.device, options.repeat)
     if options.networks:
-        fuzz(options.networks, options.workers)
+        fuzz(range(options.first, options.first + options.networks), options.workers)

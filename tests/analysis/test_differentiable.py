@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import splinecam as sc
-from gradient_cases import KINDS, combinatorics, drawn, error, length, nearest
+from gradient_cases import KINDS, combinatorics, drawn, error, length, nearest, polygon
 from splinecam.errors import SplineCamError
+from splinecam.kernels.kernel import available
 from splinecam.network.capture import capturing
+from splinecam.questions import differentiable
+from splinecam.questions.differentiable import Differentiable
+from splinecam.testing import Abs
 
 BOX = sc.Domain.box(-1, 1)
 EXPORTED = ("skip", "pool", "maxout", "sort", "image")  # torch takes seconds to begin with these
@@ -27,6 +33,91 @@ EXPORTED = ("skip", "pool", "maxout", "sort", "image")  # torch takes seconds to
 def test_gradients_are_those_of_finite_differences(kind: str, seed: int) -> None:
     found = [error(*drawn(seed + more, kind), seed) for more in (0, 100)]
     assert max(x for x in found if x is not None) < 1e-9
+
+
+compiled = pytest.mark.skipif(not available(), reason="the kernel was not built")
+CHAINS = {
+    "relu": [nn.Linear(3, 20), nn.ReLU(), nn.Linear(20, 17), nn.ReLU(), nn.Linear(17, 9), Abs()],
+    "slopes": [nn.Linear(3, 9), nn.LeakyReLU(0.1), nn.Linear(9, 12), Abs(), nn.Linear(12, 7)],
+    "knots": [nn.Linear(3, 12), nn.Hardtanh(-0.3, 0.4), nn.Linear(12, 9), nn.Softshrink(0.2)],
+    "norm": [nn.Linear(3, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 9), nn.ReLU6()],
+    "image": [
+        nn.Linear(3, 16), nn.Unflatten(1, (1, 4, 4)), nn.Conv2d(1, 3, 2), nn.ReLU(),
+        nn.AvgPool2d(2, 1), nn.Flatten(), nn.Linear(12, 9), nn.ReLU(),
+    ],
+    "no bias": [nn.Linear(3, 9, bias=False), nn.ReLU(), nn.Linear(9, 9, bias=False), nn.ReLU()],
+}  # fmt: skip
+
+
+@compiled
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=[pytest.mark.slow] * (kind == "image")) for kind in CHAINS],
+)
+def test_a_walk_over_the_regions_has_the_gradients_of_passes(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(4)
+    model = nn.Sequential(*CHAINS[kind], nn.LazyLinear(2)).double().eval()
+    basis = torch.linalg.qr(torch.randn(3, 2, dtype=torch.float64)).Q.T
+    domain = sc.Domain.polygon(0.3 + 3 * polygon(random.Random(1)) @ basis)
+    model(torch.zeros(1, 3, dtype=torch.float64))
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.7)
+    part = sc.partition(model, domain, progress=False)
+    corners = domain.corners.clone().requires_grad_()
+    leaves = [*model.parameters(), corners]
+
+    def gradients() -> list[Tensor]:
+        d = part.differentiable(corners=corners)
+        assert (d._chain is None) == (differentiable.chain_of is none)
+        found = torch.autograd.grad(scalar(d), leaves, retain_graph=True)
+        vertices = torch.autograd.grad(d.vertices.square().sum(), leaves, allow_unused=True)
+        return [*found, *(torch.zeros(1) if x is None else x for x in vertices)]
+
+    def scalar(d: Differentiable) -> Tensor:
+        maps = d.weight.square().sum(2) @ d.bias.new_tensor([1.0, 2.0]) + d.bias.square().sum(1)
+        total = (maps * d.areas).sum() + (d.integrals("square") * d.areas[:, None]).sum()
+        return total + d.integrals("modulus").sum() + d.values.square().sum()
+
+    def none(*given: object) -> None:
+        return None
+
+    fast = gradients()
+    monkeypatch.setattr(differentiable, "chain_of", none)
+    for own, other in zip(fast, gradients(), strict=True):
+        assert (own - other).norm() <= 1e-12 * other.norm() + 1e-14
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["skip", "pool"])
+def test_networks_that_are_no_chains_have_gradients_by_passes(kind: str) -> None:
+    model, domain = drawn(3, kind)
+    assert sc.partition(model, domain, progress=False).differentiable()._chain is None
+
+
+def test_parameters_of_functions_are_followed_by_passes() -> None:
+    model = nn.Sequential(nn.Linear(2, 4), nn.PReLU(), nn.Linear(4, 1))
+    moving = sc.partition(model, BOX, progress=False).differentiable()
+    moving.integrals().sum().backward()
+    assert moving._chain is None
+    assert model[1].weight.grad.abs() > 0  # type: ignore[union-attr]
+
+
+@compiled
+def test_maps_and_their_gradients_are_those_of_the_model_in_each_region() -> None:
+    model = relu(5)
+    part = sc.partition(model, BOX, progress=False)
+    d, points = part.differentiable(), part.centroids
+    slopes = torch.func.vmap(torch.func.jacrev(model))(points)
+    assert torch.allclose(d.weight, slopes, atol=1e-13)
+    assert torch.allclose(
+        d.bias, model(points) - (slopes @ points[:, :, None])[:, :, 0], atol=1e-13
+    )
+    weights = torch.randn_like(slopes)
+    expected = torch.autograd.grad((weights * slopes).sum(), model[0].weight)[0]
+    found = torch.autograd.grad((weights * d.weight).sum(), model[0].weight)[0]
+    assert torch.allclose(found, expected, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.slow
@@ -110,6 +201,10 @@ def test_given_parameters_work_with_torch_func() -> None:
     for name, parameter in model.named_parameters():
         own = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         assert torch.allclose(found[name], own)
+    of = torch.func.grad(lambda p: moving.at(p).areas.square().sum() + moving.at(p).weight.sum())
+    total = moving.areas.square().sum() + moving.weight.sum()
+    own = torch.autograd.grad(total, list(model.parameters()))
+    assert all(torch.allclose(x, y) for x, y in zip(of(given).values(), own, strict=True))
 
 
 def test_vertices_of_more_than_two_lines_are_named() -> None:

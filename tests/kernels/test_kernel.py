@@ -39,6 +39,7 @@ from splinecam.kernels.kernel import (
     available,
     kernel_for,
 )
+from splinecam.kernels.walk import Bends
 from splinecam.network.capture import capture
 from strategies import Net, domains, examples, nets
 
@@ -439,6 +440,28 @@ def test_malformed_arrays_are_refused(damage: list[tuple[str, int, int]], seed: 
     with suppress(ValueError):  # which says that the arrays do not fit together
         made = kernel.refine(mesh, functions)
         assert isinstance(made, str) or made[0].num_faces >= mesh.num_faces
+
+
+def test_malformed_walks_are_refused() -> None:
+    kernel, mesh = Kernel(1), _square()
+    mesh.edge_layer[0], mesh.edge_unit[0] = 0, 2
+    numbers = torch.ones(40).double()
+    ones = numbers[:9].view(3, 3), numbers[:3].view(1, 3), numbers[:6].view(2, 3), numbers[:3]
+    chain = Bends((3, 3, 1), ones[0], numbers[:12], numbers[:4], *ones[1:])
+    order = chain.order(kernel, mesh)
+    weights = {"order": order, "place": numbers[:8], "corner": torch.arange(4)}
+    assert chain.derivatives(kernel, mesh, weights)[0][0].isfinite().all()
+    for name, wrong in (("corner", torch.arange(1, 5)), ("order", order + 1), ("order", order - 1)):
+        with pytest.raises(ValueError, match="do not fit together"):
+            chain.derivatives(kernel, mesh, weights | {name: wrong})
+    for unit, layer in ((3, 0), (-1, 0), (0, 1)):
+        mesh.edge_layer[0], mesh.edge_unit[0] = layer, unit
+        with pytest.raises(ValueError, match="do not fit together"):
+            chain.derivatives(kernel, mesh, weights)
+    with pytest.raises(ValueError, match="do not fit together"):
+        replace(chain, widths=(3, 0, 1)).maps(kernel, mesh, order)
+    with pytest.raises(ValueError, match="do not fit together"):
+        chain.order(kernel, mesh)
 
 
 @examples(200)

@@ -87,7 +87,7 @@ VERSION = 9  # of the interface, as sc_version() returns it
 # What functions return; the last two are -2 and -1.
 STATUS = ("done", "unchanged", "degenerate", "too many faces", "malformed", "no memory")
 
-structs: Any = SimpleNamespace(**structures("kernel.h"))  # by their names in C
+structs: Any = SimpleNamespace(**structures("walk.h"))  # by their names in C
 
 _log = logging.getLogger("splinecam")
 _ENDINGS = {"win32": "dll", "darwin": "dylib"}
@@ -103,7 +103,7 @@ def library() -> Any:
     path = Path(chosen) if chosen else source_of(name)
     try:
         lib = ctypes.CDLL(str(path))
-        declare(lib, "kernel.h")
+        declare(lib, "walk.h")
         if lib.sc_version() != VERSION:
             raise OSError(f"{path.name} has version {lib.sc_version()}, not {VERSION}")
     except (OSError, AttributeError) as reason:

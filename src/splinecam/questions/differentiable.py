@@ -10,7 +10,7 @@ parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -24,18 +24,26 @@ from splinecam._util.options import kind_of
 from splinecam._util.tolerances import THIN_SLOPES
 from splinecam.errors import SplineCamError
 from splinecam.geometry.convex import cross
+from splinecam.kernels.kernel import kernel_for
+from splinecam.kernels.walk import fans, widest_corners
 from splinecam.network.capture.models import unwrap
+from splinecam.network.program import Program
 from splinecam.questions.boundary import check_kind, levels_of, output_of, winners_of
+from splinecam.questions.chains import Chain, chain_of
 from splinecam.questions.moving_vertices import (
     Functions,
     Names,
     Places,
+    Pulls,
+    border_pull,
     constants_of,
     filled,
+    followed,
     functions_of,
     middles,
-    moved,
+    newton_pulls,
     places_of,
+    require_angles,
     sides_at,
 )
 from splinecam.questions.partition_data import PartitionData
@@ -85,10 +93,15 @@ class Differentiable:
                 self._fixed[name] = make()
         return self._fixed[name]
 
+    def _moved(self, known: tuple[Tensor, ...], pulls: Pulls) -> tuple[Tensor, ...]:
+        """Known tensors as functions of the parameters and the corners; pulls: as of ``held``."""
+        tensors = self._parameters, self._corners
+        return followed(self.partition._network, self._names, tensors, known, pulls)
+
     def _follow(self, places: Places) -> tuple[Tensor, ...]:
         """Vertices (N, 2) as parameters move them, and the outputs there, (N, n)."""
-        network, embed = self.partition._network, self.partition.domain.embed
-        return moved((network, embed), places, self._names, self._parameters, self._corners)
+        setting = self.partition._network, self.partition.domain.embed
+        return self._moved((places.at, places.values), newton_pulls(setting, places))
 
     def _all_places(self, ids: Tensor | None = None) -> Places:
         """The vertices of the partition, or some (N,), as corners."""
@@ -96,9 +109,44 @@ class Differentiable:
         known = data.vertices, data.values
         return places_of(data.mesh, known, ids, lambda edge: functions_of(data, edge))
 
+    @property
+    def _chain(self) -> Chain | None:
+        """The network as a chain, if it is one."""
+        found: Chain | None = self._once("chain", lambda: chain_of(self.partition, self._names))
+        return found
+
     @cached_property
     def _everywhere(self) -> tuple[Tensor, ...]:
-        return self._follow(self._once("all vertices", self._all_places))
+        if self._chain is None:
+            return self._follow(self._once("all vertices", self._all_places))
+        chain, data = self._chain, self.partition
+        corner = self._once("corners", lambda: self._widest(chain))
+
+        def pulls(
+            program: Program, corners: Tensor, weights: tuple[Tensor | None, ...]
+        ) -> Iterator[Tensor]:
+            at, outputs = weights
+            place = {} if at is None else {"place": data._frame.scale * at}
+            output = {} if outputs is None else {"output": outputs, "values": data.values}
+            yield chain.pull(program, {"corner": corner, **place, **output})
+            if corners.requires_grad:
+                ids, places = self._once("border", self._border)
+                some = tuple(None if x is None else take(x, ids) for x in weights)
+                yield border_pull(places, corners, some)
+
+        return self._moved((data.vertices, data.values), pulls)
+
+    def _widest(self, chain: Chain) -> Tensor:
+        """The corners as which all vertices move, (V,)."""
+        corner, sine = widest_corners(chain.kernel, chain.mesh)
+        require_angles(self.partition.vertices, sine)
+        return corner
+
+    def _border(self) -> tuple[Tensor, Places]:
+        """The vertices (N,) on the border of the domain, and their places."""
+        mesh = self.partition.mesh
+        ids = torch.unique(mesh.edges[mesh.edge_layer < 0])
+        return ids, self._all_places(ids)
 
     @property
     def vertices(self) -> Tensor:
@@ -116,33 +164,38 @@ class Differentiable:
         found: Tensor = self._once("degenerate", lambda: _degenerate(self.partition))
         return found
 
-    @cached_property
+    @property
     def _triangles(self) -> tuple[Tensor, Tensor]:
-        """Triangles that fill the cells, by their vertices (T, 3), and the cell of each."""
-        mesh = self.partition.mesh
+        """Triangles that fill the cells, by their vertices (3, T), and the cell of each, (T,)."""
+        found: tuple[Tensor, Tensor] = self._once("triangles", self._fans)
+        return found
+
+    def _fans(self) -> tuple[Tensor, Tensor]:
+        mesh, kernel = self.partition.mesh, kernel_for(self.partition.vertices.device)
+        if kernel is not None:
+            return fans(kernel, mesh)
         vertex, owner, after = mesh.corner_vertices(), mesh.owners(), mesh.next_corner()
-        first = mesh.offsets[:-1][owner]
+        first = take(mesh.offsets, owner)
         place = torch.arange(len(vertex), device=vertex.device)
         inner = ((place != first) & (after != first)).nonzero()[:, 0]
-        return torch.stack([vertex[x] for x in (first[inner], inner, after[inner])], 1), owner[
-            inner
-        ]
+        corners = torch.stack([take(first, inner), inner, take(after, inner)])
+        return _rows(vertex, corners), take(owner, inner)
 
     @cached_property
     def _sizes(self) -> Tensor:
         """The areas of the triangles, (T,)."""
-        a, b, c = _rows(self.vertices, self._triangles[0]).unbind(1)
-        return cross(b - a, c - a) / 2
+        axes = (axis.contiguous() for axis in self.vertices.unbind(1))  # faster than pairs
+        (a, b, c), (d, e, f) = ([take(axis, x) for x in self._triangles[0]] for axis in axes)
+        return ((b - a) * (f - d) - (e - d) * (c - a)) / 2
+
+    def _sums(self, x: Tensor) -> Tensor:
+        """The sums of numbers (T,) over the triangles of each region, (F,)."""
+        return x.new_zeros(len(self.partition)).index_add(0, self._triangles[1], x)
 
     @cached_property
     def areas(self) -> Tensor:
         """The area of each region, (F,)."""
-        mesh, at = self.partition.mesh, self.vertices
-        vertex, owner = mesh.corner_vertices(), mesh.owners()
-        first = take(vertex, mesh.offsets[:-1])
-        p = take(at, vertex) - take(take(at.detach(), first), owner)  # for precision
-        sums = cross(p, take(p, mesh.next_corner())) / 2
-        return sums.new_zeros(mesh.num_faces).index_add(0, owner, sums)
+        return self._sums(self._sizes)
 
     @cached_property
     def _outline(self) -> tuple[Tensor, Tensor]:
@@ -163,6 +216,8 @@ class Differentiable:
     @cached_property
     def _maps(self) -> tuple[Tensor, Tensor]:
         """The slopes (F, n_out, 2) and offsets (F, n_out) of the regions."""
+        if self._chain is not None:
+            return self._maps_of(self._chain)
         data, at, values = self.partition, self.vertices, self.values
         triangle, thin = self._once("triangles of maps", self._largest)
         (a, b, c), (f, g, h) = (_rows(x, triangle).unbind(1) for x in (at, values))
@@ -175,10 +230,26 @@ class Differentiable:
             weight, bias = (x.index_copy(0, thin, y) for x, y in pairs)
         return data.weight + (weight - weight.detach()), data.bias + (bias - bias.detach())
 
+    def _maps_of(self, chain: Chain) -> tuple[Tensor, Tensor]:
+        """The same by a walk over the regions."""
+
+        def pulls(
+            program: Program, corners: Tensor, weights: tuple[Tensor | None, ...]
+        ) -> Iterator[Tensor]:
+            if weights[0] is not None:
+                yield chain.pull(program, {"map": weights[0]})
+
+        frame = self.partition._frame
+        u, v, start = self._moved((self._once("maps", chain.maps),), pulls)[0].unbind(1)
+        x, y = frame.center.tolist()
+        u, v = u / frame.scale, v / frame.scale
+        return torch.stack([u, v], 2), start - x * u - y * v
+
     def _largest(self) -> tuple[Tensor, Tensor]:
         """The largest of the triangles of each cell, (F, 3), and the cells where it is thin."""
         data = self.partition
         corners, owner = self._triangles
+        corners = corners.T.contiguous()
         sides = _rows(data.vertices, corners)
         sides = sides.roll(-1, 1) - sides
         size = cross(sides[:, 0], sides[:, 1])
@@ -216,18 +287,12 @@ class Differentiable:
 
         of: ``"output"``, ``"modulus"`` or ``"square"``.
         """
-        f = _rows(self.values, self._triangles[0])
-        if of == "output":
-            mean = f.mean(1)
-        elif of == "square":
-            mean = (f.square().sum(1) + f.sum(1).square()) / 12
-        elif of == "modulus":
-            mean = _mean_modulus(f)
-        else:
+        if of not in _MEANS:
             raise ValueError(f"of is {of!r}; choose 'output', 'modulus' or 'square'")
-        sums = self._sizes[:, None] * mean
-        total = sums.new_zeros((len(self.partition), sums.shape[1]))
-        return total.index_add(0, self._triangles[1], sums)
+        columns = (column.contiguous() for column in self.values.unbind(1))
+        corners = ([take(column, x) for x in self._triangles[0]] for column in columns)
+        found = [self._sums(self._sizes * _MEANS[of](*three)) for three in corners]
+        return torch.stack(found, 1)
 
     @cached_property
     def boundary(self) -> Tensor:
@@ -358,15 +423,28 @@ def _corners_like(corners: Tensor, fixed: Tensor) -> Tensor:
     return corners
 
 
-def _mean_modulus(f: Tensor) -> Tensor:
-    """The mean of |f| over triangles, from its values (T, 3, n) at their corners."""
-    low, middle, high = f.sort(1).values.unbind(1)
+def _mean_square(p: Tensor, q: Tensor, r: Tensor) -> Tensor:
+    """The mean of f^2 over triangles, from its values (T,) at their corners."""
+    total = p + q + r
+    return (p * p + q * q + r * r + total * total) / 12
+
+
+def _mean_modulus(p: Tensor, q: Tensor, r: Tensor) -> Tensor:
+    """The mean of |f| over triangles, from its values (T,) at their corners."""
+    low, middle, high = torch.stack([p, q, r]).sort(0).values
     flipped = middle > 0  # turn signs so that one corner at most is positive
     a = torch.where(flipped, -low, high)
     b, c = torch.where(flipped, -high, low), -torch.where(flipped, middle, -middle)
     spread = (a - b) * (a - c)
     positive = torch.where(a > 0, a**3 / torch.where(spread > 0, spread, 1.0), 0.0) / 3
     return 2 * positive - (a + b + c) / 3
+
+
+_MEANS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "output": lambda p, q, r: (p + q + r) / 3,
+    "modulus": _mean_modulus,
+    "square": _mean_square,
+}
 
 
 def _outline(part: PartitionData, level: float) -> tuple[Places, Tensor, Tensor]:

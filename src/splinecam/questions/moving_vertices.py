@@ -77,44 +77,70 @@ class _Held(torch.autograd.Function):
         with torch.enable_grad(), temporarily_clear_interpreter_stack():
             given = [x.detach() for x in ctx.saved_tensors]
             moving = [given[k].requires_grad_() for k in needed]
-            for total in ctx.pulls(given, weights):
+            plain = tuple(None if x is None else x.detach() for x in weights)  # for torch.func
+            for total in ctx.pulls(given, plain):
                 own = torch.autograd.grad(total, moving, allow_unused=True)
                 for k, x in zip(needed, own, strict=True):
-                    found[k] = x if found[k] is None or x is None else found[k] + x
+                    if x is not None:
+                        found[k] = x if found[k] is None else found[k] + x
         return None, None, *([None] * ctx.count), *found
 
 
-def moved(
-    setting: Setting,
-    places: Places,
+Pulls = Callable[[Program, Tensor, tuple[Tensor | None, ...]], Iterator[Tensor]]
+"""Numbers, from the network as a function of parameters, the domain's corners, and weights."""
+
+
+def followed(
+    network: Program,
     names: Names,
-    parameters: Mapping[str, Tensor],
-    corners: Tensor,
+    tensors: tuple[Mapping[str, Tensor], Tensor],
+    known: tuple[Tensor, ...],
+    pulls: Pulls,
 ) -> tuple[Tensor, ...]:
-    """Vertices (N, 2), and the outputs there (N, n), as functions of parameters and corners.
+    """Known tensors as functions of parameters and corners.
+
+    tensors: the parameters by their names, and the corners; pulls: as of ``held``.
+    """
+    parameters, corners = tensors
+    used = sorted({name for name, _ in names.values()})
+
+    def run(given: list[Tensor], weights: tuple[Tensor | None, ...]) -> Iterator[Tensor]:
+        program = filled(network, names, dict(zip(used, given[1:], strict=True)))
+        yield from pulls(program, given[0], weights)
+
+    moving = [x.to(known[0]) for x in (corners, *(parameters[name] for name in used))]
+    return held(run, known, moving)
+
+
+def newton_pulls(setting: Setting, places: Places) -> Pulls:
+    """The pulls of vertices (N, 2) and of the outputs there (N, n), by passes of the network.
 
     setting: the network, and what makes inputs of points.
     """
-    used = sorted({name for name, _ in names.values()})
 
-    def pulls(given: list[Tensor], weights: tuple[Tensor | None, ...]) -> Iterator[Tensor]:
+    def pulls(
+        program: Program, corners: Tensor, weights: tuple[Tensor | None, ...]
+    ) -> Iterator[Tensor]:
         block = backend_of(places.at.device).traced_activations // max(setting[0].widths)
         order = torch.argsort(places.functions.layer.amax(1))
-        program = filled(setting[0], names, dict(zip(used, given[1:], strict=True)))
         for rows in torch.split(order, max(1, block)):
             some = places.select(rows)
             at, values = (None if w is None else take(w, rows) for w in weights)
-            part, outputs = _newton(setting, program, some, given[0], values is not None)
-            pairs = ((at, some.sides), (values, some.rises))
-            ways = [(x @ w[:, :, None])[:, :, 0] for w, x in pairs if w is not None]
-            total = (part * sum(ways[1:], ways[0])).sum()
+            part, outputs = _newton(setting, program, some, corners, values is not None)
+            total = (part * some.along(at, values)).sum()
             if values is not None:
                 assert outputs is not None
                 total = total + (outputs * values).sum()
             yield total
 
-    tensors = [x.to(places.at) for x in (corners, *(parameters[name] for name in used))]
-    return held(pulls, (places.at, places.values), tensors)
+    return pulls
+
+
+def border_pull(places: Places, corners: Tensor, weights: tuple[Tensor | None, ...]) -> Tensor:
+    """A number with the derivatives of vertices (N, 2) by the domain's corners, as of ``held``."""
+    border, value, rise = _at_border(places, corners)
+    part = -value / (3 * rise)
+    return (part * take(places.along(*weights).view(-1), border)).sum()
 
 
 class Functions(NamedTuple):
@@ -150,6 +176,12 @@ class Places(NamedTuple):
     def sines(self) -> Tensor:
         """The sine of the angle between the sides, (N,)."""
         return cross(*self.sides.unbind(1)) / lengths(self.sides).prod(1)
+
+    def along(self, at: Tensor | None, values: Tensor | None) -> Tensor:
+        """Places and outputs with weights (N, 2) and (N, n), added up along each side, (N, 2)."""
+        pairs = ((at, self.sides), (values, self.rises))
+        ways = [(x @ w[:, :, None])[:, :, 0] for w, x in pairs if w is not None]
+        return sum(ways[1:], ways[0])
 
     def select(self, rows: Tensor) -> Places:
         """Some of them."""
@@ -189,14 +221,19 @@ def places_of(
     )
     found = (x.view(-1, 2) for x in functions(edges.view(-1) >> 1))
     made = Places(at, sides, here, rises, Functions(*found))
-    flat = (made.sines() <= PARALLEL).nonzero()[:, 0]
+    require_angles(at, made.sines())
+    return made
+
+
+def require_angles(at: Tensor, sines: Tensor) -> None:
+    """Raise an error if lines that meet at vertices (N, 2) are parallel; sines: of angles, (N,)."""
+    flat = (sines <= PARALLEL).nonzero()[:, 0]
     if len(flat):
         raise SplineCamError(
             f"The lines that meet at {tuple(at[flat[0]].tolist())} are parallel up to rounding, so "
             "that the place of their crossing has no gradient. Choose another domain, or change "
             "the parameters a little."
         )
-    return made
 
 
 def functions_of(part: PartitionData, edge: Tensor) -> Functions:
@@ -278,12 +315,7 @@ def _newton(
     own = Functions(*(x.view(-1) for x in places.functions))
     last = len(program.stages) - 1 if outputs else int(own.layer.max())
     inner = places.at + places.sides.sum(1) / 3
-    border = (own.layer < 0).nonzero()[:, 0]
-    way = corners.roll(-1, 0) - corners
-    side, row = take(own.first, border), border // 2
-    way, corner = (take(x.to(inner), side) for x in (way, corners))
-    order, values = [border], [cross(way, take(places.at, row) - corner)]
-    rises = [cross(way.detach(), take(inner - places.at, row))]
+    order, values, rises = ([x] for x in _at_border(places, corners))
     live = program._entry(embed(places.at))
     fixed = base._entry(embed(inner))
     for k, stage in enumerate(program.stages[: last + 1]):
@@ -308,6 +340,16 @@ def _newton(
     rank = torch.empty_like(place).index_copy_(0, place, torch.arange(len(place)).to(place))
     found = take(step, rank).view(-1, 2)
     return found, as_rows(live[program.output_name]) if outputs else None
+
+
+def _at_border(places: Places, corners: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The functions of vertices that are sides of the domain, (M,), with values and rises."""
+    layer, first = (x.view(-1) for x in places.functions[:2])
+    border = (layer < 0).nonzero()[:, 0]
+    side, row = take(first, border), border // 2
+    way, corner = (take(x.to(places.at), side) for x in (corners.roll(-1, 0) - corners, corners))
+    value = cross(way, take(places.at, row) - corner)
+    return border, value, cross(way.detach(), take(places.sides.sum(1) / 3, row))
 
 
 def _values(z: Tensor, functions: Functions, row: Tensor, layer: Nonlinearity | None) -> Tensor:

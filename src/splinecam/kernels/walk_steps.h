@@ -1,0 +1,450 @@
+/* The steps of a walk, which walk.c compiles for several instruction sets. */
+#pragma once
+
+#include <math.h>
+#include <string.h>
+
+#include "pool.h"
+#include "walk.h"
+
+enum { LANES = 8, QUEUE = 4, AHEAD = 8 };
+typedef double vec __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
+typedef int64_t ints __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
+#define INLINE static inline __attribute__((always_inline))
+
+typedef struct {
+    const sc_mesh *mesh;
+    const sc_bends *chain;
+    const sc_weights *weights;
+    int64_t last, looks; /* the last layer; those whose units are looked at */
+    int64_t parts, units, rows, factors; /* rows: units and outputs, and some more */
+    int64_t *first;  /* (products) of each product, the first of its rows and ... */
+    int64_t *before; /* ... the first of its factors */
+    double *centre;           /* (faces, 2) */
+    uint8_t *moves;           /* (corners) as which vertices move */
+    double *derivatives;      /* (parts, numbers) by the factors and the offsets */
+    int64_t numbers;
+} walk_t;
+
+/* Changes by units of one layer whose derivatives are not found yet; what is not used is zero. */
+typedef struct {
+    int64_t count, unit[QUEUE];
+    double jump[QUEUE];
+    /* (QUEUE, rows) of the units after those: the slopes, by how much their results change, and
+     * derivatives by the changes before their functions. */
+    double *slope, *bent, *back;
+} queue_t;
+
+typedef struct {
+    const walk_t *walk;
+    double *z, *pull;           /* of each product (3, units after it) */
+    double *slope, *constant;   /* (units) of the piece that each unit is on, and ... */
+    double *lower, *upper;      /* ... where that begins and ends */
+    int64_t *piece, *found, *active;
+    double *column;             /* (rows) a change */
+    double *output;             /* (3, outputs) weights on a face */
+    double *factor, *offset;    /* derivatives, or NULL */
+    queue_t *queue;             /* (layers) */
+} walker_t;
+
+/* Add a multiple of one row to another. */
+INLINE void add(double by, const double *row, int64_t n, double *restrict to) {
+    for (int64_t j = 0; j < n; j++) to[j] += by * row[j];
+}
+
+/* The product of two rows. */
+INLINE double dot(const double *row, const double *other, int64_t n) {
+    vec sum = {0};
+    double rest = 0;
+    int64_t j = 0;
+    for (; j + LANES <= n; j += LANES) sum += *(const vec *)(row + j) * *(const vec *)(other + j);
+    for (; j < n; j++) rest += row[j] * other[j];
+    for (int l = 0; l < LANES; l++) rest += sum[l];
+    return rest;
+}
+
+/* The sum of some rows of a matrix with n columns, each times its own number. */
+INLINE void combine(const int64_t *rows, int64_t count, const double *by, const double *matrix,
+                    int64_t n, double *restrict out) {
+    int64_t j = 0;
+    for (; j + 4 * LANES <= n; j += 4 * LANES) {
+        vec sum[4] = {{0}};
+        for (int64_t k = 0; k < count; k++) {
+            const double *row = matrix + rows[k] * n + j;
+            for (int v = 0; v < 4; v++) sum[v] += by[rows[k]] * *(const vec *)(row + v * LANES);
+        }
+        for (int v = 0; v < 4; v++) *(vec *)(out + j + v * LANES) = sum[v];
+    }
+    for (; j < n; j++) {
+        out[j] = 0;
+        for (int64_t k = 0; k < count; k++) out[j] += by[rows[k]] * matrix[rows[k] * n + j];
+    }
+}
+
+/* Put a unit on a piece. */
+INLINE void put_on(walker_t *w, int64_t unit, int64_t piece) {
+    const sc_bends *chain = w->walk->chain;
+    int64_t n = w->walk->units;
+    w->piece[unit] = piece;
+    w->slope[unit] = chain->slope[piece * n + unit];
+    w->constant[unit] = chain->value[unit];
+    for (int64_t k = 0; k < piece; k++) {
+        double jump = chain->slope[(k + 1) * n + unit] - chain->slope[k * n + unit];
+        w->constant[unit] -= jump * chain->knot[k * n + unit];
+    }
+    w->lower[unit] = piece ? chain->knot[(piece - 1) * n + unit] : -INFINITY;
+    w->upper[unit] = piece < chain->knots ? chain->knot[piece * n + unit] : INFINITY;
+}
+
+/* Take a change of the units before product m on to those after it. */
+INLINE void take_on(walker_t *w, queue_t *queue, int64_t m) {
+    const walk_t *walk = w->walk;
+    int64_t given = walk->chain->width[m], size = walk->chain->width[m + 1], active = 0;
+    int64_t before = walk->first[m - 1], place = queue->count * walk->rows + before;
+    const double *factor = walk->chain->factor + walk->before[m];
+    double *bent = queue->bent + place, *out = w->column + walk->first[m];
+    for (int64_t i = 0; i < given; i++) {
+        double slope = w->slope[before + i];
+        queue->slope[place + i] = slope;
+        bent[i] = slope * w->column[before + i];
+        w->active[active] = i;
+        active += slope != 0;
+    }
+    combine(w->active, active, bent, factor, size, out);
+}
+
+/* Add a change to the units after product m: the product of a column and an affine function. Also
+ * find the derivatives by both, for the weights so far. */
+INLINE void spread(walker_t *w, queue_t *queue, int64_t m, const double *way, double *total) {
+    int64_t n = w->walk->chain->width[m + 1], own = w->walk->first[m], j = 0;
+    double *column = w->column + own, *z = w->z + 3 * own, *pull = w->pull + 3 * own;
+    double *back = queue->back + queue->count * w->walk->rows + own;
+    for (int c = 0; c < 3 && !w->factor; c++) add(way[c], column, n, z + c * n);
+    if (!w->factor) return;
+    vec sum[3] = {{0}};
+    for (; j + LANES <= n; j += LANES) {
+        vec x = *(const vec *)(column + j), found = {0};
+        for (int c = 0; c < 3; c++) {
+            vec weight = *(const vec *)(pull + c * n + j);
+            *(vec *)(z + c * n + j) += way[c] * x;
+            sum[c] -= weight * x;
+            found -= way[c] * weight;
+        }
+        *(vec *)(back + j) = found;
+    }
+    for (; j < n; j++) {
+        back[j] = 0;
+        for (int c = 0; c < 3; c++) {
+            z[c * n + j] += way[c] * column[j];
+            total[c] -= pull[c * n + j] * column[j];
+            back[j] -= way[c] * pull[c * n + j];
+        }
+    }
+    for (int c = 0; c < 3; c++)
+        for (int l = 0; l < LANES; l++) total[c] += sum[c][l];
+}
+
+/* Take derivatives by changes after product m back, to its factors and the changes before it. */
+INLINE void take_back(walker_t *w, const queue_t *queue, int64_t m) {
+    const walk_t *walk = w->walk;
+    int64_t given = walk->chain->width[m], n = walk->chain->width[m + 1], rows = walk->rows;
+    const double *factor = walk->chain->factor + walk->before[m];
+    const double *slope = queue->slope + walk->first[m - 1], *back = queue->back + walk->first[m];
+    const double *bent = queue->bent + walk->first[m - 1];
+    double *restrict made = w->factor + walk->before[m];
+    double *restrict out = queue->back + walk->first[m - 1];
+    for (int64_t i = 0; i < given; i++) {
+        const double *row = factor + i * n;
+        double *to = made + i * n, found[QUEUE] = {0}, by[QUEUE], used = 0;
+        int64_t j = 0;
+        for (int k = 0; k < QUEUE; k++) {
+            by[k] = bent[k * rows + i];
+            used += fabs(slope[k * rows + i]);
+        }
+        if (used == 0) continue;
+        vec sum[QUEUE] = {{0}};
+        for (; j + LANES <= n; j += LANES) {
+            vec x = *(const vec *)(row + j), total = *(const vec *)(to + j);
+            for (int k = 0; k < QUEUE; k++) {
+                vec y = *(const vec *)(back + k * rows + j);
+                sum[k] += x * y;
+                total += by[k] * y;
+            }
+            *(vec *)(to + j) = total;
+        }
+        for (; j < n; j++)
+            for (int k = 0; k < QUEUE; k++) {
+                found[k] += row[j] * back[k * rows + j];
+                to[j] += by[k] * back[k * rows + j];
+            }
+        for (int k = 0; k < QUEUE; k++) {
+            for (int l = 0; l < LANES; l++) found[k] += sum[k][l];
+            out[k * rows + i] += slope[k * rows + i] * found[k];
+        }
+    }
+}
+
+/* Find the derivatives by the factors that changes by units of a layer went through. */
+INLINE void settle(walker_t *w, int64_t layer) {
+    const walk_t *walk = w->walk;
+    queue_t *queue = w->queue + layer;
+    int64_t numbers = QUEUE * walk->rows, size = walk->chain->width[layer + 2];
+    for (int64_t m = walk->last; m > layer + 1; m--) take_back(w, queue, m);
+    for (int64_t k = 0; k < queue->count; k++) {
+        int64_t row = walk->before[layer + 1] + queue->unit[k] * size;
+        const double *back = queue->back + k * walk->rows + walk->first[layer + 1];
+        add(queue->jump[k], back, size, w->factor + row);
+    }
+    memset(queue->slope, 0, 3 * (size_t)numbers * sizeof *queue->slope); /* and all behind it */
+    queue->count = 0;
+}
+
+/* Move a unit of a layer to the next piece, or to the one before: all later layers change. */
+INLINE void bend(walker_t *w, int64_t layer, int64_t unit, int up) {
+    const walk_t *walk = w->walk;
+    queue_t *queue = w->queue + layer;
+    int64_t own = walk->first[layer] + unit, n = walk->chain->width[layer + 1];
+    const double *z = w->z + 3 * walk->first[layer] + unit;
+    double knot = up ? w->upper[own] : w->lower[own], jump = -w->slope[own], total[3] = {0};
+    put_on(w, own, w->piece[own] + (up ? 1 : -1));
+    jump += w->slope[own];
+    if (layer == walk->last) return;
+    const double way[3] = {z[0], z[n], z[2 * n] - knot};
+    int64_t size = walk->chain->width[layer + 2];
+    const double *row = walk->chain->factor + walk->before[layer + 1] + unit * size;
+    for (int64_t j = 0; j < size; j++) w->column[walk->first[layer + 1] + j] = jump * row[j];
+    for (int64_t m = layer + 1; m <= walk->last; m++) {
+        if (m > layer + 1) take_on(w, queue, m);
+        spread(w, queue, m, way, total);
+    }
+    if (!w->factor) return;
+    for (int c = 0; c < 3; c++) w->pull[3 * walk->first[layer] + c * n + unit] += total[c];
+    queue->unit[queue->count] = unit;
+    queue->jump[queue->count] = jump;
+    if (++queue->count == QUEUE) settle(w, layer);
+}
+
+/* Find the units of a layer that are on other pieces at a point, and how many there are. */
+INLINE int64_t find_bent(const walker_t *w, int64_t layer, const double *at, int64_t *found) {
+    int64_t n = w->walk->chain->width[layer + 1], own = w->walk->first[layer], count = 0, begin = 0;
+    const double *u = w->z + 3 * own, *v = u + n, *z = v + n;
+    const double *lower = w->lower + own, *upper = w->upper + own;
+    while (begin < n) {
+        int64_t end = begin + 1, off = 1;
+        if (begin + LANES <= n) {
+            vec value = at[0] * *(const vec *)(u + begin) + at[1] * *(const vec *)(v + begin);
+            value += *(const vec *)(z + begin);
+            ints out = value > *(const vec *)(upper + begin);
+            out |= value <= *(const vec *)(lower + begin);
+            off = 0;
+            for (int l = 0; l < LANES; l++) off |= out[l];
+            end = begin + LANES;
+        }
+        for (int64_t j = begin; j < end && off; j++) {
+            double value = at[0] * u[j] + at[1] * v[j] + z[j];
+            found[count] = j;
+            count += value > upper[j] || value <= lower[j];
+        }
+        begin = end;
+    }
+    return count;
+}
+
+/* Bend the units of a layer that are on other pieces at a point. */
+INLINE void look(walker_t *w, int64_t layer, const double *at) {
+    int64_t n = w->walk->chain->width[layer + 1], own = w->walk->first[layer];
+    int64_t count = find_bent(w, layer, at, w->found);
+    const double *z = w->z + 3 * own;
+    for (int64_t k = 0; k < count; k++) {
+        int64_t j = w->found[k];
+        double value = at[0] * z[j] + at[1] * z[n + j] + z[2 * n + j];
+        while (value > w->upper[own + j]) bend(w, layer, j, 1);
+        while (value <= w->lower[own + j]) bend(w, layer, j, 0);
+    }
+}
+
+/* What product m is of: a row for one of its inputs, in the three coordinates. */
+INLINE void given_to(const walker_t *w, int64_t m, int64_t i, double *out) {
+    const sc_bends *chain = w->walk->chain;
+    int64_t n = chain->width[m], own = m ? w->walk->first[m - 1] : 0;
+    const double *from = m ? w->z + 3 * own : chain->input;
+    for (int c = 0; c < 3; c++) out[c] = from[c * n + i] * (m ? w->slope[own + i] : 1);
+    if (m) out[2] += w->constant[own + i];
+}
+
+/* Begin on a face: find the maps of all layers. */
+INLINE void begin_at(walker_t *w, const double *at) {
+    const walk_t *walk = w->walk;
+    for (int64_t m = 0; m <= walk->last; m++) {
+        int64_t size = walk->chain->width[m + 1], own = walk->first[m];
+        double *z = w->z + 3 * own;
+        memcpy(z + 2 * size, walk->chain->offset + own, (size_t)size * sizeof *z);
+        for (int64_t i = 0; i < walk->chain->width[m]; i++) {
+            double x[3];
+            given_to(w, m, i, x);
+            const double *row = walk->chain->factor + walk->before[m] + i * size;
+            for (int c = 0; c < 3; c++) add(x[c], row, size, z + c * size);
+        }
+        for (int64_t j = 0; j < size; j++) {
+            double value = at[0] * z[j] + at[1] * z[size + j] + z[2 * size + j];
+            put_on(w, own + j, 0);
+            while (value > w->upper[own + j]) put_on(w, own + j, w->piece[own + j] + 1);
+        }
+    }
+}
+
+/* Take all pulls back through the maps of the last face. */
+INLINE void end(walker_t *w) {
+    const walk_t *walk = w->walk;
+    for (int64_t layer = 0; layer < walk->last; layer++) settle(w, layer);
+    for (int64_t m = walk->last; m >= 0; m--) {
+        int64_t size = walk->chain->width[m + 1], given = walk->chain->width[m];
+        double *pull = w->pull + 3 * walk->first[m];
+        add(1, pull + 2 * size, size, w->offset + walk->first[m]);
+        for (int64_t i = 0; i < given; i++) {
+            double x[3];
+            int64_t row = walk->before[m] + i * size;
+            given_to(w, m, i, x);
+            for (int c = 0; c < 3; c++) {
+                add(x[c], pull + c * size, size, w->factor + row);
+                if (m)
+                    w->pull[3 * walk->first[m - 1] + c * given + i] +=
+                        w->slope[walk->first[m - 1] + i] *
+                        dot(walk->chain->factor + row, pull + c * size, size);
+            }
+        }
+    }
+}
+
+/* Add a multiple of a point to an affine function, one of n. */
+INLINE void add_point(double *function, int64_t n, double by, const double *at) {
+    function[0] += by * at[0];
+    function[n] += by * at[1];
+    function[2 * n] += by;
+}
+
+/* Pull at a vertex that moves as a corner of this face, between two others: where it goes if one
+ * side is moved, it goes along the other side. */
+INLINE void pull_corner(walker_t *w, int64_t vertex, const int64_t *edge, const int64_t *beside) {
+    const sc_mesh *mesh = w->walk->mesh;
+    const sc_weights *given = w->walk->weights;
+    int64_t layers = w->walk->chain->layers, outputs = w->walk->chain->width[layers + 1];
+    const double *at = mesh->uv + mesh->width * vertex;
+    for (int k = 0; k < 2; k++) {
+        const double *to = mesh->uv + mesh->width * beside[k];
+        double side[2] = {to[0] - at[0], to[1] - at[1]}, rise = 0;
+        int64_t layer = mesh->edge_layer[edge[k]], unit = mesh->edge_unit[edge[k]];
+        if (layer < 0 || layer >= layers) continue;
+        if (given->place)
+            rise += given->place[2 * vertex] * side[0] + given->place[2 * vertex + 1] * side[1];
+        for (int64_t o = 0; o < outputs && given->output; o++)
+            rise += given->output[vertex * outputs + o] *
+                    (given->values[beside[k] * outputs + o] - given->values[vertex * outputs + o]);
+        int64_t size = w->walk->chain->width[layer + 1];
+        const double *z = w->z + 3 * w->walk->first[layer] + unit;
+        add_point(w->pull + 3 * w->walk->first[layer] + unit, size,
+                  -rise / (z[0] * side[0] + z[size] * side[1]), at);
+    }
+    for (int64_t o = 0; o < outputs && given->output; o++)
+        add_point(w->output + o, outputs, given->output[vertex * outputs + o], at);
+}
+
+/* The last product on a face: its map. */
+INLINE void find_map(const walker_t *w, double *map) {
+    const walk_t *walk = w->walk;
+    int64_t n = walk->chain->width[walk->last + 1], outputs = walk->chain->width[walk->last + 2];
+    int64_t own = walk->first[walk->last];
+    const double *factor = walk->chain->factor + walk->before[walk->last + 1];
+    memcpy(map + 2 * outputs, walk->chain->offset + own + n, (size_t)outputs * sizeof *map);
+    for (int64_t o = 0; o < outputs; o++, factor += n) {
+        double rest[3] = {0, 0, map[2 * outputs + o]};
+        const double *z = w->z + 3 * own;
+        vec sum[3] = {{0}};
+        int64_t i = 0;
+        for (; i + LANES <= n; i += LANES) {
+            vec by = *(const vec *)(factor + i) * *(const vec *)(w->slope + own + i);
+            for (int c = 0; c < 3; c++) sum[c] += by * *(const vec *)(z + c * n + i);
+            sum[2] += *(const vec *)(factor + i) * *(const vec *)(w->constant + own + i);
+        }
+        for (; i < n; i++) {
+            double by = factor[i] * w->slope[own + i];
+            for (int c = 0; c < 3; c++) rest[c] += by * z[c * n + i];
+            rest[2] += factor[i] * w->constant[own + i];
+        }
+        for (int c = 0; c < 3; c++) {
+            for (int l = 0; l < LANES; l++) rest[c] += sum[c][l];
+            map[c * outputs + o] = rest[c];
+        }
+    }
+}
+
+/* Take the pulls of the outputs on a face back. */
+INLINE void pull_outputs(walker_t *w) {
+    const walk_t *walk = w->walk;
+    int64_t n = walk->chain->width[walk->last + 1], outputs = walk->chain->width[walk->last + 2];
+    int64_t own = walk->first[walk->last], before = walk->before[walk->last + 1];
+    const double *z = w->z + 3 * own, *slope = w->slope + own, *constant = w->constant + own;
+    double *pull = w->pull + 3 * own;
+    for (int64_t o = 0; o < outputs; o++) {
+        double by[3], *restrict made = w->factor + before + o * n;
+        const double *factor = walk->chain->factor + before + o * n;
+        for (int c = 0; c < 3; c++) by[c] = w->output[c * outputs + o];
+        w->offset[own + n + o] += by[2];
+        int64_t i = 0;
+        for (; i + LANES <= n; i += LANES) {
+            vec x = *(const vec *)(slope + i), back = x * *(const vec *)(factor + i);
+            vec total = by[2] * *(const vec *)(constant + i);
+            for (int c = 0; c < 3; c++) {
+                total += by[c] * (x * *(const vec *)(z + c * n + i));
+                *(vec *)(pull + c * n + i) += by[c] * back;
+            }
+            *(vec *)(made + i) += total;
+        }
+        for (; i < n; i++) {
+            made[i] += by[2] * constant[i];
+            for (int c = 0; c < 3; c++) {
+                made[i] += by[c] * slope[i] * z[c * n + i];
+                pull[c * n + i] += by[c] * slope[i] * factor[i];
+            }
+        }
+    }
+}
+
+/* Pull at all that belongs to a face, and write its map. */
+INLINE void visit(walker_t *w, int64_t face) {
+    const sc_mesh *mesh = w->walk->mesh;
+    const sc_weights *given = w->walk->weights;
+    int64_t outputs = w->walk->chain->width[w->walk->chain->layers + 1], moved = 0;
+    int64_t begin = mesh->offset[face], stop = mesh->offset[face + 1];
+    memset(w->output, 0, 3 * (size_t)outputs * sizeof *w->output);
+    for (int64_t h = begin; h < stop && given->corner; h++) {
+        if (!w->walk->moves[h]) continue;
+        int64_t next = mesh->corner[h + 1 < stop ? h + 1 : begin];
+        int64_t last = mesh->corner[h > begin ? h - 1 : stop - 1];
+        const int64_t edge[2] = {last >> 1, mesh->corner[h] >> 1};
+        const int64_t beside[2] = {mesh->edge[next], mesh->edge[last]};
+        pull_corner(w, mesh->edge[mesh->corner[h]], edge, beside);
+        moved = 1;
+    }
+    if (given->map) add(1, given->map + 3 * outputs * face, 3 * outputs, w->output);
+    if (given->map || (given->output && moved)) pull_outputs(w);
+    if (given->maps) find_map(w, given->maps + 3 * outputs * face);
+}
+
+INLINE void walk_over(walker_t *w, int64_t begin, int64_t stop) {
+    const walk_t *walk = w->walk;
+    const int64_t *order = walk->weights->order, *crossed = order + walk->mesh->faces;
+    for (int64_t i = begin; i < stop; i++) {
+        int64_t face = order[i], later = order[MIN(i + AHEAD, stop - 1)];
+        const double *at = walk->centre + 2 * face;
+        __builtin_prefetch(walk->centre + 2 * later);
+        __builtin_prefetch(walk->mesh->offset + later);
+        later = walk->mesh->offset[order[MIN(i + AHEAD / 2, stop - 1)]];
+        __builtin_prefetch(walk->mesh->corner + later);
+        __builtin_prefetch(walk->moves + later);
+        if (i == begin) begin_at(w, at);
+        for (int64_t m = crossed[i]; m < walk->looks && i > begin; m++) look(w, m, at);
+        visit(w, face);
+    }
+    if (w->factor) end(w);
+}
