@@ -328,6 +328,41 @@ def two_networks(equations: str = "(assert (== A[0] C[0]))\n(assert (== C[1] A[1
 """
 
 
+LONG = 5_000  # variables, declared and bounded in several blocks of the reader
+
+
+def _long() -> list[str]:
+    lines = [f"(declare-const X_{i} Real)" for i in range(LONG)] + ["(declare-const Y_0 Real)"]
+    lines += [f"(assert (>= X_{i} -{i}.5))" for i in range(LONG)]
+    lines += [f"(assert (<= X_{i} {i}e-3)) ; once more: ()" for i in range(LONG)]
+    limits = " ".join(f"(<= X_{i} 1) (>= X_{i} -7e3)" for i in range(LONG))
+    return [*lines, f"(assert (and {limits} (>= Y_0 2.5) (<= X_2 1e-9)))", "(assert (<= X_4 -1))"]
+
+
+def test_long_files(read: Any) -> None:
+    low, high = read("\n".join(_long())).box
+    place = torch.arange(LONG, dtype=torch.float64)
+    wanted = (place / 1000).clamp(max=1)
+    wanted[2], wanted[4] = 1e-9, -1
+    assert torch.equal(low, -place - 0.5)
+    assert torch.equal(high, wanted)
+
+
+@pytest.mark.parametrize(
+    ("row", "text", "message"),
+    [
+        (4_700, "(declare-const X_3 Real)", "line 4701, column 1: X_3 is declared twice"),
+        (9_000, "(assert (<= X_5001 1))", "line 9001, column 13: 'X_5001' is not declared"),
+        (9_001, "(assert (<= X_1 1e999))", "line 9002, column 17: the number 1e999 is beyond"),
+    ],
+)
+def test_errors_in_long_files_name_the_place(row: int, text: str, message: str, read: Any) -> None:
+    lines = _long()
+    lines[row] = text
+    with pytest.raises(FileError, match=message):
+        read("\n".join(lines))
+
+
 def test_properties_of_two_networks(read: Any) -> None:
     prop = read(two_networks())
     assert prop.networks == ("f", "g")

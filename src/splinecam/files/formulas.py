@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import inf, isfinite, prod
+from math import isfinite, prod
 from numbers import Rational
 from typing import Any, NamedTuple
 
@@ -70,10 +70,10 @@ class Case:
 
     def tighten(self, other: Case) -> None:
         """Take over the constraints of another case, which keeps its own."""
-        for variable, value in other.lower.items():
-            self.lower[variable] = max(value, self.lower.get(variable, value))
-        for variable, value in other.upper.items():
-            self.upper[variable] = min(value, self.upper.get(variable, value))
+        for mine, more, tighter in ((self.lower, other.lower, max), (self.upper, other.upper, min)):
+            known = {each: tighter(more[each], mine[each]) for each in more.keys() & mine.keys()}
+            mine.update(more)
+            mine.update(known)
         self.rows += other.rows
 
     @property
@@ -199,14 +199,13 @@ def conjunction(formulas: Iterable[Formula | Bound]) -> Formula:
             found.choices += each.choices
             continue
         variable, sign, value = each
-        is_upper = sign[0] == "<"
         if variable < 0:
-            factor = 1.0 if is_upper else -1.0
+            factor = 1.0 if sign[0] == "<" else -1.0
             rows.append(Row(((variable, factor),), factor * value, len(sign) == 1))
-        elif is_upper:
-            if value < upper.get(variable, inf):
+        elif sign[0] == "<":
+            if variable not in upper or value < upper[variable]:
                 upper[variable] = value
-        elif value > lower.get(variable, -inf):
+        elif variable not in lower or value > lower[variable]:
             lower[variable] = value
     return found
 

@@ -132,8 +132,10 @@ def _bounds(common: Case, cases: Sequence[Case], size: int) -> tuple[Tensor, Ten
         ([common.upper, *(case.upper for case in cases)], torch.inf, torch.minimum),
     ):
         table = torch.full((len(sides), size), unbounded, dtype=torch.float64)
-        for row, side in zip(table, sides, strict=True):
-            if side:
-                row[list(side)] = torch.tensor(list(side.values()), dtype=torch.float64)
+        places = [k * size + variable for k, side in enumerate(sides) for variable in side]
+        values = [value for side in sides for value in side.values()]
+        table.view(-1)[torch.tensor(places, dtype=torch.int64)] = torch.tensor(
+            values, dtype=torch.float64
+        )
         found.append(tighter(table[1:], table[0]) + 0.0)  # 0.0 for -0.0
     return found[0], found[1]

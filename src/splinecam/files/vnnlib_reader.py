@@ -4,9 +4,10 @@ Version 1 is the subset of SMT-LIB that VNN-COMP has used since 2020, with a con
 each input and ``Y_i`` for each output. Version 2 declares networks with tensors; its grammar is in
 the VNN-LIB standard (https://www.vnnlib.org, https://github.com/VNNLIB/VNNLIB-Standard).
 
-Files hold millions of comparisons of two words, such as ``(<= X_12 0.5)``. Each of them is one
-token here, which takes a fraction of the time: "bounded" if the second word is a number, else
-"compared". The group "asserted" is there if nothing else is asserted with it.
+Files hold millions of declarations and comparisons, such as ``(<= X_12 0.5)``. Many of them in a
+row are one token here, which takes a fraction of the time: "declared"; "limits" if the second word
+of each is a number, and "asserted" if nothing else is asserted with it. A comparison of two words
+is "compared".
 
 Expressions are evaluated when their parentheses close: no tree is built, and deep nesting costs no
 recursion.
@@ -15,7 +16,7 @@ recursion.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -37,12 +38,18 @@ from splinecam.files.formulas import (
 
 NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][-+]?\d++)?+"
 _WORD = r"""[^\s()\[\]";<>=]++(?:\[[^\]()";]*+\])?+"""
+_LIMIT = rf"\(\s*+(<=|>=|<|>)\s++({_WORD})\s++({NUMBER})\s*+\)"
+_DECLARATION = r"\(\s*+declare-const\s++([XY]_\d{1,9})\s++Real\s*+\)"
+_ROW = "{1,4096}+"  # that a token has at most
 _TOKEN = re.compile(
     rf"""(?:\s++|;[^\n]*+)*+(?:
-    (?:(?P<asserted>\()\s*+assert\s*+)?+
-    (?P<start>\()\s*+(?P<sign><=|>=|<|>)\s++(?P<left>{_WORD})\s++
-        (?:(?P<bounded>{NUMBER})|(?P<compared>{_WORD}))\s*+\)
-        (?(asserted)\s*+\))
+    (?P<asserted>(?:\(\s*+assert\s*+{_LIMIT}\s*+\)\s*+){_ROW})
+    |(?P<limits>(?:{_LIMIT}\s*+){_ROW})
+    |(?P<declared>(?:{_DECLARATION}\s*+){_ROW})
+    |(?:(?P<alone>\()\s*+assert\s*+)?+
+        (?P<start>\()\s*+(?P<sign><=|>=|<|>)\s++(?P<left>{_WORD})\s++
+        (?P<compared>{_WORD})\s*+\)
+        (?(alone)\s*+\))
     |(?P<open>\()
     |(?P<close>\))
     |(?P<string>"[^"]*+")
@@ -53,12 +60,11 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
-
-
+_LIMITS, _DECLARATIONS = re.compile(_LIMIT), re.compile(_DECLARATION)
 _DEEPEST = 10_000  # parentheses within each other
 _LARGEST = 1 << 24  # numbers of an input or output
 _NUMBER = re.compile(NUMBER)
-_CONSTANT = re.compile(r"([XY])_(\d{1,9})")
+_CONSTANT = re.compile(r"[XY]_\d{1,9}")
 _SIZES = r"((?:\d{1,9}(?:,\d{1,9})*)?)"
 _INDEXED = re.compile(rf"([A-Za-z]\w*)(?:\[{_SIZES}\])?")
 _TENSOR = re.compile(rf"([A-Za-z]\w*) [A-Za-z]\w* \[{_SIZES}\]")
@@ -104,11 +110,9 @@ class PropertyReader:
         self._text, self._source = text, source
         self._query = Query()
         self._open: list[_Frame] = []
-        self._variables: dict[str, int] = {}
+        self._variables: dict[str, int] = {}  # by their names
         self._tensors: dict[str, _Tensor] = {}
         self._equal: set[tuple[str, int]] = set()  # inputs that are equal to those of the first
-        self._counts = {"X": 0, "Y": 0}
-        self._declared: dict[str, int] = {}  # the place of each declaration
         self._commands: dict[str, Callable[[_Frame], None]] = {
             "assert": self._assert,
             "declare-const": self._declare_constant,
@@ -124,8 +128,12 @@ class PropertyReader:
         for token in _TOKEN.finditer(self._text):
             kind = token.lastgroup or ""
             place = token.start(kind)
-            if kind in ("bounded", "compared"):
-                self._compared(token, kind)
+            if kind in ("asserted", "limits"):
+                self._add(self._bounds(token, kind), place, alone=kind == "asserted")
+            elif kind == "declared":
+                self._declarations(token)
+            elif kind == "compared":
+                self._compared(token)
             elif kind in ("word", "string", "index"):
                 self._word(token[kind], place)
             elif kind == "open":
@@ -210,28 +218,50 @@ class PropertyReader:
 
     # -- terms and formulas ------------------------------------------------------------------------
 
-    def _compared(self, token: re.Match[str], kind: str) -> None:
-        """Take over a comparison of two words, with the ``assert`` around it if there is one."""
-        formula = self._short(token, kind)
-        if token["asserted"]:
+    def _add(self, formulas: Sequence[Formula | Bound], place: int, *, alone: bool) -> None:
+        """Take over comparisons; alone: each of them is all that is asserted."""
+        if alone:
             if self._open:
-                self._fail(token.start("asserted"), "'assert' belongs to the top level of a file")
-            self._query.asserted.append(formula)
-        else:
-            if not self._open:
-                self._fail(token.start("start"), f"expected (assert {token[0].strip()[:40]})")
-            self._push(formula, token.start("start"))
+                self._fail(place, "'assert' belongs to the top level of a file")
+            self._query.asserted += formulas
+            return
+        if not self._open:
+            comparison = self._text[place : self._text.index(")", place) + 1]
+            self._fail(place, f"expected (assert {comparison[:40]})")
+        self._open[-1].parts += formulas
+        self._open[-1].places += [place] * len(formulas)
 
-    def _short(self, token: re.Match[str], kind: str) -> Formula | Bound:
-        """The formula of a comparison of two words."""
-        sign, left, right = token["sign"], token["left"], token[kind]
-        variable = self._variables.get(left)
-        if kind == "bounded" and variable is not None:
-            return variable, sign, self._float(right, token.start(kind))
-        places = [token.start("left"), token.start(kind)]
-        if kind == "bounded" and not _NUMBER.fullmatch(left):
-            return self._variable(left, places[0]), sign, self._float(right, places[1])
-        frame = _Frame(token.start("start"), sign, [left, right], places)
+    def _bounds(self, token: re.Match[str], kind: str) -> Sequence[Formula | Bound]:
+        """The formulas of comparisons with numbers, as one where all of them hold."""
+        words, each = _words(token[kind]), 4 if kind == "asserted" else 3
+        signs, names, numbers = (words[k::each] for k in range(each - 3, each))
+        with suppress(KeyError, ValueError):  # a name is not known yet, or has blanks
+            values = [*map(float, numbers)]
+            known = [*map(self._variables.__getitem__, names)]
+            if all(map(isfinite, values)):
+                bounds = zip(known, signs, values, strict=True)
+                joined = kind == "asserted" or (self._open and self._open[-1].head == "and")
+                return [conjunction(bounds)] if joined else [*bounds]
+        return [self._bounded(each) for each in _LIMITS.finditer(self._text, *token.span(kind))]
+
+    def _bounded(self, match: re.Match[str]) -> Formula | Bound:
+        """The formula of one comparison with a number, whose variable may not be known yet."""
+        sign, left, right = match.groups()
+        if not _NUMBER.fullmatch(left):
+            return self._variable(left, match.start(2)), sign, self._float(right, match.start(3))
+        return self._comparison(sign, [left, right], [match.start(2), match.start(3)])
+
+    def _compared(self, token: re.Match[str]) -> None:
+        """Take over a comparison of two words, with the ``assert`` around it if there is one."""
+        alone = token["alone"] is not None
+        names = "left", "compared"
+        formula = self._comparison(
+            token["sign"], list(token.group(*names)), [*map(token.start, names)]
+        )
+        self._add([formula], token.start("alone" if alone else "start"), alone=alone)
+
+    def _comparison(self, sign: str, words: list[Any], places: list[int]) -> Formula:
+        frame = _Frame(places[0], sign, words, places)
         return compare(sign, self._term(frame, 0), self._term(frame, 1))
 
     def _arithmetic(self, head: str, frame: _Frame) -> Term:
@@ -264,9 +294,9 @@ class PropertyReader:
         return {None: Fraction(Decimal(part))}
 
     def _formulas(self, frame: _Frame) -> list[Formula | Bound]:
-        for part, place in zip(frame.parts, frame.places, strict=True):
-            if not isinstance(part, (tuple, Formula)):
-                self._fail(place, f"{frame.head!r} joins comparisons, and this is none")
+        if not {*map(type, frame.parts)} <= {tuple, Formula}:
+            wrong = next(k for k, part in enumerate(frame.parts) if isinstance(part, (str, dict)))
+            self._fail(frame.places[wrong], f"{frame.head!r} joins comparisons, and this is none")
         return frame.parts
 
     def _float(self, word: str, place: int) -> float:
@@ -328,15 +358,26 @@ class PropertyReader:
 
     def _declare_constant(self, frame: _Frame) -> None:
         name = frame.parts[0] if frame.parts and isinstance(frame.parts[0], str) else ""
-        found = _CONSTANT.fullmatch(name)
-        if found is None or frame.parts[1:] != ["Real"]:
+        if not _CONSTANT.fullmatch(name) or frame.parts[1:] != ["Real"]:
             raise ValueError("expected the declaration of X_0, X_1, ... or Y_0, Y_1, ... as Real")
+        self._declare(name, frame.place)
+
+    def _declarations(self, token: re.Match[str]) -> None:
+        """Declare variables, one after the other."""
+        names = _words(token["declared"])[1::3]
+        known = {name: _number(name) for name in names}
+        if not self._open and len(known) == len(names) and self._variables.keys().isdisjoint(known):
+            self._variables.update(known)
+            return
+        for match in _DECLARATIONS.finditer(self._text, *token.span("declared")):
+            if self._open:
+                self._fail(match.start(), "'declare-const' belongs to the top level of a file")
+            self._declare(match[1], match.start())
+
+    def _declare(self, name: str, place: int) -> None:
         if name in self._variables:
-            raise ValueError(f"{name} is declared twice")
-        index = int(found[2])
-        self._variables[name] = index if found[1] == "X" else ~index
-        self._counts[found[1]] += 1
-        self._declared[name] = frame.place
+            self._fail(place, f"{name} is declared twice")
+        self._variables[name] = _number(name)
 
     def _version(self, frame: _Frame) -> None:
         word = frame.parts[0] if len(frame.parts) == 1 else None
@@ -390,13 +431,27 @@ class PropertyReader:
         query = self._query
         if self._tensors:
             return query
-        for letter, count in self._counts.items():
-            missing = [i for i in range(count) if f"{letter}_{i}" not in self._declared]
+        inputs = {index for index in self._variables.values() if index >= 0}
+        outputs = {~index for index in self._variables.values() if index < 0}
+        for letter, known in (("X", inputs), ("Y", outputs)):
+            names = [name for name in self._variables if name[0] == letter]
+            missing = set(range(len(names))) - known
             if missing:
-                last = next(name for name in reversed(self._declared) if name[0] == letter)
-                known = f"{count} variables {letter}_i are declared"
-                self._fail(self._declared[last], f"{known}, but {letter}_{missing[0]} is not")
-        if not self._counts["X"]:
+                what = f"{len(names)} variables {letter}_i are declared"
+                last = re.search(rf"\(\s*declare-\w+\s+{names[-1]}\s", self._text)
+                place = 0 if last is None else last.start()
+                self._fail(place, f"{what}, but {letter}_{min(missing)} is not")
+        if not inputs:
             self._fail(0, "no inputs are declared")
-        query.inputs, query.outputs = (self._counts["X"],), (self._counts["Y"],)
+        query.inputs, query.outputs = (len(inputs),), (len(outputs),)
         return query
+
+
+def _words(text: str) -> list[str]:
+    """The words of a text outside and inside of parentheses."""
+    return text.replace("(", " ").replace(")", " ").split()
+
+
+def _number(name: str) -> int:
+    """The variable that is called ``X_i`` or ``Y_i``."""
+    return int(name[2:]) if name[0] == "X" else ~int(name[2:])
