@@ -36,7 +36,7 @@ from splinecam.solid.outputs import Output
 _HALVINGS = 3  # of the body along each axis
 _WARP = 0.05 * (5**0.5 - 2)
 _SURFACE = 1 << 40  # the layer of the faces of the surface
-_FEWER = 8  # by which the number of cells is divided that take too much memory
+_FEWER = 8  # by which the number of cells is divided that may take too much memory
 
 
 class Pieces(NamedTuple):
@@ -100,7 +100,8 @@ def _parts(
 ) -> Iterator[Pieces]:
     """The pieces in some cells of the grid at a time, as many as memory allows."""
     count = front.complex.num_cells
-    size, begin, cells = count, 0, torch.arange(count)
+    # What is too large is found late, when most of the time for it is spent.
+    size, begin, cells = count if memory is None else count // _FEWER + 1, 0, torch.arange(count)
     while begin < count:
         size = min(size, count - begin)
         part, _ = front.select((cells >= begin) & (cells < begin + size))
