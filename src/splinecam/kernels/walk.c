@@ -123,6 +123,7 @@ int sc_order_faces(sc_pool *pool, const sc_mesh *mesh, int64_t layers, int64_t *
                 if (sides[c].face < 0 || seen[sides[c].face]) continue;
                 sides[c].below = (int32_t)top[sides[c].layer];
                 top[sides[c].layer] = c;
+                __builtin_prefetch(mesh->offset + sides[c].face);
             }
             next = -1;
             for (layer = layers - 1; layer >= 0 && next < 0; layer -= next < 0)
@@ -149,6 +150,8 @@ static void find_places(walk_t *walk) {
         at[0] = at[1] = 0;
         for (int64_t c = begin; c < end; c++) {
             const double *uv = mesh->uv + mesh->width * mesh->edge[mesh->corner[c]];
+            int64_t later = mesh->edge[mesh->corner[MIN(c + AHEAD, mesh->corners - 1)]];
+            __builtin_prefetch(mesh->uv + mesh->width * later);
             at[0] += part * uv[0];
             at[1] += part * uv[1];
         }
@@ -177,8 +180,8 @@ static void lay_out(walk_t *walk) {
 }
 
 static int fits(const sc_mesh *mesh, const sc_bends *chain, const sc_weights *given) {
-    if (!mesh || !chain || !given || !given->order || chain->layers < 1 || chain->knots < 0 || !sc_fits(mesh))
-        return 0;
+    if (!mesh || !chain || !given || !given->order || !sc_fits(mesh)) return 0;
+    if (chain->layers < 1 || chain->knots < 0) return 0;
     for (int64_t m = 0; m < chain->layers + 2; m++)
         if (chain->width[m] < 1) return 0;
     for (int64_t f = 0; f < mesh->faces; f++)
@@ -238,6 +241,9 @@ int sc_widest_corners(sc_pool *pool, const sc_mesh *mesh, int64_t *corner, doubl
         double p = last[0] - at[0], q = last[1] - at[1], back = p * p + q * q;
         for (int64_t h = begin; h < stop; h++) {
             int64_t after = mesh->edge[mesh->corner[h + 1 < stop ? h + 1 : begin]];
+            int64_t later = mesh->edge[mesh->corner[MIN(h + AHEAD, mesh->corners - 1)]];
+            __builtin_prefetch(mesh->uv + mesh->width * later);
+            __builtin_prefetch(widest + later);
             const double *next = mesh->uv + mesh->width * after;
             double x = next[0] - at[0], y = next[1] - at[1], ahead = x * x + y * y;
             if (x * q - y * p > widest[own].size)

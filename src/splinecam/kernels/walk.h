@@ -19,7 +19,7 @@ typedef struct {
 /* Weights of what follows from a chain. Places and maps are in the coordinates of the mesh. */
 typedef struct {
     const int64_t *order;  /* (2, faces), see sc_order_faces */
-    const int64_t *corner; /* (vertices) the corner as which each vertex moves, or NULL: none does */
+    const int64_t *corner; /* (vertices) the corner as which each one moves, or NULL: none does */
     const double *place;   /* (vertices, 2) weights of the places, or NULL */
     const double *values;  /* (vertices, outputs) the outputs, and ... */
     const double *output;  /* ... (vertices, outputs) their weights, or NULL */
@@ -30,12 +30,13 @@ typedef struct {
 } sc_weights;
 
 /* corner: written, (vertices) the corner with the largest triangle at each; sine: of its angle. */
-SC_EXPORT int sc_widest_corners(sc_pool *pool, const sc_mesh *mesh, int64_t *corner, double *sine);
+SC_EXPORT int sc_widest_corners(sc_pool *pool, const sc_mesh *mesh, int64_t *corner,
+                                double *sine);
 /* triangle: written, (3, T) vertices of the triangles that fill the faces; face: written, (T). */
 SC_EXPORT int sc_fans(sc_pool *pool, const sc_mesh *mesh, int64_t *triangle, int64_t *face);
-/* order: written, (2, faces) the faces, each a neighbour of one before it, across a line of the last
- * layer that is possible; and the layer of that line. So all faces in a cell of the first layers
- * follow one another. */
+/* order: written, (2, faces) the faces, each a neighbour of one before it, across a line of the
+ * last layer that is possible; and the layer of that line. So all faces in a cell of the first
+ * layers follow one another. */
 SC_EXPORT int sc_order_faces(sc_pool *pool, const sc_mesh *mesh, int64_t layers, int64_t *order);
 SC_EXPORT int sc_walk(sc_pool *pool, const sc_mesh *mesh, const sc_bends *chain,
                       const sc_weights *weights);

@@ -9,6 +9,7 @@
 
 enum { LANES = 8, QUEUE = 4, AHEAD = 8 };
 typedef double vec __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
+typedef double half __attribute__((vector_size(4 * LANES), aligned(8), may_alias));
 typedef int64_t ints __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
 #define INLINE static inline __attribute__((always_inline))
 
@@ -26,7 +27,7 @@ typedef struct {
     int64_t numbers;
 } walk_t;
 
-/* Changes by units of one layer whose derivatives are not found yet; what is not used is zero. */
+/* Changes by units of one layer whose derivatives are not found yet. */
 typedef struct {
     int64_t count, unit[QUEUE];
     double jump[QUEUE];
@@ -47,6 +48,12 @@ typedef struct {
     queue_t *queue;             /* (layers) */
 } walker_t;
 
+/* The sum of the numbers in a register. */
+INLINE double sum_of(vec x) {
+    half both = *(const half *)&x + *((const half *)&x + 1);
+    return (both[0] + both[2]) + (both[1] + both[3]);
+}
+
 /* Add a multiple of one row to another. */
 INLINE void add(double by, const double *row, int64_t n, double *restrict to) {
     for (int64_t j = 0; j < n; j++) to[j] += by * row[j];
@@ -59,8 +66,7 @@ INLINE double dot(const double *row, const double *other, int64_t n) {
     int64_t j = 0;
     for (; j + LANES <= n; j += LANES) sum += *(const vec *)(row + j) * *(const vec *)(other + j);
     for (; j < n; j++) rest += row[j] * other[j];
-    for (int l = 0; l < LANES; l++) rest += sum[l];
-    return rest;
+    return rest + sum_of(sum);
 }
 
 /* The sum of some rows of a matrix with n columns, each times its own number. */
@@ -140,8 +146,7 @@ INLINE void spread(walker_t *w, queue_t *queue, int64_t m, const double *way, do
             back[j] -= way[c] * pull[c * n + j];
         }
     }
-    for (int c = 0; c < 3; c++)
-        for (int l = 0; l < LANES; l++) total[c] += sum[c][l];
+    for (int c = 0; c < 3; c++) total[c] += sum_of(sum[c]);
 }
 
 /* Take derivatives by changes after product m back, to its factors and the changes before it. */
@@ -178,8 +183,8 @@ INLINE void take_back(walker_t *w, const queue_t *queue, int64_t m) {
                 to[j] += by[k] * back[k * rows + j];
             }
         for (int k = 0; k < QUEUE; k++) {
-            for (int l = 0; l < LANES; l++) found[k] += sum[k][l];
-            out[k * rows + i] += slope[k * rows + i] * found[k];
+            double all = found[k] + sum_of(sum[k]);
+            out[k * rows + i] += slope[k * rows + i] * all;
         }
     }
 }
@@ -188,14 +193,17 @@ INLINE void take_back(walker_t *w, const queue_t *queue, int64_t m) {
 INLINE void settle(walker_t *w, int64_t layer) {
     const walk_t *walk = w->walk;
     queue_t *queue = w->queue + layer;
-    int64_t numbers = QUEUE * walk->rows, size = walk->chain->width[layer + 2];
+    int64_t size = walk->chain->width[layer + 2];
+    for (int64_t k = queue->count; k < QUEUE; k++) /* at the end some places are not used */
+        for (int64_t i = 0; i < walk->rows; i++)
+            queue->slope[k * walk->rows + i] = queue->bent[k * walk->rows + i] =
+                queue->back[k * walk->rows + i] = 0;
     for (int64_t m = walk->last; m > layer + 1; m--) take_back(w, queue, m);
     for (int64_t k = 0; k < queue->count; k++) {
         int64_t row = walk->before[layer + 1] + queue->unit[k] * size;
         const double *back = queue->back + k * walk->rows + walk->first[layer + 1];
         add(queue->jump[k], back, size, w->factor + row);
     }
-    memset(queue->slope, 0, 3 * (size_t)numbers * sizeof *queue->slope); /* and all behind it */
     queue->count = 0;
 }
 
@@ -372,8 +380,7 @@ INLINE void find_map(const walker_t *w, double *map) {
             rest[2] += factor[i] * w->constant[own + i];
         }
         for (int c = 0; c < 3; c++) {
-            for (int l = 0; l < LANES; l++) rest[c] += sum[c][l];
-            map[c * outputs + o] = rest[c];
+            map[c * outputs + o] = rest[c] + sum_of(sum[c]);
         }
     }
 }
@@ -382,32 +389,34 @@ INLINE void find_map(const walker_t *w, double *map) {
 INLINE void pull_outputs(walker_t *w) {
     const walk_t *walk = w->walk;
     int64_t n = walk->chain->width[walk->last + 1], outputs = walk->chain->width[walk->last + 2];
-    int64_t own = walk->first[walk->last], before = walk->before[walk->last + 1];
+    int64_t own = walk->first[walk->last], before = walk->before[walk->last + 1], i = 0;
     const double *z = w->z + 3 * own, *slope = w->slope + own, *constant = w->constant + own;
-    double *pull = w->pull + 3 * own;
-    for (int64_t o = 0; o < outputs; o++) {
-        double by[3], *restrict made = w->factor + before + o * n;
-        const double *factor = walk->chain->factor + before + o * n;
-        for (int c = 0; c < 3; c++) by[c] = w->output[c * outputs + o];
-        w->offset[own + n + o] += by[2];
-        int64_t i = 0;
-        for (; i + LANES <= n; i += LANES) {
-            vec x = *(const vec *)(slope + i), back = x * *(const vec *)(factor + i);
-            vec total = by[2] * *(const vec *)(constant + i);
+    const double *factor = walk->chain->factor + before, *output = w->output;
+    double *pull = w->pull + 3 * own, *made = w->factor + before;
+    add(1, output + 2 * outputs, outputs, w->offset + own + n);
+    for (; i + LANES <= n; i += LANES) {
+        vec x = *(const vec *)(slope + i), given[3], back[3] = {{0}};
+        for (int c = 0; c < 3; c++) given[c] = x * *(const vec *)(z + c * n + i);
+        given[2] += *(const vec *)(constant + i);
+        for (int64_t o = 0; o < outputs; o++) {
+            vec row = *(const vec *)(factor + o * n + i), total = {0};
             for (int c = 0; c < 3; c++) {
-                total += by[c] * (x * *(const vec *)(z + c * n + i));
-                *(vec *)(pull + c * n + i) += by[c] * back;
+                total += output[c * outputs + o] * given[c];
+                back[c] += output[c * outputs + o] * row;
             }
-            *(vec *)(made + i) += total;
+            *(vec *)(made + o * n + i) += total;
         }
-        for (; i < n; i++) {
-            made[i] += by[2] * constant[i];
-            for (int c = 0; c < 3; c++) {
-                made[i] += by[c] * slope[i] * z[c * n + i];
-                pull[c * n + i] += by[c] * slope[i] * factor[i];
-            }
-        }
+        for (int c = 0; c < 3; c++) *(vec *)(pull + c * n + i) += x * back[c];
     }
+    for (; i < n; i++)
+        for (int64_t o = 0; o < outputs; o++) {
+            made[o * n + i] += output[2 * outputs + o] * constant[i];
+            for (int c = 0; c < 3; c++) {
+                double by = output[c * outputs + o] * slope[i];
+                made[o * n + i] += by * z[c * n + i];
+                pull[c * n + i] += by * factor[o * n + i];
+            }
+        }
 }
 
 /* Pull at all that belongs to a face, and write its map. */
@@ -434,11 +443,14 @@ INLINE void visit(walker_t *w, int64_t face) {
 INLINE void walk_over(walker_t *w, int64_t begin, int64_t stop) {
     const walk_t *walk = w->walk;
     const int64_t *order = walk->weights->order, *crossed = order + walk->mesh->faces;
+    const double *map = walk->weights->map;
+    int64_t size = 3 * walk->chain->width[walk->chain->layers + 1];
     for (int64_t i = begin; i < stop; i++) {
         int64_t face = order[i], later = order[MIN(i + AHEAD, stop - 1)];
         const double *at = walk->centre + 2 * face;
         __builtin_prefetch(walk->centre + 2 * later);
         __builtin_prefetch(walk->mesh->offset + later);
+        if (map) __builtin_prefetch(map + size * later);
         later = walk->mesh->offset[order[MIN(i + AHEAD / 2, stop - 1)]];
         __builtin_prefetch(walk->mesh->corner + later);
         __builtin_prefetch(walk->moves + later);
