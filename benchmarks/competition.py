@@ -29,6 +29,8 @@ from common import Table
 import splinecam as sc
 
 DECIDED = ("sat", "unsat")
+# Modules are compiled once, as by an installation, and not by each process.
+INSTALLED = {name: x for name, x in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 Key = tuple[str, str]  # names of a network and of a property, without folders and endings
 
 TABLE = Table(
@@ -126,7 +128,7 @@ def decide(instance: Instance, folder: Path, area: bool) -> dict[str, Any]:
     process = os.posix_spawn(
         sys.executable,
         [str(part) for part in command],
-        os.environ,
+        INSTALLED,
         file_actions=[(os.POSIX_SPAWN_OPEN, 1, said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)],
     )
     _, _, used = os.wait4(process, 0)

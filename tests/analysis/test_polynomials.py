@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import math
-from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -15,9 +14,10 @@ import torch
 from torch import nn
 
 import splinecam as sc
+from exact_polynomials import exact_minimum, least, on_cell, random_term
 from refinement_cases import BOX, random_network
 from splinecam.errors import FileError, SplineCamError
-from splinecam.files.formulas import Formula, Polynomial
+from splinecam.files.formulas import Formula
 from splinecam.partitions.partition_files import wanted_read
 from splinecam.questions.wanted import Wanted
 from splinecam.testing import exact_partition
@@ -37,63 +37,6 @@ def mlp(*sizes: int, seed: int) -> nn.Sequential:
     torch.manual_seed(seed)
     layers = [layer for n, m in pairwise(sizes) for layer in (nn.Linear(n, m).double(), nn.ReLU())]
     return nn.Sequential(*layers[:-1])
-
-
-# -- the oracle: extremes of quadratic functions on polygons, in fractions -------------------------
-
-
-def least(q: Callable[[Point], Fraction], corners: Sequence[Point]) -> Fraction:
-    """The least value of a quadratic function on a convex polygon."""
-    found = [q(p) for p in corners]
-    for p, r in zip(corners, [*corners[1:], corners[0]], strict=True):
-        middle = ((p[0] + r[0]) / 2, (p[1] + r[1]) / 2)
-        begin, half, end = q(p), q(middle), q(r)
-        bend, slope = 2 * (begin - 2 * half + end), 4 * half - 3 * begin - end
-        if bend and 0 < (t := -slope / (2 * bend)) < 1:
-            found.append(q((p[0] + t * (r[0] - p[0]), p[1] + t * (r[1] - p[1]))))
-    (o, one) = (Fraction(0), Fraction(1))
-    c, e, n, w, s = (q(p) for p in ((o, o), (one, o), (o, one), (-one, o), (o, -one)))
-    a, d, b = (e + w) / 2 - c, (n + s) / 2 - c, q((one, one)) - e - n + c
-    g, h, det = (e - w) / 2, (n - s) / 2, 4 * a * d - b * b
-    if a > 0 and det > 0:  # the minimum of the plane
-        p = ((b * h - 2 * d * g) / det, (b * g - 2 * a * h) / det)
-        sides = zip(corners, [*corners[1:], corners[0]], strict=True)
-        if all((r[0] - l[0]) * (p[1] - l[1]) >= (r[1] - l[1]) * (p[0] - l[0]) for l, r in sides):  # noqa: E741
-            found.append(q(p))
-    return min(found)
-
-
-def on_cell(cell: ExactCell, term: Polynomial) -> Callable[[Point], Fraction]:
-    """A polynomial as a function of plane coordinates, which are the inputs."""
-
-    def value(p: Point) -> Fraction:
-        y = [w[0] * p[0] + w[1] * p[1] + b for w, b in zip(cell.weight, cell.bias, strict=True)]
-        known, total = [*p, *y[::-1]], Fraction(0)
-        for key, factor in term._term.items():
-            names = () if key is None else key if isinstance(key, tuple) else (key,)
-            total += factor * math.prod((known[name] for name in names), start=Fraction(1))
-        return total
-
-    return value
-
-
-def exact_minimum(model: nn.Module, domain: sc.Domain, term: Polynomial) -> Fraction:
-    cells = exact_partition(model, domain).cells
-    return min(least(on_cell(cell, term), cell.vertices) for cell in cells)
-
-
-def random_term(variables: Sequence[Polynomial], generator: torch.Generator) -> Polynomial:
-    """A quadratic polynomial with small whole coefficients: definite, indefinite or flat."""
-
-    def number() -> int:
-        return int(torch.randint(-3, 4, (1,), generator=generator))
-
-    total = Polynomial({None: Fraction(number())})
-    for k, one in enumerate(variables):
-        total = total + number() * one
-        for other in variables[k:]:
-            total = total + number() * one * other
-    return total
 
 
 @pytest.mark.few(8)
@@ -135,7 +78,7 @@ def test_verdicts_of_networks_agree_with_fractions(seed: int) -> None:
     domain = sc.Domain.box(-1.5, 1.5)
     part = sc.partition(model, domain, device="cpu", progress=False)
     term = random_term([x, y, sc.output(0), sc.output(1)], generator)
-    lowest = exact_minimum(model, domain, term)
+    lowest = exact_minimum(exact_partition(model, domain), term)
     for shift, status in ((1e-7, "holds"), (-1e-7, "violated")):
         limit = term - lowest + Fraction(shift)
         assert part.check(limit <= 0).status == status

@@ -10,6 +10,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -41,6 +42,7 @@ NAMES = (
     "exports",
     "properties",
     "pruned",
+    "written_fuzz",
 )
 CPU = torch.device("cpu")
 
@@ -358,6 +360,15 @@ def test_refined_partitions_are_compared_with_whole_ones(
     assert counts["wrong"] == counts["questions"] == 2
     assert not modules.refine_fuzz.fuzzed(3, 4.0, 2, 0.0)  # the time is up
     assert "another length" in capsys.readouterr().out
+
+
+def test_networks_with_hidden_maxima_are_counted(
+    modules: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert modules.written_fuzz.main(["--networks", "2"]) == 0
+    monkeypatch.setattr(modules.written_fuzz, "exact_minimum", lambda *given: Fraction(-1000))
+    assert modules.written_fuzz.main(["--networks", "1"]) == 1
+    assert "the condition is holds, not violated" in capsys.readouterr().out
 
 
 def test_pruned_networks_are_measured_beside_dense_ones(
