@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 import splinecam as sc
 from gradient_cases import KINDS, combinatorics, drawn, error, length, nearest, polygon
 from splinecam.errors import SplineCamError
-from splinecam.kernels.kernel import available
+from splinecam.kernels.kernel import Kernel, available
 from splinecam.network.capture import capturing
 from splinecam.questions import differentiable
 from splinecam.questions.differentiable import Differentiable
@@ -87,6 +88,31 @@ def test_a_walk_over_the_regions_has_the_gradients_of_passes(
     monkeypatch.setattr(differentiable, "chain_of", none)
     for own, other in zip(fast, gradients(), strict=True):
         assert (own - other).norm() <= 1e-12 * other.norm() + 1e-14
+
+
+@compiled
+def test_a_walk_in_parts_has_the_same_bits_with_more_threads() -> None:
+    torch.manual_seed(0)
+    layers = [nn.Linear(2, 80), nn.ReLU(), nn.Linear(80, 80), nn.ReLU(), nn.Linear(80, 2)]
+    model = nn.Sequential(*layers).double()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.7)
+    part = sc.partition(model, sc.Domain.box(-9, 9), progress=False)
+    assert len(part) > 10_000  # three parts
+    moving = part.differentiable()
+    expected = torch.autograd.grad(moving.vertices.square().sum(), model[0].weight)[0]
+    chain, weights = moving._chain, {"corner": moving._fixed["corners"], "place": 2 * part.vertices}
+    assert chain is not None
+    found = []
+    for threads in (1, 2, 3):
+        some = replace(chain, kernel=Kernel(threads))
+        (first, *_), _ = some.bends.derivatives(
+            some.kernel, part.mesh, weights | {"order": chain.order}
+        )
+        found.append(part._frame.scale * first.T)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+    assert torch.allclose(found[0], expected, rtol=1e-10)
 
 
 @pytest.mark.slow

@@ -16,7 +16,9 @@
 #include "loops.h"
 #include "overlay.h"
 
-enum { PART = 4096, MOST_PARTS = 16 }; /* faces that a thread walks over at least; parts of all */
+/* Faces that a thread walks over at least; the most parts, and the most derivatives of all. */
+enum { PART = 4096, MOST_PARTS = 16, MOST_DERIVATIVES = 1 << 24 };
+
 #if defined(__x86_64__)
 __attribute__((target("avx2,fma"))) static void walk_avx2(walker_t *w, int64_t i, int64_t j) {
     walk_over(w, i, j);
@@ -176,7 +178,8 @@ static void lay_out(walk_t *walk) {
     walk->rows = rounded_up(walk->rows);
     walk->last = layers - 1;
     walk->looks = given->output || given->map || given->maps ? layers : layers - 1;
-    walk->parts = MIN(MAX(walk->mesh->faces / PART, 1), MOST_PARTS);
+    int64_t most = MIN(MOST_PARTS, MOST_DERIVATIVES / walk->numbers);
+    walk->parts = MAX(MIN(walk->mesh->faces / PART, most), 1);
 }
 
 static int fits(const sc_mesh *mesh, const sc_bends *chain, const sc_weights *given) {

@@ -23,7 +23,8 @@ from splinecam.network.nonlinearities import PiecewiseScalar
 from splinecam.network.program import FAR, Program
 from splinecam.questions.partition_data import PartitionData
 
-_MOST = 1 << 22  # numbers in the matrices of a chain
+_MOST = 1 << 22  # numbers in the matrices of a chain, or that a walk keeps
+_KEPT = 12  # numbers for each unit, see ``queue_t``
 _DENSE = 4  # times as many as the network multiplies with
 
 
@@ -70,7 +71,8 @@ def chain_of(part: PartitionData, names: Mapping[int, object]) -> Chain | None:
     widths = [prod(x) for x in (program.input_shape, *(own.shape for own in layers))]
     widths.append(prod(program.output_shape))
     numbers = sum(n * m for n, m in pairwise(widths))
-    if numbers > min(_MOST, _DENSE * sum(program.products)):
+    kept = _KEPT * len(layers) * sum(widths)  # of changes of each layer in all later ones
+    if kept > _MOST or numbers > min(_MOST, _DENSE * sum(program.products)):
         return None
     matrices, offsets = zip(*_products(program), strict=True)
     frame, domain = part._frame, part.domain
