@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -214,6 +216,17 @@ def test_integrals_are_exact() -> None:
     assert d.integrals("modulus").sum().item() == pytest.approx(2.0)
     with pytest.raises(ValueError, match="'cube'"):
         d.integrals("cube")  # type: ignore[arg-type]
+
+
+def test_what_is_differentiated_is_released() -> None:
+    part = sc.partition(relu(2), BOX, progress=False)
+    moving = part.differentiable(corners=BOX.corners.clone().requires_grad_())
+    total = moving.areas.square().sum() + moving.values.sum() + moving.weight.sum()
+    (total + moving.class_areas[0] + moving.level_set(0.1, 0).sum()).backward()
+    kept = weakref.ref(moving)
+    del moving, total
+    gc.collect()
+    assert kept() is None
 
 
 def test_given_parameters_work_with_torch_func() -> None:

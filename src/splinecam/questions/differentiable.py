@@ -105,9 +105,7 @@ class Differentiable:
 
     def _all_places(self, ids: Tensor | None = None) -> Places:
         """The vertices of the partition, or some (N,), as corners."""
-        data = self.partition
-        known = data.vertices, data.values
-        return places_of(data.mesh, known, ids, lambda edge: functions_of(data, edge))
+        return _places_in(self.partition, ids)
 
     @property
     def _chain(self) -> Chain | None:
@@ -121,32 +119,13 @@ class Differentiable:
             return self._follow(self._once("all vertices", self._all_places))
         chain, data = self._chain, self.partition
         corner = self._once("corners", lambda: self._widest(chain))
-
-        def pulls(
-            program: Program, corners: Tensor, weights: tuple[Tensor | None, ...]
-        ) -> Iterator[Tensor]:
-            at, outputs = weights
-            place = {} if at is None else {"place": data._frame.scale * at}
-            output = {} if outputs is None else {"output": outputs, "values": data.values}
-            yield chain.pull(program, {"corner": corner, **place, **output})
-            if corners.requires_grad:
-                ids, places = self._once("border", self._border)
-                some = tuple(None if x is None else take(x, ids) for x in weights)
-                yield border_pull(places, corners, some)
-
-        return self._moved((data.vertices, data.values), pulls)
+        return self._moved((data.vertices, data.values), _walk_pulls(data, chain, corner))
 
     def _widest(self, chain: Chain) -> Tensor:
         """The corners as which all vertices move, (V,)."""
         corner, sine = widest_corners(chain.kernel, chain.mesh)
         require_angles(self.partition.vertices, sine)
         return corner
-
-    def _border(self) -> tuple[Tensor, Places]:
-        """The vertices (N,) on the border of the domain, and their places."""
-        mesh = self.partition.mesh
-        ids = torch.unique(mesh.edges[mesh.edge_layer < 0])
-        return ids, self._all_places(ids)
 
     @property
     def vertices(self) -> Tensor:
@@ -445,6 +424,33 @@ _MEANS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "modulus": _mean_modulus,
     "square": _mean_square,
 }
+
+
+def _places_in(part: PartitionData, ids: Tensor | None) -> Places:
+    """The vertices of a partition, or some (N,), as corners."""
+    known = part.vertices, part.values
+    return places_of(part.mesh, known, ids, lambda edge: functions_of(part, edge))
+
+
+def _walk_pulls(part: PartitionData, chain: Chain, corner: Tensor) -> Pulls:
+    """The pulls of all vertices and of the outputs there, by a walk over the regions.
+
+    They know nothing of what keeps these tensors, which otherwise would keep itself.
+    """
+
+    def pulls(
+        program: Program, corners: Tensor, weights: tuple[Tensor | None, ...]
+    ) -> Iterator[Tensor]:
+        at, outputs = weights
+        place = {} if at is None else {"place": part._frame.scale * at}
+        output = {} if outputs is None else {"output": outputs, "values": part.values}
+        yield chain.pull(program, {"corner": corner, **place, **output})
+        if corners.requires_grad:
+            ids = torch.unique(part.mesh.edges[part.mesh.edge_layer < 0])
+            some = tuple(None if x is None else take(x, ids) for x in weights)
+            yield border_pull(_places_in(part, ids), corners, some)
+
+    return pulls
 
 
 def _outline(part: PartitionData, level: float) -> tuple[Places, Tensor, Tensor]:
