@@ -142,12 +142,13 @@ def test_points_are_in_order_between_the_ends() -> None:
     assert points.owner.tolist() == [0, 0, 0, 1, 1, 1, 1, 2, 2]
 
 
-def test_single_precision_is_restored() -> None:
+@pytest.mark.parametrize("whole", [True, False])
+def test_single_precision_is_restored(whole: bool) -> None:
     def state() -> tuple[Any, ...]:
         switches = torch.backends.cudnn, torch.backends.cuda.matmul
         return tuple(getattr(switch, "allow_tf32", None) for switch in switches)
 
     before = state()
-    with pytest.raises(KeyError), single_precision():
+    with pytest.raises(KeyError), single_precision(whole=whole):
         raise KeyError
     assert state() == before

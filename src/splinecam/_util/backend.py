@@ -104,15 +104,15 @@ def release_memory() -> None:
 
 
 @contextmanager
-def single_precision() -> Iterator[None]:
-    """Let CUDA take float32 as it is inside a ``with`` block, not its leading 10 bits (TF32)."""
+def single_precision(*, whole: bool = True) -> Iterator[None]:
+    """Let CUDA take float32 as it is inside a ``with`` block, or its leading 10 bits (TF32)."""
     products: Any = torch.backends.cuda.matmul
     convolutions: Any = torch.backends.cudnn
     switches = [convolutions, products]
     name: str = "allow_tf32"
-    value: object = False
+    value: object = not whole
     if hasattr(products, "fp32_precision"):  # beside it, torch refuses the older switches
-        name, value = "fp32_precision", "ieee"
+        name, value = "fp32_precision", "ieee" if whole else "tf32"
         switches = [convolutions.conv, products]
     before = [getattr(switch, name) for switch in switches]
     try:

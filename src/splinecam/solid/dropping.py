@@ -36,6 +36,7 @@ from splinecam.network.program import Program
 from splinecam.solid.front import Front, Target
 
 _PADDED = 4  # corners more than the fewest of a block
+_LEADING = 1 + 2.0**-8  # sums of products of moduli by their leading 10 bits are less by less
 _CALLS = 32  # for which a margin is found at once; between two, a front is divided once at most
 
 
@@ -236,7 +237,9 @@ def _find_open(
         step = "rectify"
         # A sum of products rounds by no more than the product of both norms.
         off = rounding.amax(1).add_(size.norm(dim=1), alpha=run.single)
-        x, wide = x @ weight.T, wide @ modulus.T
+        x = x @ weight.T
+        with single_precision(whole=False):
+            wide = wide @ (_LEADING * modulus.T)
         for name, array in {"off": off, "offset": offset, "norm": norm, "rounded": rounded}.items():
             steps.set(name, array)
         lines.append((slope, noise, weight))

@@ -10,7 +10,7 @@ from torch import Tensor
 from splinecam._util.arrays import owners_of, take, take_rows
 from splinecam._util.tolerances import EPS, SLOPE_PRECISION
 
-_MATRICES = 1 << 15
+_MATRICES = 1 << 13  # of which a GPU takes half a megabyte each
 _SQUARES = 64.0  # units of rounding in the sums of squares of a cell
 
 
