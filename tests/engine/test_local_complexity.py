@@ -97,6 +97,13 @@ def test_the_ends_never_prove_too_much(seed: int) -> None:
         checked(sc.local_complexity(model.to(dtype), x, 1.5, exact=True, seed=seed, **QUIET))
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_in_tiny_balls_no_unit_switches(seed: int) -> None:
+    model, shape = random_network(seed)
+    found = checked(sc.local_complexity(model, torch.randn(3, *shape), 1e-9, exact=True, **QUIET))
+    assert not bool(found.ends.any() | found.switches.any())
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.few(2)
 def test_exact_switches_are_those_of_paths(seed: int) -> None:

@@ -224,19 +224,30 @@ def _switched(layer: Nonlinearity, z: Tensor, error: Tensor) -> _Counts:
     """
     k, d = z.shape[0], z.shape[1] // 2
     tiny = torch.finfo(z.dtype).tiny  # what is zero is on both sides
-    first, last, others, centre = (
-        part.flatten(0, 1)
-        for part in (z[:, 1 : d + 1], z[:, d + 1 :], z[:, 1:], z[:, :1].expand(z[:, 1:].shape))
+    centre, ends = z[:, 0], z[:, 1:].flatten(0, 1)
+    slack = error.repeat_interleave(2 * d, 0)
+    if isinstance(layer, MaxNonlinearity):
+        first, last = (x.flatten(0, 1) for x in (z[:, 1 : d + 1], z[:, d + 1 :]))
+        own = error.repeat_interleave(d, 0)
+        lower, apart = (layer.apart(first, last, e) for e in (own, tiny))
+        doubt = ~layer.decided(ends, tiny, slack)
+        mixed = layer.apart(centre.repeat_interleave(2 * d, 0), ends, tiny)
+    else:  # ``apart`` and ``decided`` of a unit follow from the same pieces
+        found = (layer.pieces(ends, e) for e in (slack, -slack, tiny, -tiny))
+        sides = [x.view(k, 2, d, x.shape[1]) for x in found]
+        pairs = sides[:2], sides[2:]
+        lower, apart = ((x[:, 0] > y[:, 1]) | (x[:, 1] > y[:, 0]) for x, y in pairs)
+        doubt = (sides[0] != sides[2]) | (sides[1] != sides[3])
+        if isinstance(layer, PiecewiseScalar):
+            mixed = layer.pieces(ends) != layer.pieces(centre).repeat_interleave(2 * d, 0)
+        else:
+            low, high = (layer.pieces(centre, e)[:, None, None] for e in (tiny, -tiny))
+            mixed = (low > sides[3]) | (sides[2] > high)
+    lower, apart, doubt, mixed = (
+        x.view(k, count, d, x.shape[-1])
+        for x, count in ((lower, 1), (apart, 1), (doubt, 2), (mixed, 2))
     )
-    slack = error.repeat_interleave(d, 0)
-    doubt = ~(layer.decided(first, tiny, slack) & layer.decided(last, tiny, slack))
-    if isinstance(layer, PiecewiseScalar):
-        mixed = layer.pieces(centre) != layer.pieces(others)
-    else:
-        mixed = layer.apart(centre, others, tiny)
-    made = layer.apart(first, last, slack), layer.apart(first, last, tiny), doubt
-    lower, ends, doubt = (part.view(k, d, part.shape[1]) for part in made)
-    return _Counts(lower, ends, doubt, mixed.view(k, 2 * d, mixed.shape[1]).any(1))
+    return _Counts(lower[:, 0], apart[:, 0], doubt.any(1), mixed.flatten(1, 2).any(1))
 
 
 def _by_ball(found: _Counts, ball: Tensor, k: int) -> _Counts:
