@@ -134,6 +134,7 @@ def test_areas_of_known_shapes(formula: Formula, area: float) -> None:
     assert found.witnesses(3)[0].confirmed
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("formula", "status"),
     [
@@ -249,6 +250,7 @@ def test_files_of_partitions_know_the_question() -> None:
         assert one.covers(Wanted("condition", condition=(x * y >= 0.12).condition(2, 1)))
 
 
+@pytest.mark.slow
 def test_the_border_of_a_part_is_curved() -> None:
     found = relu().check(x * x + y * y <= 0.5)
     assert repr(found).startswith("PropertyCheck(violated on 39.3 % of the domain, area 1.571")

@@ -890,6 +890,7 @@ REASONS = {
 }
 
 
+@pytest.mark.few(25)
 @pytest.mark.parametrize("call", REASONS, ids=lambda call: call.__name__)
 def test_rejections(call: Callable[..., Tensor]) -> None:
     error = rejected(Fn(call), 4)

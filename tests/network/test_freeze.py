@@ -148,7 +148,7 @@ def frozen_model(name: str) -> tuple[nn.Module, Tensor, sc.results.Frozen]:
     return model, x, frozen
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_frozen_model_is_the_model_at_the_anchor(name: str):
     model, x, frozen = frozen_model(name)
@@ -208,7 +208,7 @@ class Recurrent(nn.Module):
 WALKED = {name: model for name, (model, _) in MODELS.items()} | {"recurrent": Recurrent}
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["recurrent", *MODELS])
 def test_a_frozen_model_is_read_as_it_would_be_exported(name: str):
     model = nn.Sequential(WALKED[name](), nn.ReLU()).eval()
@@ -239,6 +239,7 @@ def no_export(monkeypatch: pytest.MonkeyPatch):
     return forbid
 
 
+@pytest.mark.slow
 def test_a_frozen_model_is_not_exported_again(no_export):
     block = nn.TransformerEncoderLayer(WIDTH, 2, 6, batch_first=True, activation="gelu")
     table = sc.nn.PiecewiseLinear([-1.0, 0, 1], [0.0, 1, 0])
@@ -258,6 +259,7 @@ def test_a_frozen_model_is_not_exported_again(no_export):
     assert part.layers == ("0.inner.layers.0", "0.inner.layers.1", "2")
 
 
+@pytest.mark.slow
 def test_a_frozen_model_inside_any_module_is_exported_with_it():
     class Outer(nn.Module):
         def __init__(self, inner: nn.Module) -> None:

@@ -101,6 +101,7 @@ partitioned = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.few(150)
 @accepted
 def test_accepted_ways_are_captured(way: Way) -> None:
     model = way.model()
@@ -141,6 +142,7 @@ def test_partitions_of_some_ways_validate(way: Way) -> None:
         )
 
 
+@pytest.mark.few(80)
 @pytest.mark.parametrize("way", REFUSED, ids=lambda way: way.id)
 def test_refused_ways_say_why(way: Way) -> None:
     model = way.model()

@@ -344,6 +344,7 @@ def test_smooth_fuzzing_sees_bounds_that_are_exceeded(
     assert "off by 1.25 of the bound" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_refined_partitions_are_compared_with_whole_ones(
     modules: SimpleNamespace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,7 +46,7 @@ def slopes(found: Tensor, leaves: list[Tensor], ways: list[Tensor]) -> tuple[Ten
     return torch.tensor(along).double(), torch.tensor(sizes).double().sqrt()
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(
     ("body", "kind", "output"),

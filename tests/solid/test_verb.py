@@ -67,6 +67,7 @@ def test_several_levels_have_a_surface_each_in_their_order(kind: Callable[[Any],
     assert found[0].volume > found[1].volume
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("count", [2, 4])
 def test_surfaces_around_classes_divide_the_box(count: int) -> None:
     model = network(count)
