@@ -175,8 +175,12 @@ def test_ctrl_c_returns_what_is_settled(number: int) -> None:
 
 
 def test_the_second_ctrl_c_interrupts() -> None:
-    with pytest.raises(KeyboardInterrupt):
-        interrupted(lambda: partial(network()), 1, 2)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted(lambda: partial(network()), 1, 2)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_options_that_do_not_go_with_it() -> None:
