@@ -277,6 +277,24 @@ def test_as_a_module_with_a_closed_pipe() -> None:
     assert (process.returncode, errors) == (0, "")
 
 
+@pytest.mark.parametrize("thread", ["", "threading.Timer(0.2, print, ['thread']).start()"])
+def test_the_end_of_a_process(thread: str) -> None:
+    code = f"""if True:
+        import atexit, sys, threading
+        from splinecam.cli import script
+        atexit.register(print, "at exit", end=".")  # which stays in a buffer
+        {thread}
+        sys.argv = ["splinecam", "completion", "bash"]
+        code = script()
+        print("taken down")
+        sys.exit(code)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("thread\nat exit." if thread else "at exit.")
+    assert ("taken down" in done.stdout) == bool(thread)
+    assert not done.stderr
+
+
 def test_options_name_what_there_is() -> None:
     from splinecam.plot import colors, plot
 
