@@ -363,6 +363,59 @@ def test_errors_in_long_files_name_the_place(row: int, text: str, message: str, 
         read("\n".join(lines))
 
 
+NUMBERS = ["1.", ".5", "+3e2", "-0", "-2.2250738585072011e-308", "4.9e-324", "9007199254740993"]
+NUMBERS += ["0.1000000000000000055511151231257827", "123456789012345678901234567890e-30"]
+NUMBERS += ["7E+2", "1e-400"]
+
+
+@pytest.mark.parametrize("name", ["X_{}", "X[{}]", "X_1[{}]", "assert0[{}]"])
+@pytest.mark.parametrize(
+    "around", [("(assert ", ")\n", "", ""), ("", "\n\t", "(assert (and ", "))")]
+)
+def test_numbers_of_many_bounds(name: str, around: tuple[str, ...], read: Any) -> None:
+    words = [NUMBERS[k % len(NUMBERS)] for k in range(150)]
+    before, after, start, end = around
+    rows = [f"( <= {name.format(k)} {word}\n)" for k, word in enumerate(words)]
+    rows += [f"(>\t{name.format(k)} -1e3)" for k in range(150)]
+    tensor = name.split("[")[0]
+    head = network("[150]", "[1]").replace("X", tensor) if "[" in name else declared(150, 1)
+    low, high = read(head + start + "".join(before + row + after for row in rows) + end).box
+    assert low.eq(-1000).all()
+    assert high.tolist() == [*map(float, words)]
+
+
+@pytest.mark.parametrize(
+    ("odd", "message"),
+    [
+        ("(assert (<= X_007 1))", "line 252, column 13: 'X_007' is not declared"),
+        ("(assert (<= X_151 1))", "line 252, column 13: 'X_151' is not declared"),
+        ("(assert (<= X_1[3] 1))", r"line 252, column 13: 'X_1\[3\]' is not declared"),
+        ("(assert (<= X_1e2 1))", "line 252, column 13: 'X_1e2' is not declared"),
+        ("(assert (<= X_1 1e400))", "line 252, column 17: the number 1e400 is beyond"),
+        ("(assert (and (<= X_1 2)) (<= X_1 2))", "line 252, column 1: 'assert' has one formula"),
+    ],
+)
+def test_one_odd_bound_among_many(odd: str, message: str, read: Any) -> None:
+    rows = [f"(assert (<= X_{k} 1))" for k in range(100)]
+    with pytest.raises(FileError, match=message):
+        read("\n".join([declared(150, 1).strip(), *rows, odd, *rows]))
+
+
+def test_many_bounds_of_several_tensors(read: Any) -> None:
+    rows = "(assert (<= X[0,1] 1))\n" * 70
+    with pytest.raises(FileError, match=r"'X\[3\]' is no element of X, of shape \(1, 4\)"):
+        read(network("[1,4]") + rows + "(assert (<= X[3] 1))\n(assert (<= X[0,1,2] 1))")
+    with pytest.raises(FileError, match="no element of X"):
+        read(network("[1,4]") + rows + "(assert (<= X[0,4] 1))")
+    given = "(assert (>= X[0,{0}] 0)) (assert (<= X[0,{0}] 1))"
+    box = "".join(given.format(k) for k in range(4))
+    found = read(
+        network("[1,4]") + rows + "(assert (<= Y[0] 2)) (assert (<= X[0,2] .5))" * 70 + box
+    )
+    assert found.box[1].tolist() == [[1.0, 1.0, 0.5, 1.0]]
+    assert len(found.condition) == 1
+
+
 def test_properties_of_two_networks(read: Any) -> None:
     prop = read(two_networks())
     assert prop.networks == ("f", "g")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from math import prod
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -89,7 +90,11 @@ def _property(query: Query, source: str) -> Property:
     """The boxes and conditions of a query."""
     whole = conjunction(query.asserted)
     size = prod(query.inputs)
-    boxed = len(whole.common.lower) == len(whole.common.upper) == size
+    low, high = _bounds([whole.common], size)
+    for inputs, upper, values in query.bounds:
+        np.minimum.at(high[0].numpy(), inputs[upper], values[upper])
+        np.maximum.at(low[0].numpy(), inputs[~upper], values[~upper])
+    boxed = bool(low.isfinite().all() and high.isfinite().all())
     outputs, others = list[list[Case]](), list[list[Case]]()
     for choice in whole.choices:
         if boxed and any(each.relates_inputs for each in choice):
@@ -103,7 +108,8 @@ def _property(query: Query, source: str) -> Property:
         raise FileError(f"{source} cannot be read: {error}.") from error
     if len(joint) * size > _ENTRIES:
         raise FileError(f"{source} has {len(joint):,} boxes of {size:,} inputs, which is too much.")
-    lo, hi = _bounds(whole.common, joint, size)
+    lo, hi = _bounds(joint, size)
+    lo, hi = torch.maximum(lo, low) + 0.0, torch.minimum(hi, high) + 0.0  # 0.0 for -0.0
     groups: dict[bytes, list[int]] = {}
     for k, inside in enumerate((lo <= hi).all(1).tolist()):
         if inside:
@@ -124,18 +130,16 @@ def _property(query: Query, source: str) -> Property:
     return Property(tuple(cases), *about)
 
 
-def _bounds(common: Case, cases: Sequence[Case], size: int) -> tuple[Tensor, Tensor]:
-    """The bounds ``(N, D)`` of the inputs of N cases, within the bounds that all have in common."""
+def _bounds(cases: Sequence[Case], size: int) -> tuple[Tensor, Tensor]:
+    """The bounds ``(N, D)`` of the inputs of N cases."""
     found = []
-    for sides, unbounded, tighter in (
-        ([common.lower, *(case.lower for case in cases)], -torch.inf, torch.maximum),
-        ([common.upper, *(case.upper for case in cases)], torch.inf, torch.minimum),
+    for sides, unbounded in (
+        ([case.lower for case in cases], -torch.inf),
+        ([case.upper for case in cases], torch.inf),
     ):
         table = torch.full((len(sides), size), unbounded, dtype=torch.float64)
         places = [k * size + variable for k, side in enumerate(sides) for variable in side]
         values = [value for side in sides for value in side.values()]
-        table.view(-1)[torch.tensor(places, dtype=torch.int64)] = torch.tensor(
-            values, dtype=torch.float64
-        )
-        found.append(tighter(table[1:], table[0]) + 0.0)  # 0.0 for -0.0
+        table.view(-1).numpy()[np.array(places, np.int64)] = values
+        found.append(table)
     return found[0], found[1]

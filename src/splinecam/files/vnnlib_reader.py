@@ -6,8 +6,8 @@ the VNN-LIB standard (https://www.vnnlib.org, https://github.com/VNNLIB/VNNLIB-S
 
 Files hold millions of declarations and comparisons, such as ``(<= X_12 0.5)``. Many of them in a
 row are one token here, which takes a fraction of the time: "declared"; "limits" if the second word
-of each is a number, and "asserted" if nothing else is asserted with it. A comparison of two words
-is "compared".
+of each is a number, and "asserted" if nothing else is asserted with it; "inside" and "boxed" for
+many of these that may be about inputs. A comparison of two words is "compared".
 
 Expressions are evaluated when their parentheses close: no tree is built, and deep nesting costs no
 recursion.
@@ -24,6 +24,9 @@ from fractions import Fraction
 from math import isfinite, prod
 from typing import Any, NamedTuple, NoReturn
 
+import numpy as np
+from numpy.typing import NDArray
+
 from splinecam.errors import FileError
 from splinecam.files.formulas import (
     Bound,
@@ -39,11 +42,16 @@ from splinecam.files.formulas import (
 NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][-+]?\d++)?+"
 _WORD = r"""[^\s()\[\]";<>=]++(?:\[[^\]()";]*+\])?+"""
 _LIMIT = rf"\(\s*+(<=|>=|<|>)\s++({_WORD})\s++({NUMBER})\s*+\)"
-_DECLARATION = r"\(\s*+declare-const\s++([XY]_\d{1,9})\s++Real\s*+\)"
-_ROW = "{1,4096}+"  # that a token has at most
+_USUAL = r"_(?:0|[1-9][0-9]{0,8})"  # after the letter of a variable
+_ELEMENT = rf"(?:X{_USUAL}|[A-Za-z]\w*+\[\d{{1,9}}+(?:,\d{{1,9}}+)*+\])"
+_BOUND = rf"\(\s*+[<>]=?+\s++{_ELEMENT}\s++{NUMBER}\s*+\)\s*+"
+_DECLARATION = rf"\(\s*+declare-const\s++([XY]{_USUAL})\s++Real\s*+\)"
+_ROW, _MANY = "{1,4096}+", "{64,4096}+"  # so many of them are a token
 _TOKEN = re.compile(
     rf"""(?:\s++|;[^\n]*+)*+(?:
-    (?P<asserted>(?:\(\s*+assert\s*+{_LIMIT}\s*+\)\s*+){_ROW})
+    (?P<boxed>(?a:\(\s*+assert\s*+{_BOUND}\)\s*+){_MANY})
+    |(?P<inside>(?a:{_BOUND}){_MANY})
+    |(?P<asserted>(?:\(\s*+assert\s*+{_LIMIT}\s*+\)\s*+){_ROW})
     |(?P<limits>(?:{_LIMIT}\s*+){_ROW})
     |(?P<declared>(?:{_DECLARATION}\s*+){_ROW})
     |(?:(?P<alone>\()\s*+assert\s*+)?+
@@ -60,11 +68,16 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
+_ALONE = ("boxed", "asserted")
 _LIMITS, _DECLARATIONS = re.compile(_LIMIT), re.compile(_DECLARATION)
+_SHORT = 2_000  # characters of declarations that are read one by one
 _DEEPEST = 10_000  # parentheses within each other
 _LARGEST = 1 << 24  # numbers of an input or output
 _NUMBER = re.compile(NUMBER)
-_CONSTANT = re.compile(r"[XY]_\d{1,9}")
+_CONSTANT, _PLAIN = re.compile(r"[XY]_\d{1,9}"), re.compile(f"[XY]{_USUAL}")
+_DIGITS = bytes(k if k in b"0123456789" else 32 for k in range(256))  # others are blanks
+_BLANK = bytes(32 if k in b"\t\n\v\f\r()<>=,]" else k for k in range(256))
+_HEAD = re.compile(r"X_(?=\d+\s)|(\w+)\[")  # of a variable
 _SIZES = r"((?:\d{1,9}(?:,\d{1,9})*)?)"
 _INDEXED = re.compile(rf"([A-Za-z]\w*)(?:\[{_SIZES}\])?")
 _TENSOR = re.compile(rf"([A-Za-z]\w*) [A-Za-z]\w* \[{_SIZES}\]")
@@ -83,6 +96,32 @@ class Query:
     outputs: tuple[int, ...] = ()
     networks: tuple[str, ...] = ()
     asserted: list[Formula | Bound] = field(default_factory=list)
+    # Bounds that are asserted, too: of which inputs, whether from above, and the numbers.
+    bounds: list[tuple[NDArray[Any], ...]] = field(default_factory=list)
+
+
+class _Variables(dict[str, int]):
+    """Numbers of variables by their names; those with usual names may be in ``declared`` only."""
+
+    def __init__(self) -> None:
+        self.declared: set[int] = set()
+
+    def __contains__(self, name: object) -> bool:
+        plain = _PLAIN.fullmatch(str(name))
+        return super().__contains__(name) or (plain and _number(plain[0])) in self.declared
+
+    def __missing__(self, name: str) -> int:
+        if name not in self:
+            raise KeyError(name)
+        return self.setdefault(name, _number(name))
+
+    def names(self) -> set[str]:
+        return {*self, *(f"X_{k}" if k >= 0 else f"Y_{~k}" for k in self.declared)}
+
+    def numbers(self) -> list[int]:
+        """The numbers of all variables of version 1."""
+        others = [number for name, number in self.items() if not _PLAIN.fullmatch(name)]
+        return [*self.declared, *others]
 
 
 class _Tensor(NamedTuple):
@@ -110,7 +149,7 @@ class PropertyReader:
         self._text, self._source = text, source
         self._query = Query()
         self._open: list[_Frame] = []
-        self._variables: dict[str, int] = {}  # by their names
+        self._variables = _Variables()
         self._tensors: dict[str, _Tensor] = {}
         self._equal: set[tuple[str, int]] = set()  # inputs that are equal to those of the first
         self._commands: dict[str, Callable[[_Frame], None]] = {
@@ -128,8 +167,10 @@ class PropertyReader:
         for token in _TOKEN.finditer(self._text):
             kind = token.lastgroup or ""
             place = token.start(kind)
-            if kind in ("asserted", "limits"):
-                self._add(self._bounds(token, kind), place, alone=kind == "asserted")
+            if kind in ("boxed", "inside") and self._boxed(token[kind], place, kind):
+                continue
+            if kind in ("boxed", "inside", "asserted", "limits"):
+                self._add(self._bounds(token, kind), place, alone=kind in _ALONE)
             elif kind == "declared":
                 self._declarations(token)
             elif kind == "compared":
@@ -231,16 +272,35 @@ class PropertyReader:
         self._open[-1].parts += formulas
         self._open[-1].places += [place] * len(formulas)
 
+    def _boxed(self, text: str, place: int, kind: str) -> bool:
+        """Take over bounds of inputs that are asserted, if nothing is unusual about them."""
+        head, around = _HEAD.search(text), [frame.head for frame in self._open]
+        if around != ([] if kind in _ALONE else ["assert", "and"]):
+            return False
+        if head is None or head[1] not in (None, *[*self._tensors][:1]):
+            return False
+        tensor = self._tensors[head[1]] if head[1] else _Tensor(True, (_LARGEST,), 0)
+        with suppress(ValueError):
+            upper, numbers = _table(text, head[0], len(tensor.shape))
+            inputs = np.ravel_multi_index([*numbers[:-1].astype(np.int64)], tensor.shape)
+            known = head[1] or self._variables.declared.issuperset(inputs.tolist())
+            if tensor.is_input and known and np.isfinite(numbers[-1]).all():
+                self._query.bounds.append((inputs, upper, numbers[-1].copy()))
+                if around:
+                    self._push(Formula(), place)
+                return True
+        return False
+
     def _bounds(self, token: re.Match[str], kind: str) -> Sequence[Formula | Bound]:
         """The formulas of comparisons with numbers, as one where all of them hold."""
-        words, each = _words(token[kind]), 4 if kind == "asserted" else 3
+        words, each = _words(token[kind]), 4 if kind in _ALONE else 3
         signs, names, numbers = (words[k::each] for k in range(each - 3, each))
         with suppress(KeyError, ValueError):  # a name is not known yet, or has blanks
             values = [*map(float, numbers)]
             known = [*map(self._variables.__getitem__, names)]
             if all(map(isfinite, values)):
                 bounds = zip(known, signs, values, strict=True)
-                joined = kind == "asserted" or (self._open and self._open[-1].head == "and")
+                joined = kind in _ALONE or (self._open and self._open[-1].head == "and")
                 return [conjunction(bounds)] if joined else [*bounds]
         return [self._bounded(each) for each in _LIMITS.finditer(self._text, *token.span(kind))]
 
@@ -326,7 +386,7 @@ class PropertyReader:
         """The tensor of an element such as ``X[0,1]``, and its place there."""
         match = _INDEXED.fullmatch(re.sub(r"\s", "", word))
         if match is None or match[1] not in self._tensors:
-            known = ", ".join(sorted([*self._tensors, *self._variables])[:6]) or "none"
+            known = ", ".join(sorted([*self._tensors, *self._variables.names()])[:6]) or "none"
             raise ValueError(f"{word[:40]!r} is not declared here; declared are {known}")
         shape = self._tensors[match[1]].shape
         index = [int(each) for each in match[2].split(",")] if match[2] else []
@@ -364,11 +424,15 @@ class PropertyReader:
 
     def _declarations(self, token: re.Match[str]) -> None:
         """Declare variables, one after the other."""
-        names = _words(token["declared"])[1::3]
-        known = {name: _number(name) for name in names}
-        if not self._open and len(known) == len(names) and self._variables.keys().isdisjoint(known):
-            self._variables.update(known)
-            return
+        text, known = token["declared"], self._variables.declared
+        if len(text) > _SHORT and not self._open:
+            letters = np.frombuffer(text.encode(), np.uint8)
+            outputs = letters[(letters == ord("X")) | (letters == ord("Y"))] == ord("Y")
+            numbers = np.fromstring(letters.tobytes().translate(_DIGITS), np.int64, sep=" ")
+            more = {*np.where(outputs, ~numbers, numbers).tolist()}
+            if len(more) == len(numbers) and known.isdisjoint(more):
+                known |= more
+                return
         for match in _DECLARATIONS.finditer(self._text, *token.span("declared")):
             if self._open:
                 self._fail(match.start(), "'declare-const' belongs to the top level of a file")
@@ -377,7 +441,9 @@ class PropertyReader:
     def _declare(self, name: str, place: int) -> None:
         if name in self._variables:
             self._fail(place, f"{name} is declared twice")
-        self._variables[name] = _number(name)
+        self._variables[name] = number = _number(name)
+        if _PLAIN.fullmatch(name):
+            self._variables.declared.add(number)
 
     def _version(self, frame: _Frame) -> None:
         word = frame.parts[0] if len(frame.parts) == 1 else None
@@ -431,15 +497,14 @@ class PropertyReader:
         query = self._query
         if self._tensors:
             return query
-        inputs = {index for index in self._variables.values() if index >= 0}
-        outputs = {~index for index in self._variables.values() if index < 0}
+        numbers = self._variables.numbers()
+        inputs, outputs = [n for n in numbers if n >= 0], [~n for n in numbers if n < 0]
         for letter, known in (("X", inputs), ("Y", outputs)):
-            names = [name for name in self._variables if name[0] == letter]
-            missing = set(range(len(names))) - known
+            missing = set(range(len(known))).difference(known)
             if missing:
-                what = f"{len(names)} variables {letter}_i are declared"
-                last = re.search(rf"\(\s*declare-\w+\s+{names[-1]}\s", self._text)
-                place = 0 if last is None else last.start()
+                what = f"{len(known)} variables {letter}_i are declared"
+                declared = re.finditer(rf"\(\s*declare-\w+\s+{letter}_\d+\s", self._text)
+                place = max((match.start() for match in declared), default=0)
                 self._fail(place, f"{what}, but {letter}_{min(missing)} is not")
         if not inputs:
             self._fail(0, "no inputs are declared")
@@ -450,6 +515,23 @@ class PropertyReader:
 def _words(text: str) -> list[str]:
     """The words of a text outside and inside of parentheses."""
     return text.replace("(", " ").replace(")", " ").split()
+
+
+def _table(text: str, head: str, width: int) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """Which bounds are upper ones, and their indices and numbers ``(width + 1, N)``.
+
+    head: what is before the indices. A ``ValueError``: it is not always that, or not so many.
+    """
+    code, start = np.frombuffer(text.encode(), np.uint8), f" {head}".encode()
+    signs = np.flatnonzero((code == ord("<")) | (code == ord(">")))
+    words, count = code.tobytes().translate(_BLANK), len(signs)
+    brackets = count if head.endswith("[") else 0
+    usual = (words.count(start), words.count(b"[")) == (count, brackets)
+    commas = np.cumsum(code == ord(","))[signs]
+    if not usual or (commas != np.arange(count) * (width - 1)).any():
+        raise ValueError("the bounds are of several tensors")
+    numbers = np.fromstring(words.replace(start, b" ").replace(b"assert", b""), sep=" ")
+    return code[signs] == ord("<"), numbers.reshape(count, width + 1).T
 
 
 def _number(name: str) -> int:
