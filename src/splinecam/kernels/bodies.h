@@ -6,27 +6,26 @@
  * are; say how far each corner is in these directions, at most 1. */
 static void span(const double *uvw, const int64_t *corner, int64_t corners, float *share,
                  int64_t chosen[4], double most[3]) {
-    double ways[3][3], up[3][3]; /* and what is perpendicular to those before */
+    double ways[3][3];
+    double plane[3][3] = {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}; /* projects perpendicularly to these */
     const double *origin = uvw + 3 * corner[0];
     chosen[0] = corner[0];
     for (int r = 0; r < 3; r++) {
-        double longest = -1;
+        double longest = -1, up[3] = {0};
         for (int64_t i = 0; i < corners; i++) {
             double way[3], rest[3], square = 0;
-            for (int k = 0; k < 3; k++) rest[k] = way[k] = uvw[3 * corner[i] + k] - origin[k];
-            for (int b = 0; b < r; b++) {
-                double part = rest[0] * up[b][0] + rest[1] * up[b][1] + rest[2] * up[b][2];
-                for (int k = 0; k < 3; k++) rest[k] -= part * up[b][k];
-            }
+            for (int k = 0; k < 3; k++) way[k] = uvw[3 * corner[i] + k] - origin[k];
+            for (int k = 0; k < 3; k++)
+                rest[k] = plane[k][0] * way[0] + plane[k][1] * way[1] + plane[k][2] * way[2];
             for (int k = 0; k < 3; k++) square += rest[k] * rest[k];
             if (!(square > longest)) continue;
             longest = square;
             chosen[r + 1] = corner[i];
             for (int k = 0; k < 3; k++) ways[r][k] = way[k];
-            for (int k = 0; k < 3; k++) up[r][k] = rest[k];
+            for (int k = 0; k < 3; k++) up[k] = rest[k];
         }
-        double scale = longest > 0 ? 1 / sqrt(longest) : 0;
-        for (int k = 0; k < 3; k++) up[r][k] *= scale;
+        double scale = longest > 0x1p-1000 ? 1 / longest : 0;
+        for (int k = 0; k < 9; k++) plane[k / 3][k % 3] -= scale * up[k / 3] * up[k % 3];
     }
     for (int r = 0; r < 3; r++) {
         const double *a = ways[(r + 1) % 3], *b = ways[(r + 2) % 3], *way = ways[r];

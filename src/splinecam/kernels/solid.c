@@ -37,27 +37,6 @@ static void *renew(cut_t *c, void *at, size_t old, size_t size) {
     return at;
 }
 
-/* The value of function k at a vertex of the result, and its sign. */
-static double value_at(const cut_t *c, int64_t v, int64_t k, int *sign) {
-    int64_t old = c->solid->vertices;
-    if (v < old) {
-        double value = c->zero->z[v * c->zero->units + k];
-        *sign = sign_of(c, value, k);
-        return value;
-    }
-    double t;
-    const int64_t *point = point_of(c, v, &t);
-    if (point[2] == k) {
-        *sign = 0;
-        return 0;
-    }
-    int one, two;
-    double a = value_at(c, point[0], k, &one), b = value_at(c, point[1], k, &two);
-    double value = between(a, b, t);
-    *sign = sign_between(c, value, k, one, two);
-    return value;
-}
-
 /* Some columns of the row of a vertex of the result. */
 static void find_row(const cut_t *c, const double *rows, int64_t width, int64_t v, int64_t count,
                      double *out) {
@@ -78,11 +57,20 @@ static void find_whole_row(const cut_t *c, const double *rows, int64_t width, in
         find_row(c, rows + k, width, v, MIN(COLUMNS, width - k), out + k);
 }
 
+/* Add the row of a vertex of the part to a table. */
+static void add_row(cut_t *c, int64_t i, const double *rows, int64_t width, table_t *table) {
+    const corner_t *v = VERTEX(c, i);
+    double *restrict out = room_for(c, table, width, sizeof *out), t = v->t;
+    const double *from = v->p < 0 ? rows + v->vertex * width : (double *)table->at + v->p * width;
+    const double *other = v->p < 0 ? from : (double *)table->at + v->q * width;
+    for (int64_t k = 0; k < width; k++) out[k] = (1 - t) * from[k] + t * other[k];
+}
+
 /* List the corners of cells of the part that are not known to be open. */
 static int64_t list_corners(cut_t *c) {
     int64_t cells = 0;
     c->seen.count = c->offset.count = c->corner.count = c->open.count = 0;
-    while (c->seen.count < c->vertex.count) push(c, &c->seen, 0);
+    while (c->seen.count < c->vertices.count) push(c, &c->seen, 0);
     for (int64_t i = 0; i < c->cells.count; i++) {
         const cell_t *cell = CELL(c, i);
         if (cell->open) continue;
@@ -122,14 +110,12 @@ static void compare(const sc_bodies *bodies) {
 /* Leave out the cells of the part on which the bounded function cannot vanish. */
 static void thin(cut_t *c) {
     int64_t width = c->bodies->units, cells = list_corners(c), kept = 0;
-    for (int64_t i = c->uvw.count / 3; i < c->vertex.count; i++) {
-        double *uvw = room_for(c, &c->uvw, 3, sizeof *uvw);
-        double *z = room_for(c, &c->z, width, sizeof *z);
-        find_whole_row(c, c->bodies->uvw, 3, c->vertex.at[i], uvw);
-        find_whole_row(c, c->bodies->z, width, c->vertex.at[i], z);
+    for (int64_t i = c->uvw.count / 3; i < c->vertices.count; i++) {
+        add_row(c, i, c->bodies->uvw, 3, &c->uvw);
+        add_row(c, i, c->bodies->z, width, &c->z);
     }
     sc_bodies bodies = *c->bodies;
-    bodies.vertices = c->vertex.count;
+    bodies.vertices = c->vertices.count;
     bodies.cells = cells;
     bodies.uvw = c->uvw.at;
     bodies.z = c->z.at;
@@ -340,9 +326,9 @@ static int valid(const sc_solid *s) {
 }
 
 static void free_thread(cut_t *c) {
-    list_t *lists[] = {&c->vertex, &c->unit,  &c->ring, &c->shell,   &c->work, &c->chosen, &c->outer,
+    list_t *lists[] = {&c->unit,  &c->ring, &c->shell,   &c->work, &c->chosen, &c->outer,
                        &c->inner,  &c->next,  &c->slot, &c->leaving, &c->seen, &c->offset, &c->corner};
-    table_t *tables[] = {&c->value, &c->sign, &c->faces, &c->edges,
+    table_t *tables[] = {&c->vertices, &c->value, &c->sign, &c->faces, &c->edges,
                          &c->cells, &c->uvw,  &c->z,     &c->open};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]->at);
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) free(tables[i]->at);
@@ -392,6 +378,7 @@ int sc_cut_solid(sc_pool *pool, const sc_solid *solid, const sc_zero_sets *zero,
         c->bodies = bodies;
         c->waits = bodies && bodies->last;
         c->words = words;
+        c->rows = solid->vertices;
         c->layer = layer;
         c->positive = signs;
         c->negative = negative;

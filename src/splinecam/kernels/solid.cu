@@ -110,30 +110,12 @@ static void *renew(cut_t *c, void *at, size_t old, size_t size) {
     return made;
 }
 
-static int sign_bit(const run_t *r, i64 v, i64 k) {
-    return (int)(r->positive[v] >> k & 1) - (int)(r->negative[v] >> k & 1);
-}
-
-static double value_at(const cut_t *c, i64 v, i64 k, int *sign) {
-    const run_t *r = c->solid;
-    if (v < r->from_vertex) {
-        *sign = sign_bit(r, v, k);
-        return r->z[v * r->units + k];
-    }
-    /* Only points of the edge that is being divided have no row. */
-    double t;
-    const i64 *point = point_of(c, v, &t);
-    double value = between(r->z[point[0] * r->units + k], r->z[point[1] * r->units + k], t);
-    *sign = sign_between(c, value, k, sign_bit(r, point[0], k), sign_bit(r, point[1], k));
-    if (point[2] == k) *sign = 0;
-    return point[2] == k ? 0 : value;
-}
-
 static void thin(cut_t *c) { (void)c; }
 
 static void begin(cut_t *c, result_t *whole, const run_t *r) {
     c->solid = c->zero = r;
     c->words = 1;
+    c->rows = r->from_vertex;
     c->layer = r->layer;
     c->positive = r->positive;
     c->negative = r->negative;
@@ -287,7 +269,7 @@ STEP(find_values, i) {
         for (i64 k = 0; k < r->units; k++) {
             const double *z = r->z + k;
             double value = between(z[a * r->units], z[b * r->units], r->t[n]);
-            int sign = sign_between(&c, value, k, sign_bit(r, a, k), sign_bit(r, b, k));
+            int sign = sign_between(&c, value, k, sign_bit(&c, a, k), sign_bit(&c, b, k));
             if (r->point[3 * n + 2] == k) value = sign = 0;
             r->z[v * r->units + k] = value;
             above |= (u64)(sign > 0) << k;

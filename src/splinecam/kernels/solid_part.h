@@ -5,176 +5,7 @@
 #ifndef SOLID_PART_H
 #define SOLID_PART_H
 
-typedef struct {
-    int64_t *at, count, room;
-} list_t;
-
-typedef struct {
-    int64_t face, stamp, from, to; /* its pieces: itself, and the faces from ... to a function */
-    int64_t begin, size;           /* its half-edges in `ring` */
-    int64_t layer, unit, side;
-    int64_t round;        /* of leaving out cells, in which it was there */
-    int64_t known, found; /* the last function of which its side was found, and that side */
-} face_t;
-
-typedef struct {
-    int64_t a, b, p, q; /* its ends, and those of the line on which it lies */
-    int64_t half;       /* the half-edge of the result in the same direction, -1: not written */
-    int64_t layer, stamp, child, mark;
-} edge_t;
-
-typedef struct {
-    int64_t begin, size; /* its sides in `shell` */
-    int64_t open;        /* whether the function may vanish on it */
-} cell_t;
-
-typedef struct {
-    void *at;
-    int64_t count, room;
-} table_t;
-
-/* What a cut makes, and where the pieces of each edge and face begin. */
-typedef struct result {
-    list_t edge, edge_layer, face_offset, corner, face_layer, face_unit, cell_offset, side, parent;
-    list_t point, uncut, first_edge, first_face;
-    table_t t;
-    int64_t bounded, dropped;
-} result_t;
-
-/* The work of one thread. */
-typedef struct cut {
-    const sc_solid *solid;
-    const sc_zero_sets *zero;
-    const sc_bodies *bodies; /* of the corners of the solid, or NULL */
-    sc_bounds *bounds;
-    struct memory memory; /* from which lists grow */
-    int64_t words, layer, waits; /* waits: whether bounds tell nothing before the last function */
-    uint64_t *positive, *negative; /* (vertices, words) */
-    uint64_t *above, *below;       /* (faces, words) signs at any corner */
-    const result_t *whole; /* what is known */
-    result_t own;          /* what the chunk adds */
-    /* The part of the complex that is being divided. Its first edges and faces are final. */
-    list_t vertex, unit, ring, shell, work, chosen, outer, inner, next, leaving, slot, seen, offset;
-    list_t corner;
-    table_t value, sign, faces, edges, cells, uvw, z, open;
-    int64_t final_edges, round, mask;
-} cut_t;
-
-/* Where this file is included it is said how lists grow: what was at `at`, of old bytes, with room for
- * size bytes; the value of function k at a vertex of the result, and its sign; and how cells of the
- * part are left out on which the bounded function cannot vanish. */
-static void *renew(cut_t *c, void *at, size_t old, size_t size);
-static double value_at(const cut_t *c, int64_t v, int64_t k, int *sign);
-static void thin(cut_t *c);
-
-static void *room_for(cut_t *c, table_t *table, int64_t more, size_t size) {
-    if (table->count + more > table->room) {
-        int64_t room = MAX(table->room + table->room / 2, table->count + more + ROOM);
-        table->at = renew(c, table->at, (size_t)table->count * size, (size_t)room * size);
-        table->room = room;
-    }
-    table->count += more;
-    return (char *)table->at + (size_t)(table->count - more) * size;
-}
-
-static void push(cut_t *c, list_t *list, int64_t value) {
-    if (list->count == list->room) {
-        size_t old = (size_t)list->count * sizeof *list->at;
-        list->room += list->room / 2 + ROOM;
-        list->at = (int64_t *)renew(c, list->at, old, (size_t)list->room * sizeof *list->at);
-    }
-    list->at[list->count++] = value;
-}
-
-#define FACE(c, i) (((face_t *)(c)->faces.at) + (i))
-#define EDGE(c, i) (((edge_t *)(c)->edges.at) + (i))
-#define CELL(c, i) (((cell_t *)(c)->cells.at) + (i))
-#define VALUE(c, v, j) (((double *)(c)->value.at)[(v) * (c)->unit.count + (j)])
-#define SIGN(c, v, j) (((int8_t *)(c)->sign.at)[(v) * (c)->unit.count + (j)])
-
-/* One function, so that a value has the same bits wherever it is computed. */
-#ifndef __CUDACC__
-__attribute__((noinline))
-#endif
-static double between(double a, double b, double t) {
-    return (1 - t) * a + t * b;
-}
-
-static int sign_of(const cut_t *c, double value, int64_t k) {
-    double tolerance = c->zero->tolerance[k];
-    return (value > tolerance) - (value < -tolerance);
-}
-
-/* The sign between two places, which is none that neither has. */
-static int sign_between(const cut_t *c, double value, int64_t k, int one, int two) {
-    int sign = sign_of(c, value, k);
-    return sign > 0 && one <= 0 && two <= 0 ? 0 : sign < 0 && one >= 0 && two >= 0 ? 0 : sign;
-}
-
-/* The ends of the line on which a new vertex lies, and the function that vanishes there. */
-static const int64_t *point_of(const cut_t *c, int64_t v, double *t) {
-    int64_t i = v - c->solid->vertices, known = c->whole->t.count;
-    const result_t *from = i < known ? c->whole : &c->own;
-    i -= i < known ? 0 : known;
-    *t = ((double *)from->t.at)[i];
-    return from->point.at + 3 * i;
-}
-
-static int64_t new_vertex(cut_t *c, int64_t p, int64_t q, double t, int64_t k) {
-    push(c, &c->own.point, p);
-    push(c, &c->own.point, q);
-    push(c, &c->own.point, k);
-    *(double *)room_for(c, &c->own.t, 1, sizeof(double)) = t;
-    return c->solid->vertices + c->whole->t.count + c->own.t.count - 1;
-}
-
-static int64_t new_edge(cut_t *c, int64_t a, int64_t b, int64_t layer) {
-    push(c, &c->own.edge, a);
-    push(c, &c->own.edge, b);
-    push(c, &c->own.edge_layer, layer);
-    return c->whole->edge_layer.count + c->own.edge_layer.count - 1;
-}
-
-static void find_signs(cut_t *c, int64_t v) {
-    int64_t n = c->zero->units;
-    const double *z = c->zero->z + v * n, *tolerance = c->zero->tolerance;
-    for (int64_t w = 0; w < c->words; w++) {
-        uint64_t above = 0, below = 0;
-        for (int64_t k = 64 * w; k < MIN(n, 64 * w + 64); k++) {
-            above |= (uint64_t)(z[k] > tolerance[k]) << (k & 63);
-            below |= (uint64_t)(z[k] < -tolerance[k]) << (k & 63);
-        }
-        c->positive[v * c->words + w] = above;
-        c->negative[v * c->words + w] = below;
-    }
-}
-
-/* The signs that functions have at the corners of a face. */
-static void find_face_signs(cut_t *c, int64_t f) {
-    const sc_solid *s = c->solid;
-    uint64_t *above = c->above + f * c->words, *below = c->below + f * c->words;
-    for (int64_t k = s->face_offset[f]; k < s->face_offset[f + 1]; k++) {
-        int64_t v = s->edge[s->corner[k]];
-        for (int64_t w = 0; w < c->words; w++) {
-            above[w] |= c->positive[v * c->words + w];
-            below[w] |= c->negative[v * c->words + w];
-        }
-    }
-}
-
-/* The functions that have both signs at the corners of some sides, in c->unit. */
-static void find_units(cut_t *c, const int64_t *sides, int64_t count) {
-    c->unit.count = 0;
-    for (int64_t w = 0; w < c->words; w++) {
-        uint64_t above = 0, below = 0;
-        for (int64_t i = 0; i < count; i++) {
-            above |= c->above[(sides[i] >> 1) * c->words + w];
-            below |= c->below[(sides[i] >> 1) * c->words + w];
-        }
-        for (uint64_t bits = above & below; bits; bits &= bits - 1)
-            push(c, &c->unit, 64 * w + LOWEST_BIT(bits));
-    }
-}
+#include "solid_signs.h"
 
 /* Divide an edge where functions change sign along it, unless they vanish at a point before. */
 static void cut_edge(cut_t *c, int64_t e) {
@@ -207,31 +38,26 @@ static void cut_edge(cut_t *c, int64_t e) {
                  s->edge_layer[e]);
 }
 
-static int64_t add_vertex(cut_t *c, int64_t v) {
-    int64_t m = c->unit.count, i = c->vertex.count;
-    push(c, &c->vertex, v);
-    double *value = (double *)room_for(c, &c->value, m, sizeof(double));
-    int8_t *sign = (int8_t *)room_for(c, &c->sign, m, 1);
+/* Add a vertex to the part: v, perhaps at a fraction t from p to q, where function k vanishes. */
+static int64_t add_point(cut_t *c, int64_t v, int64_t p, int64_t q, double t, int64_t k) {
+    corner_t made = {v, p, q, t, 0, 0};
+    int64_t m = c->unit.count, i = c->vertices.count;
+    double *value = (double *)room_for(c, &c->value, m, sizeof *value);
+    int8_t *signs = (int8_t *)room_for(c, &c->sign, m, 1);
     for (int64_t j = 0; j < m; j++) {
-        int found;
-        value[j] = value_at(c, v, c->unit.at[j], &found);
-        sign[j] = (int8_t)found;
+        int64_t unit = c->unit.at[j];
+        int sign;
+        if (p < 0) {
+            value[j] = value_at(c, v, unit, &sign);
+        } else {
+            value[j] = unit == k ? 0 : between(VALUE(c, p, j), VALUE(c, q, j), t);
+            sign = sign_between(c, value[j], unit, SIGN(c, p, j), SIGN(c, q, j));
+        }
+        signs[j] = (int8_t)sign;
+        made.above |= (uint64_t)(sign > 0) << (j & 63);
+        made.below |= (uint64_t)(sign < 0) << (j & 63);
     }
-    return i;
-}
-
-/* The vertex at a fraction t from p to q, where function j vanishes. */
-static int64_t add_point(cut_t *c, int64_t p, int64_t q, double t, int64_t j) {
-    int64_t m = c->unit.count, i = c->vertex.count;
-    int64_t one = c->vertex.at[p], two = c->vertex.at[q];
-    push(c, &c->vertex, new_vertex(c, one, two, t, c->unit.at[j]));
-    room_for(c, &c->value, m, sizeof(double));
-    room_for(c, &c->sign, m, 1);
-    for (int64_t k = 0; k < m; k++) {
-        double value = k == j ? 0 : between(VALUE(c, p, k), VALUE(c, q, k), t);
-        VALUE(c, i, k) = value;
-        SIGN(c, i, k) = (int8_t)sign_between(c, value, c->unit.at[k], SIGN(c, p, k), SIGN(c, q, k));
-    }
+    *(corner_t *)room_for(c, &c->vertices, 1, sizeof made) = made;
     return i;
 }
 
@@ -241,15 +67,29 @@ static int64_t add_edge(cut_t *c, int64_t a, int64_t b, int64_t half, int64_t la
     return c->edges.count - 1;
 }
 
-static int64_t add_face(cut_t *c, int64_t face, int64_t begin, int64_t layer, int64_t unit) {
-    face_t made = {face, -1, 0, 0, begin, c->ring.count - begin, layer, unit, 0, c->round, -1, 0};
-    *(face_t *)room_for(c, &c->faces, 1, sizeof made) = made;
-    return c->faces.count - 1;
-}
-
 static int64_t start_of(const cut_t *c, int64_t half) {
     const edge_t *e = EDGE(c, half >> 1);
     return half & 1 ? e->b : e->a;
+}
+
+/* Give a face the half-edges that begin in `ring`. */
+static void set_ring(cut_t *c, int64_t number, int64_t begin) {
+    face_t *f = FACE(c, number);
+    f->begin = begin;
+    f->size = c->ring.count - begin;
+    f->above = f->below = 0;
+    for (int64_t i = begin; i < c->ring.count; i++) {
+        const corner_t *v = VERTEX(c, start_of(c, c->ring.at[i]));
+        f->above |= v->above;
+        f->below |= v->below;
+    }
+}
+
+static int64_t add_face(cut_t *c, int64_t face, int64_t begin, int64_t layer, int64_t unit) {
+    face_t made = {face, -1, 0, 0, 0, 0, layer, unit, 0, c->round, -1, 0, 0, 0};
+    *(face_t *)room_for(c, &c->faces, 1, sizeof made) = made;
+    set_ring(c, c->faces.count - 1, begin);
+    return c->faces.count - 1;
 }
 
 static void split_edge(cut_t *c, int64_t number, int64_t j) {
@@ -260,7 +100,10 @@ static void split_edge(cut_t *c, int64_t number, int64_t j) {
         q = e->b;
     }
     double t = VALUE(c, p, j) / (VALUE(c, p, j) - VALUE(c, q, j));
-    int64_t v = add_point(c, p, q, t, j), child = add_edge(c, v, b, -1, e->layer);
+    int64_t k = c->unit.at[j], layer = e->layer;
+    int64_t v = new_vertex(c, VERTEX(c, p)->vertex, VERTEX(c, q)->vertex, t, k);
+    v = add_point(c, v, p, q, t, k);
+    int64_t child = add_edge(c, v, b, -1, layer);
     e = EDGE(c, number);
     EDGE(c, child)->p = e->p;
     EDGE(c, child)->q = e->q;
@@ -309,6 +152,7 @@ static int turn(const cut_t *c, int64_t *ring, int64_t size, int64_t j, int halv
 /* Divide a face of the part along the zero set of function j. */
 static void cut_face(cut_t *c, int64_t f, int64_t j) {
     int64_t begin = FACE(c, f)->begin, size = FACE(c, f)->size, above = 0, below = 0;
+    if (!((FACE(c, f)->above & FACE(c, f)->below) >> (j & 63) & 1)) return;
     for (int64_t i = 0; i < size; i++) {
         int64_t half = c->ring.at[begin + i];
         /* The far end of a divided edge has the sign that its own far end had. */
@@ -381,9 +225,9 @@ static void cut_face(cut_t *c, int64_t f, int64_t j) {
     }
     for (int64_t i = written; i < size; i++) push(c, &c->chosen, c->work.at[i]);
     FACE(c, f)->to = c->faces.count;
-    FACE(c, f)->begin = c->ring.count;
+    begin = c->ring.count;
     for (int64_t i = 0; i < c->chosen.count; i++) push(c, &c->ring, c->chosen.at[i]);
-    FACE(c, f)->size = c->ring.count - FACE(c, f)->begin;
+    set_ring(c, f, begin);
 }
 
 /* Which side of function j a face of the part is on; where rounding has left both, the larger. */
@@ -396,6 +240,8 @@ static int64_t side_of(const cut_t *c, int64_t f, int64_t j) {
         int64_t v = start_of(c, c->ring.at[face->begin + i]);
         if (SIGN(c, v, j) > 0) high = MAX(high, VALUE(c, v, j));
         if (SIGN(c, v, j) < 0) low = MIN(low, VALUE(c, v, j));
+        if (high > -low && !(face->below >> (j & 63) & 1)) break;
+        if (high < -low && !(face->above >> (j & 63) & 1)) break;
     }
     return face->found = high > -low ? 1 : high < -low ? -1 : 0;
 }
@@ -491,17 +337,21 @@ static int cut_apart(cut_t *c, int64_t number, int64_t j) {
 static int cut_cell(cut_t *c, int64_t number, int64_t j) {
     cell_t cell = *CELL(c, number);
     int64_t begin = c->shell.count, above = 0, below = 0, grown = 0;
+    uint64_t signs[2] = {0};
     for (int64_t i = 0; i < cell.size; i++) {
         int64_t side = c->shell.at[cell.begin + i];
         const face_t *f = FACE(c, side >> 1);
         int64_t from = f->stamp == j ? f->from : 0, to = f->stamp == j ? f->to : 0;
         grown += to - from;
+        signs[0] |= f->above;
+        signs[1] |= f->below;
         push(c, &c->shell, side);
         for (int64_t k = from; k < to; k++) push(c, &c->shell, 2 * k + (side & 1));
     }
     if (!grown) {
         c->shell.count = begin;
         begin = cell.begin;
+        if (!((signs[0] & signs[1]) >> (j & 63) & 1)) return 1;
     }
     cell.begin = begin;
     cell.size += grown;
@@ -513,7 +363,7 @@ static int cut_cell(cut_t *c, int64_t number, int64_t j) {
         below += f->side < 0;
     }
     if (!above || !below) return 1;
-    while (c->leaving.count < c->vertex.count) push(c, &c->leaving, -1);
+    while (c->leaving.count < c->vertices.count) push(c, &c->leaving, -1);
     c->chosen.count = 0;
     for (int64_t i = 0; i < cell.size; i++) {
         int64_t side = c->shell.at[cell.begin + i];
@@ -526,7 +376,7 @@ static int cut_cell(cut_t *c, int64_t number, int64_t j) {
 }
 
 static void clear_part(cut_t *c) {
-    c->vertex.count = c->ring.count = c->shell.count = 0;
+    c->vertices.count = c->ring.count = c->shell.count = 0;
     c->next.count = c->leaving.count = c->uvw.count = c->z.count = c->round = 0;
     c->value.count = c->sign.count = c->faces.count = c->edges.count = c->cells.count = 0;
 }
@@ -542,7 +392,7 @@ static void write_faces(cut_t *c, int64_t from) {
             int64_t half = c->ring.at[i];
             edge_t *e = EDGE(c, half >> 1);
             if (e->half < 0)
-                e->half = 2 * new_edge(c, c->vertex.at[e->a], c->vertex.at[e->b], e->layer);
+                e->half = 2 * new_edge(c, VERTEX(c, e->a)->vertex, VERTEX(c, e->b)->vertex, e->layer);
             push(c, &own->corner, e->half ^ (half & 1));
         }
         push(c, &own->face_offset, own->corner.count);
@@ -573,7 +423,7 @@ static void cut_old_face(cut_t *c, int64_t f) {
     clear_part(c);
     int64_t size = own->corner.count - at;
     for (int64_t i = 0; i < size; i++)
-        push(c, &c->next, add_vertex(c, c->whole->edge.at[own->corner.at[at + i]]));
+        push(c, &c->next, add_point(c, c->whole->edge.at[own->corner.at[at + i]], -1, -1, 0, -1));
     for (int64_t i = 0; i < size; i++)
         push(c, &c->ring, 2 * add_edge(c, i, (i + 1) % size, own->corner.at[at + i], -1));
     own->corner.count = at;
@@ -606,7 +456,12 @@ static int64_t *slot_of(cut_t *c, int64_t key) {
 /* The numbers in the part of a vertex and of an edge of the result. */
 static int64_t part_vertex(cut_t *c, int64_t v) {
     int64_t *at = slot_of(c, 2 * v);
-    return *at < 0 ? (*at = add_vertex(c, v)) : *at;
+    if (*at >= 0) return *at;
+    if (v < c->rows) return *at = add_point(c, v, -1, -1, 0, -1);
+    double t;
+    const int64_t *point = point_of(c, v, &t);
+    int64_t p = part_vertex(c, point[0]), q = part_vertex(c, point[1]);
+    return *at = add_point(c, v, p, q, t, point[2]);
 }
 
 static int64_t part_edge(cut_t *c, int64_t e) {

@@ -8,6 +8,7 @@
 typedef double vec __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
 typedef uint64_t bits __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
 #define SINGLES (2 * LANES)              /* numbers of single precision in a register */
+#define PAIR (2 * SINGLES)
 #define CHUNK (LANES == 8 ? PANEL : PANEL / 2) /* columns whose sums stay in registers */
 typedef float singles __attribute__((vector_size(4 * SINGLES), aligned(4), may_alias));
 typedef uint32_t single_bits __attribute__((vector_size(4 * SINGLES), aligned(4), may_alias));
@@ -397,26 +398,40 @@ TARGET static void NAME(lines)(int64_t width, int64_t stride, const float *restr
     }
 }
 
+/* Of each two numbers the first where a comparison is true. */
+TARGET static inline singles NAME(chosen)(single_bits first, singles one, singles other) {
+    return (singles)((first & (single_bits)one) | (~first & (single_bits)other));
+}
+
 /* The same on a body with corners, of which each has three shares; x: (5, stride). */
 TARGET static void NAME(corner_lines)(int64_t width, int64_t stride, int64_t corners,
                                       const float *share, const float *offset,
                                       const float *rounding, float *x, float *slope, float *noise) {
-    for (int64_t u = 0; u < width; u += PANEL) {
-        float low[PANEL], high[PANEL], *restrict a = x + u, *restrict b = a + stride;
+    for (int64_t u = 0; u < width; u += PAIR) {
+        float low[PAIR], high[PAIR], *restrict a = x + u, *restrict b = a + stride;
         float *restrict c = b + stride, *restrict d = c + stride, *restrict wide = d + stride;
-        for (int i = 0; i < PANEL; i++) low[i] = INFINITY;
-        for (int i = 0; i < PANEL; i++) high[i] = -INFINITY;
-        for (int64_t k = 0; k < corners; k++) {
-            float one = share[3 * k], two = share[3 * k + 1], three = share[3 * k + 2];
-            for (int i = 0; i < PANEL; i++) {
-                float value = a[i] + one * b[i] + two * c[i] + three * d[i];
-                low[i] = value < low[i] ? value : low[i];
-                high[i] = value > high[i] ? value : high[i];
+        singles way[4][2], least[2], most[2];
+        UNROLL for (int r = 0; r < 4; r++)
+            UNROLL for (int v = 0; v < 2; v++) way[r][v] = *(singles *)(a + r * stride + v * SINGLES);
+        UNROLL for (int v = 0; v < 2; v++) {
+            least[v] = (singles){0} + INFINITY;
+            most[v] = (singles){0} - INFINITY;
+        }
+        for (int64_t k = 0; k < corners; k++)
+            UNROLL for (int v = 0; v < 2; v++) {
+                singles value = way[0][v] + share[3 * k] * way[1][v];
+                value += share[3 * k + 1] * way[2][v];
+                value += share[3 * k + 2] * way[3][v];
+                least[v] = NAME(chosen)(value < least[v], value, least[v]);
+                most[v] = NAME(chosen)(value > most[v], value, most[v]);
             }
+        UNROLL for (int v = 0; v < 2; v++) {
+            *(singles *)(low + v * SINGLES) = least[v];
+            *(singles *)(high + v * SINGLES) = most[v];
         }
         const float *restrict off = offset + u, *restrict rounded = rounding + u;
         float *restrict slopes = slope + u, *restrict noises = noise + u;
-        for (int i = 0; i < MIN(PANEL, width - u); i++) {
+        for (int i = 0; i < MIN(PAIR, width - u); i++) {
             float radius = UPWARDS * wide[i], reach = radius + rounded[i];
             float above = high[i] + off[i] + reach, below = low[i] + off[i] - reach;
             above = above > 0 ? above : 0;
@@ -510,6 +525,7 @@ static const loops_t NAME(loops) = {NAME(scan),  NAME(fill),  NAME(sum), NAME(in
                                     TILE_ROWS,   TILE_COLUMNS};
 
 #undef SINGLES
+#undef PAIR
 #undef CHUNK
 #undef SUFFIX
 #undef TARGET

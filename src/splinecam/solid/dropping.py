@@ -104,8 +104,10 @@ class Dropping:
 
     def _kept(self, front: Front) -> Tensor | None:
         """Whether the zero set of the target may meet each cell, None if nothing shows that."""
-        if not front.complex.num_cells or self.bounded(front, False) is not None:
-            return None  # they are left out while they are divided
+        # With a chain and the compiled kernel, they are left out while they are divided.
+        done = front.layer is None and self.chain is not None and self.kernel is not None
+        if not front.complex.num_cells or done or self.bounded(front, False) is not None:
+            return None
         assert front.target is not None
         counts, gpu, margin = self.counts, gpu_of(front.complex.uvw), self._margin(front)
         counts["largest"] = max(counts["largest"], front.complex.num_cells)

@@ -204,9 +204,11 @@ def _extracted(front: Front, solid: Solid, counts: Counter[str]) -> Pieces:
     # An output that is zero up to rounding in the whole body hides where it is zero.
     hidden = not counts["dropped"] and 0 < float(front.f.abs().max()) <= float(tolerance)
     places = [*front.uncut, solid.corners.mean(0, keepdim=True)[: int(hidden)]]
-    noise = torch.cat([front.f.abs(), f[known:]])
-    doubtful = flat & (extremes(take(noise, corners), offsets)[1] > 0)
     places.append(means(whole.uvw, offsets, corners, made.uncut))
+    doubtful = flat
+    if counts["flat cells"]:
+        noise = torch.cat([front.f.abs(), f[known:]])
+        doubtful = flat & (extremes(take(noise, corners), offsets)[1] > 0)
     if bool(doubtful.any()):
         centres = means(whole.uvw, offsets, corners, _one_of_each(doubtful, beside[inner]))
         # Vertices on borders have the rounding of their neighbours, centres have none of it.

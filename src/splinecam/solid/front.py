@@ -220,16 +220,20 @@ class Front:
             front = replace(front, complex=_labelled(front, layer, functions, tolerance))
         bounds, known = dict(front.bounds), front.complex.num_vertices
         bounds[layer.result] = layer.bound(bounds[layer.argument], low, high)
-        following: dict[str, list[Tensor]] = {}
-        i = self.index + 1
+        following: dict[str, Tensor] = {}
+        i, begin = self.index + 1, 0
         for some in front._blocks():
             made = program.advance(i, _applied(program, self.index, some))
             for name, x in made.items():
-                following.setdefault(name, []).append(x.clone() if len(x) < known else x)
+                if not begin:
+                    following[name] = x if len(x) == known else x.new_empty(known, *x.shape[1:])
+                if len(x) < known:
+                    following[name][begin : begin + len(x)] = x
+            begin += len(x)
         return replace(
             front,
             index=i,
-            live={name: torch.cat(parts) for name, parts in following.items()},
+            live=following,
             bounds=program.bounds(i, {name: bounds[name] for name in program.stages[i].live_in}),
         )
 
@@ -284,11 +288,13 @@ def _borders(whole: Complex, z: Tensor, tolerance: Tensor, faces: Tensor) -> tup
 
     Where it vanishes on the cells beside a face, too, the face is no border of it.
     """
-    vertex, unit = (z.abs() <= tolerance).nonzero(as_tuple=True)
-    if not faces.shape[0] or not vertex.shape[0]:
-        return faces[:0], faces[:0]
     rows, sizes = take_rows(whole.arrays.face_offsets, faces)
     at, m = take(whole.corner_vertices(), rows), z.shape[1]
+    some = (counts_of(at, z.shape[0]) > 0).nonzero()[:, 0]
+    near, unit = (take(z, some).abs() <= tolerance).nonzero(as_tuple=True)
+    if not near.shape[0]:
+        return faces[:0], faces[:0]
+    vertex = some[near]
     found = _vanishing(at, sizes, vertex, unit, z.shape)
     face, unit_of = faces[found // m], found % m
     offsets, corners = whole.cell_corners()
