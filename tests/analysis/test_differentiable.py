@@ -16,8 +16,9 @@ from gradient_cases import KINDS, combinatorics, drawn, error, length, nearest, 
 from splinecam.errors import SplineCamError
 from splinecam.kernels.kernel import Kernel, available
 from splinecam.network.capture import capturing
-from splinecam.questions import differentiable
+from splinecam.questions import differentiable, moving_vertices
 from splinecam.questions.differentiable import Differentiable
+from splinecam.questions.moving_vertices import constants_of
 from splinecam.testing import Abs
 
 BOX = sc.Domain.box(-1, 1)
@@ -88,6 +89,7 @@ def test_a_walk_over_the_regions_has_the_gradients_of_passes(
 
     fast = gradients()
     monkeypatch.setattr(differentiable, "chain_of", none)
+    monkeypatch.setattr(differentiable, "kernel_for", none)
     for own, other in zip(fast, gradients(), strict=True):
         assert (own - other).norm() <= 1e-12 * other.norm() + 1e-14
 
@@ -332,6 +334,19 @@ def test_a_model_that_was_exported_is_not_exported_again(monkeypatch: pytest.Mon
     monkeypatch.setattr(capturing, "export_graph", None)
     part.differentiable().areas.square().sum().backward()
     assert all(p.grad is not None and p.grad.any() for p in list(model.parameters())[:2])
+
+
+def test_parameters_are_found_with_and_without_the_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = nn.Linear(4, 4)
+    layers = [nn.Linear(2, 4), nn.ReLU(), own, nn.BatchNorm1d(4), nn.ReLU(), own, nn.ReLU()]
+    part = sc.partition(nn.Sequential(*layers).eval(), BOX, progress=False)
+    given = part._network, part.model, part._chosen_output
+    with monkeypatch.context() as patch:
+        patch.setattr(moving_vertices, "private_copy", None)
+        fast = constants_of(*given)
+    assert sorted(fast.values())[-2:] == [("3.bias", False), ("3.weight", False)]
+    monkeypatch.setattr(moving_vertices, "captured_before", lambda *_: None)
+    assert fast == constants_of(*given)
 
 
 @pytest.mark.slow

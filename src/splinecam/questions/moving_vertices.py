@@ -21,9 +21,10 @@ from splinecam._util.tolerances import PARALLEL
 from splinecam.errors import SplineCamError
 from splinecam.geometry.convex import cross
 from splinecam.geometry.subdivision import Mesh
-from splinecam.network.capture import capture
+from splinecam.network.capture import capture, captured_before
 from splinecam.network.capture.cache import share
 from splinecam.network.capture.models import EXCLUSIVE, Output, private_copy, unwrap
+from splinecam.network.layer_graph import Weight
 from splinecam.network.nonlinearities import (
     MaxNonlinearity,
     Nonlinearity,
@@ -378,13 +379,19 @@ def _applied(layer: Nonlinearity, base: Nonlinearity, z: Tensor, at: Tensor) -> 
 def constants_of(network: Program, model: nn.Module, output: Output) -> Names:
     """The parameters of a model that the constants of its program are.
 
-    A copy of the model with other numbers, all of them different, tells which constant is which.
+    What is known of the capture tells it, or else a copy of the model with other numbers, all of
+    them different.
     """
     for each in network.written:
         raise SplineCamError(
             f"Gradients cannot be followed to the weights: {each}. Partition "
             "splinecam.nn.AsWritten(model)."
         )
+    given = unwrap(model)
+    with EXCLUSIVE:
+        before = captured_before(given, network.input_shape, network.device, output)
+    if before is not None and [x[0] for x in _calls(before)] == [x[0] for x in _calls(network)]:
+        return _known_constants(network, before, given)
     generator = torch.Generator().manual_seed(0)
 
     def shaken(x: Tensor) -> Tensor:
@@ -393,7 +400,6 @@ def constants_of(network: Program, model: nn.Module, output: Output) -> Names:
         noise = torch.rand(x.shape, generator=generator, dtype=torch.float64).to(x.device)
         return torch.nn.Parameter(x.detach() * (1 + noise / 64).to(x) + (noise / 1024).to(x))
 
-    given = unwrap(model)
     twin = private_copy(given, shaken)
     for own, p in zip(twin.parameters(), given.parameters(), strict=True):
         own.requires_grad_(p.requires_grad)  # as captures depend on it
@@ -408,6 +414,18 @@ def constants_of(network: Program, model: nn.Module, output: Output) -> Names:
                 continue
             found[id(mine)] = _parameter(named, its, a[0])
     return found
+
+
+def _known_constants(network: Program, template: Program, model: nn.Module) -> Names:
+    """The same, from a program that has a ``Weight`` in the place of each parameter or buffer."""
+    tied = dict(model.named_parameters(remove_duplicate=False))
+    first = {id(p): name for name, p in model.named_parameters()}
+    leaves = (
+        zip(*(tree_leaves(call[1:]) for call in pair), strict=True)
+        for pair in zip(_calls(network), _calls(template), strict=True)
+    )
+    pairs = ((mine, its.name) for each in leaves for mine, its in each if isinstance(its, Weight))
+    return {id(mine): (first[id(tied[name])], False) for mine, name in pairs if name in tied}
 
 
 def _calls(program: Program) -> Iterator[tuple[str, Any, Any]]:

@@ -5,6 +5,12 @@
 was, and selects one of several outputs; ``pairs`` joins the programs of two networks.
 """
 
-from splinecam.network.capture.capturing import Both, FirstLayers, capture, naming_option
+from splinecam.network.capture.capturing import (
+    Both,
+    FirstLayers,
+    capture,
+    captured_before,
+    naming_option,
+)
 
-__all__ = ["Both", "FirstLayers", "capture", "naming_option"]
+__all__ = ["Both", "FirstLayers", "capture", "captured_before", "naming_option"]

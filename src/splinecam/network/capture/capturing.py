@@ -194,6 +194,17 @@ def captured_by_walk(
             return None
 
 
+def captured_before(
+    model: nn.Module, input_shape: tuple[int, ...], device: torch.device, output: Output
+) -> Program | None:
+    """The program that a walk over a model read last, with a ``Weight`` for each; perhaps None."""
+    graph = walk(model, input_shape, output)
+    before = cache.lookup(model, ("walk", input_shape, device, output, False))
+    if graph is None or before is None or before.fingerprint != graph.structure():
+        return None
+    return before.content.program if isinstance(before.content, cache.Template) else None
+
+
 def captured_by_export(
     model: nn.Module,
     input_shape: tuple[int, ...],
