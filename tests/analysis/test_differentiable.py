@@ -119,6 +119,31 @@ def test_a_walk_in_parts_has_the_same_bits_with_more_threads() -> None:
     assert torch.allclose(found[0], expected, rtol=1e-10)
 
 
+@compiled
+def test_a_tape_that_ends_early_changes_no_bits() -> None:
+    torch.manual_seed(0)
+    layers = [x for n, m in ((2, 9), (9, 9), (9, 9)) for x in (nn.Linear(n, m), nn.ReLU())]
+    model = nn.Sequential(*layers, nn.Linear(9, 2)).double()
+    part = sc.partition(model, sc.Domain.box(-9, 9), progress=False)
+    chain = part.differentiable()._chain
+    assert chain is not None
+    weights = {"order": chain.order, "map": torch.rand(len(part), 3, 2, dtype=torch.float64)}
+    maps = chain.maps()
+
+    def gradients(more: dict[str, Tensor]) -> list[Tensor]:
+        found = chain.bends.derivatives(chain.kernel, part.mesh, weights | more)
+        return [*found[0], *found[1]]
+
+    wanted = gradients({})
+    for size in (0, 1, 2, 40, 300, chain.tape.numel()):
+        tape = torch.full((size + 9,), torch.nan, dtype=torch.float64)
+        found = chain.bends.maps(chain.kernel, part.mesh, chain.order, tape[:size])
+        assert torch.equal(found, maps)
+        assert tape[size:].isnan().all()
+        assert all(map(torch.equal, gradients({"tape": tape[:size]}), wanted))
+    assert not torch.equal(gradients({"tape": torch.zeros_like(tape)})[0], wanted[0])  # is read
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["skip", "pool"])
 def test_networks_that_are_no_chains_have_gradients_by_passes(kind: str) -> None:

@@ -459,7 +459,7 @@ def test_malformed_walks_are_refused() -> None:
         with pytest.raises(ValueError, match="do not fit together"):
             chain.derivatives(kernel, mesh, weights)
     with pytest.raises(ValueError, match="do not fit together"):
-        replace(chain, widths=(3, 0, 1)).maps(kernel, mesh, order)
+        replace(chain, widths=(3, 0, 1)).maps(kernel, mesh, order, numbers)
     with pytest.raises(ValueError, match="do not fit together"):
         chain.order(kernel, mesh)
 

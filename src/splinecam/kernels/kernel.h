@@ -329,8 +329,6 @@ SC_EXPORT int sc_refine(sc_pool *pool, const sc_mesh *mesh, const sc_layer *laye
                         const sc_settings *settings, sc_refined *refined);
 SC_EXPORT int sc_overlay(sc_pool *pool, const sc_mesh *first, const sc_mesh *second, int64_t layers,
                          int64_t corners, double slack, int64_t max_faces, sc_overlaid *made);
-SC_EXPORT int sc_integrate(sc_pool *pool, const sc_mesh *mesh, const double *values, int64_t width,
-                           double *out);
 SC_EXPORT int sc_overlay_values(sc_pool *pool, const sc_mesh *first, const sc_mesh *second,
                                 int64_t corners, const sc_overlaid *made,
                                 const sc_affine_pair *pair, double *table);

@@ -487,15 +487,6 @@ class Kernel:
         given = overlaid.corners, byref(overlaid.struct), byref(pair), _address(out)
         self._call("sc_overlay_values", *map(byref, meshes), *given)
 
-    def integrate(self, mesh: Mesh, values: Tensor) -> Tensor:
-        """The integrals of affine functions (V, n), their moduli and their squares, (3, n)."""
-        out = values.new_empty((3, values.shape[1]))
-        if values.shape[0] != mesh.num_vertices:
-            raise ValueError("the values do not belong to the vertices of the mesh")
-        given = _address(values), values.shape[1], _address(out)
-        self._call("sc_integrate", byref(mesh_struct(mesh)), *given)
-        return out
-
     def points_along(
         self, z: Tensor, positive: Tensor, error: Tensor, segment: Tensor, t: Tensor
     ) -> PointsAlong | None:

@@ -85,6 +85,15 @@ static inline int32_t sc_last_piece_of_second(const overlay_t *run, int64_t half
     return sc_first_piece_of_second(run, half ^ 1) ^ 1;
 }
 
+enum { SOON = 8 };
+
+/* The vertex at a corner that a loop over all corners reaches soon. */
+static inline int64_t sc_vertex_ahead(const sc_mesh *mesh, int64_t corner) {
+    int64_t last = mesh->corners - 1;
+    __builtin_prefetch(mesh->edge + mesh->corner[MIN(corner + 2 * SOON, last)]);
+    return mesh->edge[mesh->corner[MIN(corner + SOON, last)]];
+}
+
 int sc_fits(const sc_mesh *mesh);                              /* overlay.c */
 int64_t sc_cell_of(const half_t *half, const double *uv);      /* pack.c */
 int sc_pack(half_t *half, int64_t corners);

@@ -42,7 +42,7 @@ static int walk_part(const walk_t *walk, int64_t part) {
     size_t n = (size_t)walk->units, rows = (size_t)walk->rows;
     walker_t w = {.walk = walk};
     size_t layers = (size_t)walk->chain->layers, queued = 3 * QUEUE * rows;
-    double *block = calloc(14 * rows + layers * queued + LANES, sizeof *block);
+    double *block = calloc(17 * rows + layers * queued + LANES, sizeof *block);
     w.piece = calloc(3 * n + 1, sizeof *w.piece);
     w.queue = calloc(layers, sizeof *w.queue);
     if (!block || !w.piece || !w.queue) {
@@ -52,7 +52,8 @@ static int walk_part(const walk_t *walk, int64_t part) {
         return SC_NO_MEMORY;
     }
     w.z = aligned(block), w.pull = w.z + 3 * rows, w.column = w.pull + 3 * rows;
-    w.output = w.column + rows, w.slope = w.output + 3 * rows, w.constant = w.slope + rows;
+    w.output = w.column + rows, w.map = w.output + 3 * rows, w.slope = w.map + 3 * rows;
+    w.constant = w.slope + rows;
     w.lower = w.constant + rows, w.upper = w.lower + rows;
     w.found = w.piece + n, w.active = w.found + n;
     for (size_t k = 0; k < layers; k++) {
@@ -64,7 +65,11 @@ static int walk_part(const walk_t *walk, int64_t part) {
         w.factor = aligned(walk->derivatives) + part * walk->numbers;
         w.offset = w.factor + walk->factors;
     }
-    int64_t faces = walk->mesh->faces;
+    int64_t faces = walk->mesh->faces, taped = walk->weights->taped / walk->parts;
+    if (walk->weights->tape && taped) {
+        w.tape = walk->weights->tape + part * taped, w.end = w.tape + taped;
+        w.writes = !!walk->weights->maps, w.reads = !w.writes;
+    }
     int64_t begin = faces * part / walk->parts, stop = faces * (part + 1) / walk->parts;
     void (*run)(walker_t *, int64_t, int64_t) = walk_plainly;
 #if defined(__x86_64__) /* what loops.c found: larger tiles go with larger registers */
@@ -125,7 +130,7 @@ int sc_order_faces(sc_pool *pool, const sc_mesh *mesh, int64_t layers, int64_t *
                 if (sides[c].face < 0 || seen[sides[c].face]) continue;
                 sides[c].below = (int32_t)top[sides[c].layer];
                 top[sides[c].layer] = c;
-                __builtin_prefetch(mesh->offset + sides[c].face);
+                __builtin_prefetch(sides + mesh->offset[sides[c].face]);
             }
             next = -1;
             for (layer = layers - 1; layer >= 0 && next < 0; layer -= next < 0)
@@ -140,27 +145,6 @@ int sc_order_faces(sc_pool *pool, const sc_mesh *mesh, int64_t layers, int64_t *
     free(top);
     free(seen);
     return status;
-}
-
-/* A point of each face, and the corners as which vertices move. */
-static void find_places(walk_t *walk) {
-    const sc_mesh *mesh = walk->mesh;
-    const int64_t *corner = walk->weights->corner;
-    for (int64_t f = 0; f < mesh->faces; f++) {
-        int64_t begin = mesh->offset[f], end = mesh->offset[f + 1];
-        double *at = walk->centre + 2 * f, part = 1.0 / (double)(end - begin);
-        at[0] = at[1] = 0;
-        for (int64_t c = begin; c < end; c++) {
-            const double *uv = mesh->uv + mesh->width * mesh->edge[mesh->corner[c]];
-            int64_t later = mesh->edge[mesh->corner[MIN(c + AHEAD, mesh->corners - 1)]];
-            __builtin_prefetch(mesh->uv + mesh->width * later);
-            at[0] += part * uv[0];
-            at[1] += part * uv[1];
-        }
-    }
-    memset(walk->moves, 0, (size_t)mesh->corners);
-    for (int64_t v = 0; v < mesh->vertices && corner; v++)
-        walk->moves[corner[v]] = 1;
 }
 
 /* The places of the products, and the last that counts. */
@@ -204,14 +188,14 @@ static int fits(const sc_mesh *mesh, const sc_bends *chain, const sc_weights *gi
 int sc_walk(sc_pool *pool, const sc_mesh *mesh, const sc_bends *chain, const sc_weights *given) {
     if (!pool || !fits(mesh, chain, given)) return SC_MALFORMED;
     walk_t walk = {.mesh = mesh, .chain = chain, .weights = given};
-    size_t products = (size_t)chain->layers + 1, faces = (size_t)mesh->faces;
-    int64_t *block = malloc((2 * products + 2 * faces) * sizeof *block + (size_t)mesh->corners);
+    size_t products = (size_t)chain->layers + 1;
+    int64_t *block = calloc(2 * products * sizeof *block + (size_t)mesh->corners, 1);
     if (!block) return SC_NO_MEMORY;
     walk.first = block, walk.before = block + products;
-    walk.centre = (double *)(walk.before + products);
-    walk.moves = (uint8_t *)(walk.centre + 2 * faces);
+    walk.moves = (uint8_t *)(walk.before + products);
     lay_out(&walk);
-    find_places(&walk);
+    for (int64_t v = 0; v < mesh->vertices && given->corner; v++)
+        walk.moves[given->corner[v]] = 1;
     size_t size = (size_t)(walk.parts * walk.numbers + LANES);
     if (given->factor) walk.derivatives = calloc(size, sizeof *walk.derivatives);
     int status = given->factor && !walk.derivatives ? SC_NO_MEMORY : SC_DONE;
@@ -244,7 +228,7 @@ int sc_widest_corners(sc_pool *pool, const sc_mesh *mesh, int64_t *corner, doubl
         double p = last[0] - at[0], q = last[1] - at[1], back = p * p + q * q;
         for (int64_t h = begin; h < stop; h++) {
             int64_t after = mesh->edge[mesh->corner[h + 1 < stop ? h + 1 : begin]];
-            int64_t later = mesh->edge[mesh->corner[MIN(h + AHEAD, mesh->corners - 1)]];
+            int64_t later = sc_vertex_ahead(mesh, h);
             __builtin_prefetch(mesh->uv + mesh->width * later);
             __builtin_prefetch(widest + later);
             const double *next = mesh->uv + mesh->width * after;
@@ -259,20 +243,5 @@ int sc_widest_corners(sc_pool *pool, const sc_mesh *mesh, int64_t *corner, doubl
         sine[v] = widest[v].size / sqrt(widest[v].lengths);
     }
     free(widest);
-    return SC_DONE;
-}
-
-int sc_fans(sc_pool *pool, const sc_mesh *mesh, int64_t *triangle, int64_t *face) {
-    if (!pool || !mesh || !triangle || !face || !sc_fits(mesh)) return SC_MALFORMED;
-    int64_t count = mesh->corners - 2 * mesh->faces, next = 0;
-    for (int64_t f = 0; f < mesh->faces; f++) {
-        const int64_t *corner = mesh->corner + mesh->offset[f];
-        for (int64_t i = 2; i < mesh->offset[f + 1] - mesh->offset[f]; i++) {
-            triangle[next] = mesh->edge[corner[0]];
-            triangle[count + next] = mesh->edge[corner[i - 1]];
-            triangle[2 * count + next] = mesh->edge[corner[i]];
-            face[next++] = f;
-        }
-    }
     return SC_DONE;
 }

@@ -27,13 +27,26 @@ typedef struct {
     double *maps;          /* written, (faces, 3, outputs), or NULL */
     double *factor;        /* written: derivatives of the weighted sum, as in sc_bends, or NULL */
     double *offset;
+    double *tape;          /* (taped) written with maps, and read with derivatives: what bends on */
+    int64_t taped;         /* the way, and by how much results change; or NULL */
 } sc_weights;
+
+/* Functions that are affine on each face, and what follows from them. */
+typedef struct {
+    int64_t kind, width;  /* integrals of 0: 1, 1: f, 2: |f|, 3: f * f; how many functions */
+    const double *at;     /* (vertices, 2) */
+    const double *values; /* (vertices, width) */
+    double *made;         /* added to, (faces, width) the integrals, or NULL */
+    const double *weight; /* (faces, width) their weights, or NULL */
+    double *place;        /* added to, (vertices, 2) derivatives of the weighted sum by places ... */
+    double *output;       /* ... and by values, (vertices, width) */
+} sc_moving;
 
 /* corner: written, (vertices) the corner with the largest triangle at each; sine: of its angle. */
 SC_EXPORT int sc_widest_corners(sc_pool *pool, const sc_mesh *mesh, int64_t *corner,
                                 double *sine);
-/* triangle: written, (3, T) vertices of the triangles that fill the faces; face: written, (T). */
-SC_EXPORT int sc_fans(sc_pool *pool, const sc_mesh *mesh, int64_t *triangle, int64_t *face);
+/* Add the integrals of functions over the faces, and derivatives by vertices and values there. */
+SC_EXPORT int sc_integrate(sc_pool *pool, const sc_mesh *mesh, const sc_moving *moving);
 /* order: written, (2, faces) the faces, each a neighbour of one before it, across a line of the
  * last layer that is possible; and the layer of that line. So all faces in a cell of the first
  * layers follow one another. */

@@ -15,6 +15,8 @@ from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels.kernel import Kernel, mesh_struct
 from splinecam.kernels.library import structs
 
+KINDS = "area", "output", "modulus", "square"  # of integrals: of 1, of functions, ...
+
 
 @dataclass(frozen=True)
 class Bends:
@@ -40,10 +42,13 @@ class Bends:
         kernel._call("sc_order_faces", *given)
         return found
 
-    def maps(self, kernel: Kernel, mesh: Mesh, order: Tensor) -> Tensor:
-        """The maps on all faces: by u, by v and at the origin of the mesh, (F, 3, n_out)."""
+    def maps(self, kernel: Kernel, mesh: Mesh, order: Tensor, tape: Tensor) -> Tensor:
+        """The maps on all faces: by u, by v and at the origin of the mesh, (F, 3, n_out).
+
+        tape: written, numbers by which ``derivatives`` by maps need not look what bends.
+        """
         made = self.factors.new_empty((mesh.num_faces, 3, self.widths[-1]))
-        self._walk(kernel, mesh, {"order": order, "maps": made})
+        self._walk(kernel, mesh, {"order": order, "maps": made, "tape": tape})
         return made
 
     def derivatives(
@@ -51,9 +56,9 @@ class Bends:
     ) -> tuple[list[Tensor], list[Tensor]]:
         """The derivatives of a weighted sum by the matrices (n, m) and offsets (m,) of products.
 
-        weights: the ``order``, and ``map`` (F, 3, n_out) of maps; or ``corner`` (V,) from
-        ``widest_corners``, with ``place`` (V, 2) of the vertices, and ``output`` (V, n_out) of the
-        outputs ``values``.
+        weights: the ``order``, and ``map`` (F, 3, n_out) of maps, perhaps with their ``tape``; or
+        ``corner`` (V,) from ``widest_corners``, with ``place`` (V, 2) of the vertices, and
+        ``output`` (V, n_out) of the outputs ``values``.
         """
         made = torch.zeros_like(self.factors), torch.zeros_like(self.offsets)
         self._walk(kernel, mesh, {**weights, "factor": made[0], "offset": made[1]})
@@ -71,6 +76,7 @@ class Bends:
         made = {name: x.contiguous() for name, x in arrays.items()}
         chain = structs.sc_bends(len(widths) - 2, len(self.knots), *(x.data_ptr() for x in given))
         weights: Any = structs.sc_weights(**{name: x.data_ptr() for name, x in made.items()})
+        weights.taped = made["tape"].numel() if "tape" in made else 0
         kernel._call("sc_walk", byref(mesh_struct(mesh)), byref(chain), byref(weights))
 
 
@@ -82,9 +88,21 @@ def widest_corners(kernel: Kernel, mesh: Mesh) -> tuple[Tensor, Tensor]:
     return corner, sine
 
 
-def fans(kernel: Kernel, mesh: Mesh) -> tuple[Tensor, Tensor]:
-    """Triangles that fill the faces, by their vertices (3, T), and the face of each, (T,)."""
-    made = torch.empty((4, mesh.corners.shape[0] - 2 * mesh.num_faces), dtype=torch.int64)
-    arrays = made[:3].data_ptr(), made[3].data_ptr()
-    kernel._call("sc_fans", byref(mesh_struct(mesh)), *arrays)
-    return made[:3], made[3]
+def face_integrals(
+    kernel: Kernel, mesh: Mesh, kind: str, at: Tensor, values: Tensor, weight: Tensor | None = None
+) -> tuple[Tensor, ...]:
+    """The integrals over each face of functions with values (V, n) at vertices (V, 2), (F, n).
+
+    kind: one of ``KINDS``. weight: (F, n) of the integrals, for the derivatives of a weighted sum
+    by the vertices (V, 2) and the values (V, n) instead.
+    """
+    numbers = {"at": at.contiguous(), "values": values.contiguous()}
+    if weight is None:
+        made = {"made": at.new_zeros((mesh.num_faces, values.shape[1]))}
+    else:
+        numbers["weight"] = weight.contiguous()
+        made = {"place": torch.zeros_like(at), "output": torch.zeros_like(values)}
+    given = {name: x.data_ptr() for name, x in {**numbers, **made}.items()}
+    moving: Any = structs.sc_moving(kind=KINDS.index(kind), width=values.shape[1], **given)
+    kernel._call("sc_integrate", byref(mesh_struct(mesh)), byref(moving))
+    return tuple(made.values())

@@ -21,7 +21,6 @@ typedef struct {
     int64_t parts, units, rows, factors; /* rows: units and outputs, and some more */
     int64_t *first;  /* (products) of each product, the first of its rows and ... */
     int64_t *before; /* ... the first of its factors */
-    double *centre;           /* (faces, 2) */
     uint8_t *moves;           /* (corners) as which vertices move */
     double *derivatives;      /* (parts, numbers) by the factors and the offsets */
     int64_t numbers;
@@ -43,9 +42,14 @@ typedef struct {
     double *lower, *upper;      /* ... where that begins and ends */
     int64_t *piece, *found, *active;
     double *column;             /* (rows) a change */
-    double *output;             /* (3, outputs) weights on a face */
+    double *output;             /* (3, outputs) weights of maps that were not taken back */
+    double *map;                /* (3, outputs) the last product, if it is known */
+    int64_t known, pulled;      /* whether it is; whether there are such weights */
     double *factor, *offset;    /* derivatives, or NULL */
     queue_t *queue;             /* (layers) */
+    double *tape, *end;         /* where it goes on, and ends; for each face: how many units bend, */
+    int64_t reads, writes;      /* which ones, and columns of later layers; -1 where nothing more is */
+    int64_t bends;              /* how many did on a face */
 } walker_t;
 
 /* The sum of the numbers in a register. */
@@ -102,6 +106,16 @@ INLINE void put_on(walker_t *w, int64_t unit, int64_t piece) {
     w->upper[unit] = piece < chain->knots ? chain->knot[piece * n + unit] : INFINITY;
 }
 
+/* Write numbers on the tape, if there is room for one more after them. */
+INLINE void write(walker_t *w, const double *numbers, int64_t count) {
+    if (!w->writes) return;
+    w->writes = count < w->end - w->tape;
+    *w->tape = -1;
+    if (!w->writes) return;
+    memcpy(w->tape, numbers, (size_t)count * sizeof *numbers);
+    w->tape += count;
+}
+
 /* Take a change of the units before product m on to those after it. */
 INLINE void take_on(walker_t *w, queue_t *queue, int64_t m) {
     const walk_t *walk = w->walk;
@@ -116,7 +130,13 @@ INLINE void take_on(walker_t *w, queue_t *queue, int64_t m) {
         w->active[active] = i;
         active += slope != 0;
     }
+    if (w->reads) {
+        memcpy(out, w->tape, (size_t)size * sizeof *out);
+        w->tape += size;
+        return;
+    }
     combine(w->active, active, bent, factor, size, out);
+    write(w, out, size);
 }
 
 /* Add a change to the units after product m: the product of a column and an affine function. Also
@@ -207,6 +227,61 @@ INLINE void settle(walker_t *w, int64_t layer) {
     queue->count = 0;
 }
 
+/* Take the weights of maps back through the last product. */
+INLINE void pull_outputs(walker_t *w) {
+    const walk_t *walk = w->walk;
+    int64_t n = walk->chain->width[walk->last + 1], outputs = walk->chain->width[walk->last + 2];
+    int64_t own = walk->first[walk->last], before = walk->before[walk->last + 1], i = 0;
+    const double *z = w->z + 3 * own, *slope = w->slope + own, *constant = w->constant + own;
+    const double *factor = walk->chain->factor + before;
+    double *output = w->output;
+    double *pull = w->pull + 3 * own, *made = w->factor + before;
+    add(1, output + 2 * outputs, outputs, w->offset + own + n);
+    for (; i + LANES <= n; i += LANES) {
+        vec x = *(const vec *)(slope + i), given[3], back[3] = {{0}};
+        for (int c = 0; c < 3; c++) given[c] = x * *(const vec *)(z + c * n + i);
+        given[2] += *(const vec *)(constant + i);
+        for (int64_t o = 0; o < outputs; o++) {
+            vec row = *(const vec *)(factor + o * n + i), total = {0};
+            for (int c = 0; c < 3; c++) {
+                total += output[c * outputs + o] * given[c];
+                back[c] += output[c * outputs + o] * row;
+            }
+            *(vec *)(made + o * n + i) += total;
+        }
+        for (int c = 0; c < 3; c++) *(vec *)(pull + c * n + i) += x * back[c];
+    }
+    for (; i < n; i++)
+        for (int64_t o = 0; o < outputs; o++) {
+            made[o * n + i] += output[2 * outputs + o] * constant[i];
+            for (int c = 0; c < 3; c++) {
+                double by = output[c * outputs + o] * slope[i];
+                made[o * n + i] += by * z[c * n + i];
+                pull[c * n + i] += by * factor[o * n + i];
+            }
+        }
+    memset(output, 0, 3 * (size_t)outputs * sizeof *output);
+    w->pulled = 0;
+}
+
+/* Move a unit of the last layer by a jump of its slope: the map changes, and it was another one for
+ * the weights so far. */
+INLINE void bend_last(walker_t *w, int64_t unit, double jump, const double *way) {
+    const walk_t *walk = w->walk;
+    int64_t n = walk->chain->width[walk->last + 1], outputs = walk->chain->width[walk->last + 2];
+    int64_t before = walk->before[walk->last + 1];
+    double *pull = w->pull + 3 * walk->first[walk->last] + unit;
+    for (int64_t o = 0, i = before + unit; o < outputs; o++, i += n) {
+        double by = jump * walk->chain->factor[i], back = 0;
+        for (int c = 0; c < 3; c++) {
+            w->map[c * outputs + o] += by * way[c];
+            back += way[c] * w->output[c * outputs + o];
+            pull[c * n] -= by * w->output[c * outputs + o];
+        }
+        if (w->factor) w->factor[i] -= jump * back;
+    }
+}
+
 /* Move a unit of a layer to the next piece, or to the one before: all later layers change. */
 INLINE void bend(walker_t *w, int64_t layer, int64_t unit, int up) {
     const walk_t *walk = w->walk;
@@ -214,10 +289,18 @@ INLINE void bend(walker_t *w, int64_t layer, int64_t unit, int up) {
     int64_t own = walk->first[layer] + unit, n = walk->chain->width[layer + 1];
     const double *z = w->z + 3 * walk->first[layer] + unit;
     double knot = up ? w->upper[own] : w->lower[own], jump = -w->slope[own], total[3] = {0};
+    double code = (double)((2 * unit + up) * walk->chain->layers + layer);
     put_on(w, own, w->piece[own] + (up ? 1 : -1));
     jump += w->slope[own];
-    if (layer == walk->last) return;
+    w->bends++;
+    write(w, &code, 1);
     const double way[3] = {z[0], z[n], z[2 * n] - knot};
+    if (layer == walk->last) {
+        bend_last(w, unit, jump, way);
+        return;
+    }
+    if (w->pulled) pull_outputs(w);
+    w->known = 0;
     int64_t size = walk->chain->width[layer + 2];
     const double *row = walk->chain->factor + walk->before[layer + 1] + unit * size;
     for (int64_t j = 0; j < size; j++) w->column[walk->first[layer + 1] + j] = jump * row[j];
@@ -234,26 +317,25 @@ INLINE void bend(walker_t *w, int64_t layer, int64_t unit, int up) {
 
 /* Find the units of a layer that are on other pieces at a point, and how many there are. */
 INLINE int64_t find_bent(const walker_t *w, int64_t layer, const double *at, int64_t *found) {
-    int64_t n = w->walk->chain->width[layer + 1], own = w->walk->first[layer], count = 0, begin = 0;
+    int64_t n = w->walk->chain->width[layer + 1], own = w->walk->first[layer], count = 0, j = 0;
     const double *u = w->z + 3 * own, *v = u + n, *z = v + n;
     const double *lower = w->lower + own, *upper = w->upper + own;
-    while (begin < n) {
-        int64_t end = begin + 1, off = 1;
-        if (begin + LANES <= n) {
-            vec value = at[0] * *(const vec *)(u + begin) + at[1] * *(const vec *)(v + begin);
-            value += *(const vec *)(z + begin);
-            ints out = value > *(const vec *)(upper + begin);
-            out |= value <= *(const vec *)(lower + begin);
-            off = 0;
-            for (int l = 0; l < LANES; l++) off |= out[l];
-            end = begin + LANES;
+    for (; j + LANES <= n; j += LANES) {
+        vec value = at[0] * *(const vec *)(u + j) + at[1] * *(const vec *)(v + j);
+        value += *(const vec *)(z + j);
+        ints out = value > *(const vec *)(upper + j);
+        int64_t any = 0;
+        out |= value <= *(const vec *)(lower + j);
+        for (int l = 0; l < LANES; l++) any |= out[l];
+        for (int l = 0; l < LANES && any; l++) {
+            found[count] = j + l;
+            count -= out[l];
         }
-        for (int64_t j = begin; j < end && off; j++) {
-            double value = at[0] * u[j] + at[1] * v[j] + z[j];
-            found[count] = j;
-            count += value > upper[j] || value <= lower[j];
-        }
-        begin = end;
+    }
+    for (; j < n; j++) {
+        double value = at[0] * u[j] + at[1] * v[j] + z[j];
+        found[count] = j;
+        count += value > upper[j] || value <= lower[j];
     }
     return count;
 }
@@ -280,9 +362,23 @@ INLINE void given_to(const walker_t *w, int64_t m, int64_t i, double *out) {
     if (m) out[2] += w->constant[own + i];
 }
 
+/* A point of a face: the mean of its corners. */
+INLINE void find_centre(const sc_mesh *mesh, int64_t face, double *at) {
+    int64_t begin = mesh->offset[face], end = mesh->offset[face + 1];
+    double part = 1.0 / (double)(end - begin);
+    at[0] = at[1] = 0;
+    for (int64_t c = begin; c < end; c++) {
+        const double *uv = mesh->uv + mesh->width * mesh->edge[mesh->corner[c]];
+        at[0] += part * uv[0];
+        at[1] += part * uv[1];
+    }
+}
+
 /* Begin on a face: find the maps of all layers. */
-INLINE void begin_at(walker_t *w, const double *at) {
+INLINE void begin_at(walker_t *w, int64_t face) {
     const walk_t *walk = w->walk;
+    double at[2];
+    find_centre(walk->mesh, face, at);
     for (int64_t m = 0; m <= walk->last; m++) {
         int64_t size = walk->chain->width[m + 1], own = walk->first[m];
         double *z = w->z + 3 * own;
@@ -305,6 +401,7 @@ INLINE void begin_at(walker_t *w, const double *at) {
 INLINE void end(walker_t *w) {
     const walk_t *walk = w->walk;
     for (int64_t layer = 0; layer < walk->last; layer++) settle(w, layer);
+    if (w->pulled) pull_outputs(w);
     for (int64_t m = walk->last; m >= 0; m--) {
         int64_t size = walk->chain->width[m + 1], given = walk->chain->width[m];
         double *pull = w->pull + 3 * walk->first[m];
@@ -385,47 +482,12 @@ INLINE void find_map(const walker_t *w, double *map) {
     }
 }
 
-/* Take the pulls of the outputs on a face back. */
-INLINE void pull_outputs(walker_t *w) {
-    const walk_t *walk = w->walk;
-    int64_t n = walk->chain->width[walk->last + 1], outputs = walk->chain->width[walk->last + 2];
-    int64_t own = walk->first[walk->last], before = walk->before[walk->last + 1], i = 0;
-    const double *z = w->z + 3 * own, *slope = w->slope + own, *constant = w->constant + own;
-    const double *factor = walk->chain->factor + before, *output = w->output;
-    double *pull = w->pull + 3 * own, *made = w->factor + before;
-    add(1, output + 2 * outputs, outputs, w->offset + own + n);
-    for (; i + LANES <= n; i += LANES) {
-        vec x = *(const vec *)(slope + i), given[3], back[3] = {{0}};
-        for (int c = 0; c < 3; c++) given[c] = x * *(const vec *)(z + c * n + i);
-        given[2] += *(const vec *)(constant + i);
-        for (int64_t o = 0; o < outputs; o++) {
-            vec row = *(const vec *)(factor + o * n + i), total = {0};
-            for (int c = 0; c < 3; c++) {
-                total += output[c * outputs + o] * given[c];
-                back[c] += output[c * outputs + o] * row;
-            }
-            *(vec *)(made + o * n + i) += total;
-        }
-        for (int c = 0; c < 3; c++) *(vec *)(pull + c * n + i) += x * back[c];
-    }
-    for (; i < n; i++)
-        for (int64_t o = 0; o < outputs; o++) {
-            made[o * n + i] += output[2 * outputs + o] * constant[i];
-            for (int c = 0; c < 3; c++) {
-                double by = output[c * outputs + o] * slope[i];
-                made[o * n + i] += by * z[c * n + i];
-                pull[c * n + i] += by * factor[o * n + i];
-            }
-        }
-}
-
 /* Pull at all that belongs to a face, and write its map. */
 INLINE void visit(walker_t *w, int64_t face) {
     const sc_mesh *mesh = w->walk->mesh;
     const sc_weights *given = w->walk->weights;
     int64_t outputs = w->walk->chain->width[w->walk->chain->layers + 1], moved = 0;
     int64_t begin = mesh->offset[face], stop = mesh->offset[face + 1];
-    memset(w->output, 0, 3 * (size_t)outputs * sizeof *w->output);
     for (int64_t h = begin; h < stop && given->corner; h++) {
         if (!w->walk->moves[h]) continue;
         int64_t next = mesh->corner[h + 1 < stop ? h + 1 : begin];
@@ -436,27 +498,75 @@ INLINE void visit(walker_t *w, int64_t face) {
         moved = 1;
     }
     if (given->map) add(1, given->map + 3 * outputs * face, 3 * outputs, w->output);
-    if (given->map || (given->output && moved)) pull_outputs(w);
-    if (given->maps) find_map(w, given->maps + 3 * outputs * face);
+    if (given->map || (given->output && moved)) w->pulled = 1;
+    if (!given->maps) return;
+    if (!w->known) find_map(w, w->map);
+    w->known = 1;
+    memcpy(given->maps + 3 * outputs * face, w->map, 3 * (size_t)outputs * sizeof *w->map);
+}
+
+/* Read ahead what is known of a face to visit soon: its corners, or what is at these. */
+INLINE void fetch(const walk_t *walk, int64_t face, int corners) {
+    const sc_mesh *mesh = walk->mesh;
+    const sc_weights *given = walk->weights;
+    int64_t outputs = walk->chain->width[walk->chain->layers + 1];
+    for (int64_t h = mesh->offset[face]; h < mesh->offset[face + 1]; h++) {
+        int64_t half = mesh->corner[h];
+        if (corners) {
+            __builtin_prefetch(mesh->edge + half);
+            if (!given->corner) continue;
+            __builtin_prefetch(mesh->edge_layer + (half >> 1));
+            __builtin_prefetch(mesh->edge_unit + (half >> 1));
+            continue;
+        }
+        int64_t vertex = mesh->edge[half];
+        __builtin_prefetch(mesh->uv + mesh->width * vertex);
+        if (given->place) __builtin_prefetch(given->place + 2 * vertex);
+        if (!given->output) continue;
+        __builtin_prefetch(given->output + outputs * vertex);
+        __builtin_prefetch(given->values + outputs * vertex);
+    }
+}
+
+/* Move to a face across a line of a layer: as is on the tape, or by a look at a point there. */
+INLINE void move(walker_t *w, int64_t layer, int64_t face) {
+    const walk_t *walk = w->walk;
+    int64_t layers = walk->chain->layers;
+    double *count = w->tape, none = -1, at[2];
+    if (w->reads) w->reads = *w->tape >= 0;
+    if (w->reads) {
+        for (int64_t k = (int64_t)*w->tape++; k > 0; k--) {
+            int64_t code = (int64_t)*w->tape++;
+            bend(w, code % layers, code / layers / 2, code / layers & 1);
+        }
+        return;
+    }
+    w->bends = 0;
+    write(w, &none, 1);
+    find_centre(walk->mesh, face, at);
+    for (int64_t m = layer; m < walk->looks; m++) look(w, m, at);
+    if (w->writes) *count = (double)w->bends;
 }
 
 INLINE void walk_over(walker_t *w, int64_t begin, int64_t stop) {
     const walk_t *walk = w->walk;
     const int64_t *order = walk->weights->order, *crossed = order + walk->mesh->faces;
     const double *map = walk->weights->map;
-    int64_t size = 3 * walk->chain->width[walk->chain->layers + 1];
+    int64_t size = 3 * walk->chain->width[walk->chain->layers + 1], last = stop - 1;
+    begin_at(w, order[begin]);
     for (int64_t i = begin; i < stop; i++) {
-        int64_t face = order[i], later = order[MIN(i + AHEAD, stop - 1)];
-        const double *at = walk->centre + 2 * face;
-        __builtin_prefetch(walk->centre + 2 * later);
+        int64_t later = order[MIN(i + AHEAD, last)];
         __builtin_prefetch(walk->mesh->offset + later);
         if (map) __builtin_prefetch(map + size * later);
-        later = walk->mesh->offset[order[MIN(i + AHEAD / 2, stop - 1)]];
-        __builtin_prefetch(walk->mesh->corner + later);
-        __builtin_prefetch(walk->moves + later);
-        if (i == begin) begin_at(w, at);
-        for (int64_t m = crossed[i]; m < walk->looks && i > begin; m++) look(w, m, at);
-        visit(w, face);
+        if (!w->reads) {
+            later = walk->mesh->offset[order[MIN(i + AHEAD / 2, last)]];
+            __builtin_prefetch(walk->mesh->corner + later);
+            __builtin_prefetch(walk->moves + later);
+            fetch(walk, order[MIN(i + 3, last)], 1);
+            fetch(walk, order[MIN(i + 1, last)], 0);
+        }
+        if (i > begin) move(w, crossed[i], order[i]);
+        visit(w, order[i]);
     }
     if (w->factor) end(w);
 }

@@ -21,10 +21,12 @@ from splinecam.kernels.kernel import Kernel, kernel_for
 from splinecam.kernels.walk import Bends
 from splinecam.network.nonlinearities import PiecewiseScalar
 from splinecam.network.program import FAR, Program
+from splinecam.questions.moving_vertices import Weighted
 from splinecam.questions.partition_data import PartitionData
 
 _MOST = 1 << 22  # numbers in the matrices of a chain, or that a walk keeps
 _KEPT = 12  # numbers for each unit, see ``queue_t``
+_TAPED = 64  # numbers on the tape for each region, most of which are never written
 _DENSE = 4  # times as many as the network multiplies with
 
 
@@ -36,20 +38,21 @@ class Chain:
     kernel: Kernel
     mesh: Mesh
     order: Tensor  # of a walk, see ``Bends.order``
+    tape: Tensor  # of the walk that finds maps, for the one back
 
     def maps(self) -> Tensor:
         """The maps of the regions in the mesh's coordinates, (F, 3, n_out), see ``Bends.maps``."""
-        return self.bends.maps(self.kernel, self.mesh, self.order)
+        return self.bends.maps(self.kernel, self.mesh, self.order, self.tape)
 
-    def pull(self, program: Program, weights: Mapping[str, Tensor]) -> Tensor:
-        """A number with the derivatives of a weighted sum, see ``Bends.derivatives``.
+    def pull(self, program: Program, weights: Mapping[str, Tensor]) -> Weighted:
+        """What has the derivatives of a weighted sum, see ``Bends.derivatives``.
 
         program: the network as a function of the parameters.
         """
         given = {"order": self.order, **weights}
         found = zip(*self.bends.derivatives(self.kernel, self.mesh, given), strict=True)
-        pairs = zip(found, _products(program), strict=True)
-        return sum(((a * x).sum() + (b * y).sum() for (a, b), (x, y) in pairs), torch.tensor(0.0))
+        both = zip(_products(program), found, strict=True)
+        return [pair for made, by in both for pair in zip(made, by, strict=True)]
 
 
 def chain_of(part: PartitionData, names: Mapping[int, object]) -> Chain | None:
@@ -88,7 +91,8 @@ def chain_of(part: PartitionData, names: Mapping[int, object]) -> Chain | None:
         torch.cat([_filled(x.slopes, knots + 1) for x in own], 1),
         torch.cat([_value_at_zero(x) for x in own]),
     )
-    return Chain(bends, kernel, part.mesh, bends.order(kernel, part.mesh))
+    tape = matrices[0].new_empty(min(_TAPED * len(part), 8 * _MOST))
+    return Chain(bends, kernel, part.mesh, bends.order(kernel, part.mesh), tape)
 
 
 def _products(program: Program) -> Iterator[tuple[Tensor, Tensor]]:

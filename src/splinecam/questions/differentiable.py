@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -25,21 +25,24 @@ from splinecam._util.tolerances import THIN_SLOPES
 from splinecam.errors import SplineCamError
 from splinecam.geometry.convex import cross
 from splinecam.kernels.kernel import kernel_for
-from splinecam.kernels.walk import fans, widest_corners
+from splinecam.kernels.walk import face_integrals, widest_corners
 from splinecam.network.capture.models import unwrap
 from splinecam.network.program import Program
 from splinecam.questions.boundary import check_kind, levels_of, output_of, winners_of
 from splinecam.questions.chains import Chain, chain_of
+from splinecam.questions.measures import triangle_integrals, triangles
 from splinecam.questions.moving_vertices import (
     Functions,
     Names,
     Places,
     Pulls,
+    Weighted,
     border_pull,
     constants_of,
     filled,
     followed,
     functions_of,
+    held,
     middles,
     newton_pulls,
     places_of,
@@ -146,35 +149,31 @@ class Differentiable:
     @property
     def _triangles(self) -> tuple[Tensor, Tensor]:
         """Triangles that fill the cells, by their vertices (3, T), and the cell of each, (T,)."""
-        found: tuple[Tensor, Tensor] = self._once("triangles", self._fans)
+        found: tuple[Tensor, Tensor] = self._once(
+            "triangles", lambda: triangles(self.partition.mesh)
+        )
         return found
 
-    def _fans(self) -> tuple[Tensor, Tensor]:
-        mesh, kernel = self.partition.mesh, kernel_for(self.partition.vertices.device)
-        if kernel is not None:
-            return fans(kernel, mesh)
-        vertex, owner, after = mesh.corner_vertices(), mesh.owners(), mesh.next_corner()
-        first = take(mesh.offsets, owner)
-        place = torch.arange(len(vertex), device=vertex.device)
-        inner = ((place != first) & (after != first)).nonzero()[:, 0]
-        corners = torch.stack([take(first, inner), inner, take(after, inner)])
-        return _rows(vertex, corners), take(owner, inner)
+    def _integrals(self, kind: str, *values: Tensor) -> Tensor:
+        """The integrals over each region of functions with values (V, n), or of 1, (F, n)."""
+        data = self.partition
+        kernel = kernel_for(data.vertices.device)
+        if kernel is None:
+            corners, owner = self._triangles
+            pieces = triangle_integrals(corners, kind, self.vertices, *values)
+            return pieces.new_zeros((len(data), pieces.shape[1])).index_add(0, owner, pieces)
+        fixed = kernel, data.mesh, kind, data.vertices, data.values[:, : None if values else 1]
+        known = self._once(f"integrals of {kind}", lambda: face_integrals(*fixed))
 
-    @cached_property
-    def _sizes(self) -> Tensor:
-        """The areas of the triangles, (T,)."""
-        axes = (axis.contiguous() for axis in self.vertices.unbind(1))  # faster than pairs
-        (a, b, c), (d, e, f) = ([take(axis, x) for x in self._triangles[0]] for axis in axes)
-        return ((b - a) * (f - d) - (e - d) * (c - a)) / 2
+        def pulls(given: list[Tensor], weights: tuple[Tensor | None, ...]) -> Iterator[Weighted]:
+            yield list(zip(given, face_integrals(*fixed, weights[0]), strict=False))
 
-    def _sums(self, x: Tensor) -> Tensor:
-        """The sums of numbers (T,) over the triangles of each region, (F,)."""
-        return x.new_zeros(len(self.partition)).index_add(0, self._triangles[1], x)
+        return held(pulls, known, (self.vertices, *values))[0]
 
     @cached_property
     def areas(self) -> Tensor:
         """The area of each region, (F,)."""
-        return self._sums(self._sizes)
+        return self._integrals("area")[:, 0]
 
     @cached_property
     def _outline(self) -> tuple[Tensor, Tensor]:
@@ -211,18 +210,27 @@ class Differentiable:
 
     def _maps_of(self, chain: Chain) -> tuple[Tensor, Tensor]:
         """The same by a walk over the regions."""
+        frame = self.partition._frame
+        x, y = frame.center.tolist()
+
+        def make() -> tuple[Tensor, Tensor]:
+            made = chain.maps()
+            slopes, start = made[:, :2].mT / frame.scale, made[:, 2]
+            return slopes, start - x * slopes[:, :, 0] - y * slopes[:, :, 1]
 
         def pulls(
             program: Program, corners: Tensor, weights: tuple[Tensor | None, ...]
-        ) -> Iterator[Tensor]:
-            if weights[0] is not None:
-                yield chain.pull(program, {"map": weights[0]})
+        ) -> Iterator[Weighted]:
+            w, b = weights
+            shape = chain.mesh.num_faces, 3, chain.bends.widths[-1]
+            given = chain.mesh.uv.new_tensor([-x, -y, frame.scale])[:, None] / frame.scale
+            given = given.new_zeros(shape) if b is None else given * b[:, None]
+            if w is not None:
+                given[:, :2].add_(w.mT, alpha=1 / frame.scale)
+            yield chain.pull(program, {"map": given, "tape": chain.tape})
 
-        frame = self.partition._frame
-        u, v, start = self._moved((self._once("maps", chain.maps),), pulls)[0].unbind(1)
-        x, y = frame.center.tolist()
-        u, v = u / frame.scale, v / frame.scale
-        return torch.stack([u, v], 2), start - x * u - y * v
+        weight, bias = self._moved(self._once("maps", make), pulls)
+        return weight, bias
 
     def _largest(self) -> tuple[Tensor, Tensor]:
         """The largest of the triangles of each cell, (F, 3), and the cells where it is thin."""
@@ -266,12 +274,9 @@ class Differentiable:
 
         of: ``"output"``, ``"modulus"`` or ``"square"``.
         """
-        if of not in _MEANS:
+        if of not in get_args(Integrand):
             raise ValueError(f"of is {of!r}; choose 'output', 'modulus' or 'square'")
-        columns = (column.contiguous() for column in self.values.unbind(1))
-        corners = ([take(column, x) for x in self._triangles[0]] for column in columns)
-        found = [self._sums(self._sizes * _MEANS[of](*three)) for three in corners]
-        return torch.stack(found, 1)
+        return self._integrals(of, self.values)
 
     @cached_property
     def boundary(self) -> Tensor:
@@ -402,30 +407,6 @@ def _corners_like(corners: Tensor, fixed: Tensor) -> Tensor:
     return corners
 
 
-def _mean_square(p: Tensor, q: Tensor, r: Tensor) -> Tensor:
-    """The mean of f^2 over triangles, from its values (T,) at their corners."""
-    total = p + q + r
-    return (p * p + q * q + r * r + total * total) / 12
-
-
-def _mean_modulus(p: Tensor, q: Tensor, r: Tensor) -> Tensor:
-    """The mean of |f| over triangles, from its values (T,) at their corners."""
-    low, middle, high = torch.stack([p, q, r]).sort(0).values
-    flipped = middle > 0  # turn signs so that one corner at most is positive
-    a = torch.where(flipped, -low, high)
-    b, c = torch.where(flipped, -high, low), -torch.where(flipped, middle, -middle)
-    spread = (a - b) * (a - c)
-    positive = torch.where(a > 0, a**3 / torch.where(spread > 0, spread, 1.0), 0.0) / 3
-    return 2 * positive - (a + b + c) / 3
-
-
-_MEANS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
-    "output": lambda p, q, r: (p + q + r) / 3,
-    "modulus": _mean_modulus,
-    "square": _mean_square,
-}
-
-
 def _places_in(part: PartitionData, ids: Tensor | None) -> Places:
     """The vertices of a partition, or some (N,), as corners."""
     known = part.vertices, part.values
@@ -440,7 +421,7 @@ def _walk_pulls(part: PartitionData, chain: Chain, corner: Tensor) -> Pulls:
 
     def pulls(
         program: Program, corners: Tensor, weights: tuple[Tensor | None, ...]
-    ) -> Iterator[Tensor]:
+    ) -> Iterator[Weighted]:
         at, outputs = weights
         place = {} if at is None else {"place": part._frame.scale * at}
         output = {} if outputs is None else {"output": outputs, "values": part.values}

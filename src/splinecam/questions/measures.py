@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +18,7 @@ from splinecam.engine.box_bounds import AffineRange, BoxBounds
 from splinecam.errors import SplineCamError
 from splinecam.geometry.subdivision import Mesh
 from splinecam.kernels.kernel import kernel_for
+from splinecam.kernels.walk import KINDS, face_integrals
 from splinecam.questions.partition_data import PartitionData, whole_number
 from splinecam.questions.wanted import Wanted
 
@@ -32,52 +34,58 @@ def integrals(mesh: Mesh, values: Tensor) -> Tensor:
     tensor([1.])
     """
     kernel = kernel_for(values.device) if values.dtype == torch.float64 else None
-    if kernel is not None:
-        return kernel.integrate(mesh, values.contiguous())
-    return _by_tensors(mesh, values)
+    found = []
+    for kind in KINDS[1:]:
+        if kernel is not None:
+            found.append(face_integrals(kernel, mesh, kind, mesh.uv, values)[0].sum(0))
+        else:
+            found.append(triangle_integrals(triangles(mesh)[0], kind, mesh.uv, values).sum(0))
+    return torch.stack(found)
 
 
-def _by_tensors(mesh: Mesh, values: Tensor) -> Tensor:
-    """The same integrals without the compiled kernel, over the triangles of the faces."""
-    n = values.shape[1]
-    total = values.new_zeros((3, n))
-    block = max(1, backend_of(values.device).numbers // (4 * max(1, n)))
-    for _, vertex in mesh.by_size(block):
-        k = vertex.shape[1]
-        uv = take(mesh.uv, vertex.view(-1)).view(-1, k, 2)
-        f = take(values, vertex.view(-1)).view(-1, k, n)
-        off = uv - uv[:, :1]
-        crosses = off[:, 1:-1, 0] * off[:, 2:, 1] - off[:, 1:-1, 1] * off[:, 2:, 0]
-        area = crosses.clamp(min=0) / 2  # of the triangles of a fan, (B, k - 2)
-        signed = torch.zeros_like(f[:, 0])
-        for i in range(1, k - 1):
-            p, q, r = f[:, 0], f[:, i], f[:, i + 1]
-            whole = p + q + r
-            signed += area[:, i - 1, None] * whole / 3
-            square = whole.square() + p * p + q * q + r * r
-            total[2].add_(area[:, i - 1] @ square / 12)
-        total[0].add_(signed.sum(0))
-        # Only on few faces does a function change its sign.
-        face, column = ((f.amin(1) < 0) & (f.amax(1) > 0)).nonzero(as_tuple=True)
-        modulus = signed.abs()
-        modulus[face, column] = _modulus(area[face], f[face, :, column])
-        total[1].add_(modulus.sum(0))
-    return total
+def triangles(mesh: Mesh) -> tuple[Tensor, Tensor]:
+    """Triangles that fill the faces, by their vertices, (3, T), and the face of each, (T,)."""
+    vertex, owner, after = mesh.corner_vertices(), mesh.owners(), mesh.next_corner()
+    first = take(mesh.offsets, owner)
+    place = torch.arange(len(vertex), device=vertex.device)
+    inner = ((place != first) & (after != first)).nonzero()[:, 0]
+    corners = torch.stack([take(first, inner), inner, take(after, inner)])
+    return take(vertex, corners.view(-1)).view(3, -1), take(owner, inner)
 
 
-def _modulus(area: Tensor, f: Tensor) -> Tensor:
-    """Integrals of moduli over faces with values (N, k) and triangles (N, k - 2), (N,).
+def triangle_integrals(corners: Tensor, kind: str, at: Tensor, *values: Tensor) -> Tensor:
+    """The integrals over triangles (3, T) of functions with values (V, n), or of 1, (T, n).
 
-    If the value p at a corner of a triangle has another sign than q and r, the line between them
-    cuts off the share p^2 / ((p - q) (p - r)) of the area, on which the mean is p / 3.
+    kind: one of ``KINDS``; at: (V, 2) the vertices.
     """
-    p, q, r = f[:, :1].expand_as(area), f[:, 1:-1], f[:, 2:]
-    cut = torch.zeros_like(area)
-    for x, y, z in ((p, q, r), (q, r, p), (r, p, q)):
-        sign = x.sign()
-        alone = (sign != 0) & (sign * y <= 0) & (sign * z <= 0)
-        cut = torch.where(alone, x * (x / (x - y)) * (x / (x - z)), cut)
-    return (area * (p + q + r - 2 * cut).abs()).sum(1) / 3
+    columns = [c.contiguous() for x in (at, *values) for c in x.unbind(1)]  # faster than pairs
+    (a, b, c), (d, e, f), *found = ([take(column, x) for x in corners] for column in columns)
+    size = ((b - a) * (f - d) - (e - d) * (c - a)) / 2
+    return torch.stack([size * _MEANS[kind](*three) for three in found] or [size], 1)
+
+
+def _mean_square(p: Tensor, q: Tensor, r: Tensor) -> Tensor:
+    """The mean of f^2 over triangles, from its values (T,) at their corners."""
+    total = p + q + r
+    return (p * p + q * q + r * r + total * total) / 12
+
+
+def _mean_modulus(p: Tensor, q: Tensor, r: Tensor) -> Tensor:
+    """The mean of |f| over triangles, from its values (T,) at their corners."""
+    low, middle, high = torch.stack([p, q, r]).sort(0).values
+    flipped = middle > 0  # turn signs so that one corner at most is positive
+    a = torch.where(flipped, -low, high)
+    b, c = torch.where(flipped, -high, low), -torch.where(flipped, middle, -middle)
+    spread = (a - b) * (a - c)
+    positive = torch.where(a > 0, a**3 / torch.where(spread > 0, spread, 1.0), 0.0) / 3
+    return 2 * positive - (a + b + c) / 3
+
+
+_MEANS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "output": lambda p, q, r: (p + q + r) / 3,
+    "modulus": _mean_modulus,
+    "square": _mean_square,
+}
 
 
 def regions_by_layer(part: PartitionData) -> list[int]:

@@ -41,15 +41,19 @@ Names = dict[int, tuple[str, bool]]
 """The parameter that each constant of a program is, by its id, and whether it is turned."""
 
 
+Weighted = list[tuple[Tensor, Tensor]]
+"""Tensors with weights of their shapes."""
+
+
 def held(
-    pulls: Callable[[list[Tensor], tuple[Tensor | None, ...]], Iterator[Tensor]],
+    pulls: Callable[[list[Tensor], tuple[Tensor | None, ...]], Iterator[Weighted]],
     known: Sequence[Tensor],
     tensors: Sequence[Tensor],
 ) -> tuple[Tensor, ...]:
     """Known tensors as functions of others, which only a backward pass follows.
 
-    pulls: yields numbers from the others and from weights of the known tensors. The sum of these
-    numbers has the derivatives of the weighted sum.
+    pulls: yields tensors that the others make, from weights of the known tensors. Their weighted
+    sums together have the derivatives of the weighted sum of the known tensors.
     """
     run: Callable[..., tuple[Tensor, ...]] = _Held.apply
     return run(pulls, len(known), *known, *tensors)
@@ -79,16 +83,18 @@ class _Held(torch.autograd.Function):
             given = [x.detach() for x in ctx.saved_tensors]
             moving = [given[k].requires_grad_() for k in needed]
             plain = tuple(None if x is None else x.detach() for x in weights)  # for torch.func
-            for total in ctx.pulls(given, plain):
-                own = torch.autograd.grad(total, moving, allow_unused=True)
+            for pairs in ctx.pulls(given, plain):
+                some = [pair for pair in pairs if pair[0].requires_grad]
+                made, by = ([pair[i] for pair in some] for i in (0, 1))
+                own = torch.autograd.grad(made, moving, by, allow_unused=True)
                 for k, x in zip(needed, own, strict=True):
                     if x is not None:
                         found[k] = x if found[k] is None else found[k] + x
         return None, None, *([None] * ctx.count), *found
 
 
-Pulls = Callable[[Program, Tensor, tuple[Tensor | None, ...]], Iterator[Tensor]]
-"""Numbers, from the network as a function of parameters, the domain's corners, and weights."""
+Pulls = Callable[[Program, Tensor, tuple[Tensor | None, ...]], Iterator[Weighted]]
+"""As of ``held``, from the network as a function of parameters, the corners, and weights."""
 
 
 def followed(
@@ -105,7 +111,7 @@ def followed(
     parameters, corners = tensors
     used = sorted({name for name, _ in names.values()})
 
-    def run(given: list[Tensor], weights: tuple[Tensor | None, ...]) -> Iterator[Tensor]:
+    def run(given: list[Tensor], weights: tuple[Tensor | None, ...]) -> Iterator[Weighted]:
         program = filled(network, names, dict(zip(used, given[1:], strict=True)))
         yield from pulls(program, given[0], weights)
 
@@ -121,27 +127,23 @@ def newton_pulls(setting: Setting, places: Places) -> Pulls:
 
     def pulls(
         program: Program, corners: Tensor, weights: tuple[Tensor | None, ...]
-    ) -> Iterator[Tensor]:
+    ) -> Iterator[Weighted]:
         block = backend_of(places.at.device).traced_activations // max(setting[0].widths)
         order = torch.argsort(places.functions.layer.amax(1))
         for rows in torch.split(order, max(1, block)):
             some = places.select(rows)
             at, values = (None if w is None else take(w, rows) for w in weights)
             part, outputs = _newton(setting, program, some, corners, values is not None)
-            total = (part * some.along(at, values)).sum()
-            if values is not None:
-                assert outputs is not None
-                total = total + (outputs * values).sum()
-            yield total
+            moved = [(part, some.along(at, values))]
+            yield moved if outputs is None or values is None else [*moved, (outputs, values)]
 
     return pulls
 
 
-def border_pull(places: Places, corners: Tensor, weights: tuple[Tensor | None, ...]) -> Tensor:
-    """A number with the derivatives of vertices (N, 2) by the domain's corners, as of ``held``."""
+def border_pull(places: Places, corners: Tensor, weights: tuple[Tensor | None, ...]) -> Weighted:
+    """What has the derivatives of vertices (N, 2) by the domain's corners, as of ``held``."""
     border, value, rise = _at_border(places, corners)
-    part = -value / (3 * rise)
-    return (part * take(places.along(*weights).view(-1), border)).sum()
+    return [(-value / (3 * rise), take(places.along(*weights).view(-1), border))]
 
 
 class Functions(NamedTuple):

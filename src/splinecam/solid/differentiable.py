@@ -19,7 +19,7 @@ from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import PARALLEL
 from splinecam.network.capture.models import unwrap
 from splinecam.network.program import Program
-from splinecam.questions.moving_vertices import Names, constants_of, filled, held
+from splinecam.questions.moving_vertices import Names, Weighted, constants_of, filled, held
 from splinecam.solid import measures
 from splinecam.solid.geometry import SurfaceGeometry
 from splinecam.solid.outputs import chosen_output
@@ -51,7 +51,7 @@ class DifferentiableSurface:
         used = sorted({name for name, _ in names.values()})
         tensors = [self._parameters[name].to(surface.vertices) for name in used]
 
-        def pulls(given: list[Tensor], weights: tuple[Tensor | None, ...]) -> Iterator[Tensor]:
+        def pulls(given: list[Tensor], weights: tuple[Tensor | None, ...]) -> Iterator[Weighted]:
             assert weights[0] is not None
             program = filled(surface.network.program, names, dict(zip(used, given, strict=True)))
             return _pulls(surface, program, weights[0])
@@ -93,8 +93,8 @@ def differentiable(surface: SurfaceGeometry) -> DifferentiableSurface:
     return DifferentiableSurface(surface, given, names)
 
 
-def _pulls(surface: SurfaceGeometry, program: Program, weight: Tensor) -> Iterator[Tensor]:
-    """Numbers whose derivatives add up to those of the vertices, weighted by (V, 3).
+def _pulls(surface: SurfaceGeometry, program: Program, weight: Tensor) -> Iterator[Weighted]:
+    """What has the derivatives of the vertices, weighted by (V, 3), as of ``held``.
 
     The output rises by some number at a corner of a face if its map there does. So it does at the
     centre, and by its slope along the way from there, which takes one derivative for each face.
@@ -114,7 +114,7 @@ def _pulls(surface: SurfaceGeometry, program: Program, weight: Tensor) -> Iterat
         x = surface.box.to_input(take(inside, rows)).to(program.device)
         slopes = program.derivatives(x, (way @ basis).view(1, *x.shape))[0]
         value, slope = (chosen_output(y, surface.output) for y in (as_rows(program(x)), slopes))
-        yield (rise * value).sum() + slope.sum()
+        yield [(value, rise), (slope, torch.ones_like(slope))]
 
 
 def _moves(surface: SurfaceGeometry) -> Tensor:
