@@ -220,6 +220,34 @@ def test_decrease_of_a_known_function() -> None:
     assert sc.check_decrease(rising, domain, step, **OUT).status == "unresolved"  # at the origin
 
 
+def test_decrease_in_polynomial_steps() -> None:
+    domain, V = sc.Domain.box(-1, 1), mlp(2, 8, 1, seed=3)
+    step = (x**2 - 0.3 * x * y**2, 0.5 * y - x * y / 4 + 0.1)
+    found = sc.check_decrease(V, domain, step, where=x + y >= 0, **OUT)
+    points = torch.rand(100_000, 2, dtype=F64) * 2 - 1
+    a, b = points.T
+    after = torch.stack([a**2 - 0.3 * a * b**2, 0.5 * b - a * b / 4 + 0.1], 1)
+    with torch.no_grad():
+        rises = float(((V(after) > V(points))[:, 0] & (a + b >= 0)).double().mean())
+    assert found.status == "violated"
+    assert found.share - 0.01 < rises < found.share + found.undecided_area / 4 + 0.01
+    assert found.witness is not None
+    assert found.witness.confirmed
+    near = sc.check_decrease(V, domain, step, where=x + y >= 0, smooth=1e-3, **OUT)
+    assert near.undecided_area < 0.05
+
+
+def test_decrease_in_polynomial_steps_is_certain() -> None:
+    domain, step = sc.Domain.box(0.3, 0.7), (x * y, x**2)
+    V = nn.Linear(2, 1, bias=False).double()
+    V.weight.data.fill_(1.0)
+    # (x + y) - (x y + x^2) = (x + y) (1 - x) is least at (0.7, 0.3), where it is 0.3.
+    assert sc.check_decrease(V, domain, step, by=0.2995, **OUT).status == "holds"
+    assert sc.check_decrease(V, domain, step, by=0.3005, **OUT).status == "violated"
+    assert sc.check_decrease(V, domain, step, by=0.3, smooth=0.1, **OUT).status == "unresolved"
+    assert sc.check_decrease(V, domain, (0.5 * x, 0), by=0.4, **OUT).status == "holds"
+
+
 def test_what_cannot_be_asked() -> None:
     domain = sc.Domain.box(-1, 1)
     with pytest.raises(ValueError, match="two components, and here are 1"):
@@ -256,7 +284,12 @@ def test_networks_and_fields_that_do_not_fit() -> None:
     with pytest.raises(DomainError, match="V has one output, and this network has 3"):
         sc.check_decrease(three, domain, Loop(), **OUT)
     with pytest.raises(TypeError, match="give the step as a module"):
-        sc.check_decrease(Diamond(), domain, (x, y), **OUT)
+        sc.check_decrease(Diamond(), domain, "step.onnx", **OUT)
+    for step in ((x,), (x, y, sc.output(0)), (x, sc.input(2))):
+        with pytest.raises(ValueError, match="a polynomial in the inputs for each of them"):
+            sc.check_decrease(Diamond(), domain, step, **OUT)
+    with pytest.raises(TypeError, match="a step is a network, or a tuple of polynomials"):
+        sc.check_decrease(Diamond(), domain, (x, "y"), **OUT)
     with pytest.raises(TypeError, match="where= is a condition"):
         sc.check_decrease(Diamond(), domain, Loop(), where=True, **OUT)
     with pytest.raises(DomainError, match="expected 1 in all, and here are 3"):

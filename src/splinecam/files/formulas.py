@@ -49,10 +49,10 @@ class Row(NamedTuple):
     @property
     def variables(self) -> set[int]:
         """The variables that occur, also in products."""
-        return {each for key, _ in self.factors for each in _single(key)}
+        return {each for key, _ in self.factors for each in factors_of(key)}
 
 
-def _single(key: Variable | None) -> tuple[int, ...]:
+def factors_of(key: Variable | None) -> tuple[int, ...]:
     """The variables of which something is the product."""
     return () if key is None else key if isinstance(key, tuple) else (key,)
 
@@ -150,7 +150,7 @@ def multiply(terms: Sequence[Term]) -> Term:
             raise ValueError(f"a product has more than {_TERMS:,} terms when it is written out")
         for one, factor in total.items():
             for other, value in term.items():
-                joint = tuple(sorted(_single(one) + _single(other)))
+                joint = tuple(sorted(factors_of(one) + factors_of(other)))
                 if len(joint) > _DEGREE and factor and value:
                     raise ValueError(
                         f"a product of {len(joint)} variables is not read: at most {_DEGREE} are"
@@ -254,7 +254,9 @@ def condition_of_rows(
     """The condition that one of several lists of rows holds; a ``ValueError`` if it is large."""
     rows = [row for each in conjunctions for row in each]
     # A slope counts as a product of one variable.
-    products = sorted({_single(key) for row in rows for key, _ in row.factors if not _plain(key)})
+    products = sorted(
+        {factors_of(key) for row in rows for key, _ in row.factors if not _plain(key)}
+    )
     about_inputs = bool(products) or any(each >= 0 for row in rows for each in row.variables)
     width = outputs + inputs * about_inputs
     if len(rows) * (width + len(products)) > _ENTRIES:
@@ -268,8 +270,8 @@ def condition_of_rows(
     for k, row in enumerate(rows):
         for variable, factor in row.factors:
             if Q is not None and not _plain(variable):
-                Q[k, column[_single(variable)]] = factor
-            for name in _single(variable) if _plain(variable) else ():
+                Q[k, column[factors_of(variable)]] = factor
+            for name in factors_of(variable) if _plain(variable) else ():
                 if name >= 0 and C is not None:
                     C[k, name] = factor
                 else:
@@ -397,7 +399,7 @@ class Polynomial:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        names = ["*".join(map(_name, _single(key))) for key in self._term]
+        names = ["*".join(map(_name, factors_of(key))) for key in self._term]
         sizes = [f"{float(value):g}" for value in self._term.values()]
         parts = [
             f"{size}*{name}" if name else size for size, name in zip(sizes, names, strict=True)

@@ -2,22 +2,53 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from functools import reduce
+from math import prod
 from typing import Any, Unpack
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from splinecam.errors import DomainError
-from splinecam.files.formulas import Formula, Polynomial, output
+from splinecam.files.formulas import Formula, Polynomial, factors_of, output
 from splinecam.geometry.domain import Domain
 from splinecam.jobs.answering import check
 from splinecam.jobs.partitioning import partition
 from splinecam.network.capture.capturing import Both
-from splinecam.partitions.request import Model, Options
+from splinecam.partitions.request import Model, Options, require_domain
 from splinecam.questions.flow import BarrierCheck, flow_across
 from splinecam.questions.preimage import PropertyCheck
 
 Field = tuple[Polynomial | float, ...] | nn.Module
+
+_TOLERANCES = ("1%", "0.1%", "0.01%")  # of polynomial steps, until they decide
+
+
+class _Polynomials(nn.Module):
+    """Polynomials in the inputs as a network of functions of one variable."""
+
+    def __init__(self, polynomials: Sequence[Polynomial | float], inputs: int) -> None:
+        super().__init__()
+        self._terms = [(Polynomial({}) + each)._term for each in polynomials]
+        self._factors = {key: Counter(factors_of(key)) for term in self._terms for key in term}
+        used = set[int]().union(*self._factors.values())
+        if len(polynomials) != inputs or not used.issubset(range(inputs)):
+            each = f"a polynomial in the inputs for each of them, which are {inputs}"
+            raise ValueError(f"a step has {each}; here is {polynomials!r:.60}")
+
+    def forward(self, x: Tensor) -> Tensor:
+        state, known = x.flatten(1), {}
+        for key, powers in self._factors.items():
+            factors = [state[:, i] ** n if n > 1 else state[:, i] for i, n in powers.items()]
+            known[key] = reduce(_product, factors) if factors else torch.ones_like(state[:, 0])
+        rows = [[float(c) * known[key] for key, c in term.items()] for term in self._terms]
+        return torch.stack([sum(row, 0 * state[:, 0]) for row in rows], 1).view_as(x)
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    return ((a + b) ** 2 - (a - b) ** 2) / 4
 
 
 def _module(model: Any, name: str) -> nn.Module:
@@ -31,20 +62,25 @@ def _require_condition(found: Any, name: str) -> None:
         raise TypeError(f"{name}= is a condition such as sc.input(0) ** 2 > 1, not {found!r:.60}")
 
 
-def _velocity(field: Any, first: int) -> Sequence[Any]:
-    """The components of a field; first: the first output of a network that is one."""
-    if isinstance(field, nn.Module):
-        return output(first), output(first + 1)
+def _components(field: Any, name: str) -> Sequence[Polynomial | float]:
     if not isinstance(field, tuple) or not all(
         isinstance(each, Polynomial | float | int) for each in field
     ):
         raise TypeError(
-            "a field is a network, or a tuple of two polynomials such as (y, -x) with "
+            f"a {name} is a network, or a tuple of polynomials such as (y, -x) with "
             f"x, y = sc.input(0), sc.input(1); here it is {field!r:.60}"
         )
-    if len(field) != 2:
-        raise ValueError(f"a field has two components, and here are {len(field)}")
     return field
+
+
+def _velocity(field: Any, first: int) -> Sequence[Any]:
+    """The components of a field; first: the first output of a network that is one."""
+    if isinstance(field, nn.Module):
+        return output(first), output(first + 1)
+    found = _components(field, "field")
+    if len(found) != 2:
+        raise ValueError(f"a field has two components, and here are {len(found)}")
+    return found
 
 
 def check_barrier(
@@ -98,7 +134,7 @@ def check_barrier(
 def check_decrease(
     model: Model,
     domain: Domain,
-    step: nn.Module,
+    step: Field,
     *,
     where: Formula | None = None,
     by: float = 0.0,
@@ -107,12 +143,13 @@ def check_decrease(
     """Whether a network decreases in a step of a system: V(step(x)) <= V(x) - by.
 
     The result is that of ``sc.check``: where it does not hold is unsafe. Its partition is that of
-    the outputs V(x) and V(step(x)).
+    the outputs V(x) and V(step(x)). Polynomials are replaced by piecewise-linear functions, closer
+    and closer until the verdict is certain; with ``smooth=``, just so close.
 
     model, domain, options: as for ``partition``, of a network V with one output. step: the next
-    state, a piecewise-linear network such as the closed loop with a controller. where: a condition
-    on inputs, such as that they are far enough from the equilibrium. by: how much it is to
-    decrease.
+    state, a piecewise-linear network such as the closed loop with a controller; or a tuple of
+    polynomials in the inputs, one for each of them. where: a condition on inputs, such as that they
+    are far enough from the equilibrium. by: how much it is to decrease.
 
     >>> import splinecam as sc
     >>> V = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
@@ -123,9 +160,18 @@ def check_decrease(
     """
     _require_condition(where, "where")
     V = _module(model, "V")
+    tolerances: tuple[Any, ...] = (options.get("smooth"),)
+    if isinstance(step, tuple):
+        require_domain(domain)
+        step = _Polynomials(_components(step, "step"), prod(domain.input_shape))
+        tolerances = _TOLERANCES if tolerances == (None,) else tolerances
     both = Both(V, nn.Sequential(_module(step, "the step"), V))
     rises = output(1) > output(0) - by
-    found = check(both, domain, rises if where is None else where & rises, **options)
-    if (count := found.preimage.partition._n_out // 2) != 1:
-        raise DomainError(f"V has one output, and this network has {count}.")
+    for tolerance in tolerances:
+        only: Options = {**options, "smooth": tolerance}
+        found = check(both, domain, rises if where is None else where & rises, **only)
+        if (count := found.preimage.partition._n_out // 2) != 1:
+            raise DomainError(f"V has one output, and this network has {count}.")
+        if found.status != "unresolved":
+            break
     return found
