@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from matplotlib.text import Text
 from torch import nn
 
 import splinecam as sc
@@ -255,7 +256,16 @@ def test_the_border_of_a_part_is_curved() -> None:
     found = relu().check(x * x + y * y <= 0.5)
     assert repr(found).startswith("PropertyCheck(violated on 39.3 % of the domain, area 1.571")
     assert repr(found.preimage).startswith("Preimage(area 1.57079")
-    assert found.plot().patches
+    ax = found.plot()
+    assert ax.patches
+    outline = [line for line in ax.collections if line.get_zorder() == 3.2][-1]
+    assert len(outline.get_segments()) == len(found.preimage.rim.ends)
+    away = found.preimage.rim.ends.norm(dim=2) - 0.5**0.5
+    assert away.abs().max() < 0.01
+    assert found.preimage.rim.share < 2e-4
+    words = [text.get_text() for text in ax.figure.findobj(Text)]
+    assert "unsafe" in words
+    assert "undecided" not in words
     for ask in (lambda: found.preimage.outline, found.preimage.polygons, found.preimage.rings):
         with pytest.raises(SplineCamError, match="curved"):
             ask()

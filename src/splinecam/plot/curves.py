@@ -15,6 +15,7 @@ from splinecam.plot.figures import flat_axes, new_axes, require_matplotlib
 from splinecam.plot.palette import CLASSES, GREY, INK, PAPER, class_colors, text_color
 from splinecam.plot.regions import HATCH, VEIL, hatch_rings, plot, plot_band
 from splinecam.questions.boundary import Boundary, LevelSet, decision_boundary
+from splinecam.questions.certainty import Band
 from splinecam.questions.curves import Curves
 from splinecam.questions.difference import Difference
 from splinecam.questions.flow import FlowCheck
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from splinecam.plot.decorations import AxesStyle
     from splinecam.questions.preimage import Witness
 
+_VISIBLE = 1e-3  # the share of a domain that a curve does not hide
 _COLORS = {"color", "colors", "array", "edgecolor", "edgecolors"}
 
 
@@ -286,8 +288,9 @@ def plot_preimage(
 ) -> Axes:
     """Draw the regions, hatch the part that satisfies the condition, and draw its outline.
 
-    Curves and points at which the condition holds without an area are drawn like the outline. If
-    smooth functions of the model were replaced, the undecided part is dotted. found: the result of
+    Curves and points at which the condition holds without an area are drawn like the outline, and
+    so are thin polygons around the curves of a polynomial. If smooth functions of the model were
+    replaced, the undecided part is dotted. found: the result of
     ``part.preimage``. hatch: the hatching in the words of matplotlib, or None. color: of the
     hatching, of the outline and of the witness. witness: an input to mark. words: names of the
     hatched part and of the witness in the legend. options: those of ``part.plot``; its ``color`` is
@@ -309,17 +312,21 @@ def plot_preimage(
         options["color"] = options.pop("fill")
     canvas = plot(found.partition, ax=ax, **{"band": False, **options})
     entries: list[tuple[str, Any]] = []
+    curved = found.condition.factors is not None
+    outlined = curved and found.partition.smoothing is None
     if hatch:
-        curved = found.condition.factors is not None
         rings = (found.cover if curved else found).rings()
         hatch_rings(canvas, rings, hatch, color)
-        plot_band(found.band, ax=canvas, hatch=_DOTS, color=color)
+        band = found.rim if outlined else found.band
+        plot_band(band, ax=canvas, hatch=_DOTS, color=color)
         if len(rings[1]):
             entries.append((words[0], Patch(facecolor=VEIL, edgecolor=color, hatch=hatch)))
-        if len(found.band.rings()[1]):
+        if band.share > _VISIBLE * outlined:
             entries.append(("undecided", Patch(facecolor="none", edgecolor=color, hatch=_DOTS)))
     style: dict[str, Any] = {"color": color, "markeredgecolor": PAPER, "zorder": 3.4, "ls": ""}
-    if found.condition.factors is None:
+    if outlined:
+        _draw_rimmed(canvas, found.rim, color, 1.6)
+    if not curved:
         for curves in (found.outline, found.curves):
             _draw_rimmed(canvas, curves, color, 1.6)
         canvas.plot(*to_numpy(found.points).T, marker="o", markersize=5, **style)
@@ -455,7 +462,7 @@ def _coloring(
     return Coloring(cells.mesh, fill, label, norm, colors, (0.0, top))
 
 
-def _draw_rimmed(ax: Axes, curves: Curves, color: Any, width: float) -> None:
+def _draw_rimmed(ax: Axes, curves: Curves | Band, color: Any, width: float) -> None:
     """Draw curves in a colour and a width in points, with a light rim."""
     from splinecam.plot.artists import SegmentLines
     from splinecam.plot.decorations import clip_to

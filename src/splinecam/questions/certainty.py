@@ -17,7 +17,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from splinecam._util.arrays import blocks_of, offsets_of, owners_of, polygons, take, take_rows
+from splinecam._util.arrays import (
+    blocks_of,
+    following,
+    offsets_of,
+    owners_of,
+    polygons,
+    take,
+    take_rows,
+)
 from splinecam._util.backend import backend_of
 from splinecam._util.tolerances import EPS
 from splinecam.geometry.convex import Claim, ConvexPolygons, divided
@@ -222,6 +230,12 @@ class Band:
         """
         offsets, places = closed_lines(self.offsets)
         return offsets, take(self.vertices, places)
+
+    @property
+    def ends(self) -> Tensor:
+        """Both ends of all sides of the polygons, (N, 2, 2) in plane coordinates."""
+        ahead = take(self.vertices, following(self.offsets, len(self.vertices)))
+        return torch.stack([self.vertices, ahead], 1)
 
     def to_shapely(self) -> NDArray[Any]:
         """The polygons as an array of shapely's Polygons in plane coordinates, (P,)."""

@@ -208,6 +208,11 @@ class Preimage:
             raise SplineCamError("The condition is linear: see .polygons() for the exact pieces.")
         return band_of(self.partition, [self._rough.having(INSIDE)])
 
+    @cached_property
+    def rim(self) -> Band:
+        """The thin polygons around the curves at which ``cover`` ends."""
+        return band_of(self.partition, [self._rough.having(UNDECIDED)] if self._rough else [])
+
     @property
     def certain(self) -> bool:
         """Whether an area satisfies the condition by more than rounding and bounds explain."""
