@@ -117,6 +117,10 @@ def test_a_walk_in_parts_has_the_same_bits_with_more_threads() -> None:
     assert torch.equal(found[0], found[1])
     assert torch.equal(found[0], found[2])
     assert torch.allclose(found[0], expected, rtol=1e-10)
+    weights, given = {"order": chain.order, "map": some.maps()}, (some.kernel, part.mesh)
+    tapes = {}, {"tape": some.tape}
+    plain, taped = (some.bends.derivatives(*given, weights | tape)[0] for tape in tapes)
+    assert all(map(torch.equal, plain, taped))
 
 
 @compiled
