@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +13,8 @@ from torch import nn
 
 import splinecam as sc
 from exact_solids import Maxout, cells
+from splinecam._util.tolerances import SAFETY
+from splinecam.solid.complex import Complex
 from splinecam.solid.fits import affine_fits
 from splinecam.solid.partition import SolidPartition
 
@@ -154,6 +157,39 @@ def test_regions_that_rounding_may_have_made_are_reported() -> None:
     assert int(part.thin.sum()) == len(part.unresolved) == 2
     assert float(part.volumes[part.thin].max()) < 1e-40
     assert part.validate().ok
+
+
+def test_a_network_that_is_zero_up_to_rounding_is_valid() -> None:
+    model = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1)).double()
+    with torch.no_grad():
+        row = torch.tensor([0.1, 0.7, -0.3], dtype=torch.float64)
+        model[0].weight.copy_(torch.stack([row, 3 * row]))
+        model[0].bias.copy_(torch.tensor([0.4, 3 * 0.4], dtype=torch.float64))
+        model[2].weight.copy_(torch.tensor([[3.0, -1.0]]))
+        model[2].bias.zero_()
+    part = partition(model, sc.Domain.cube(-1, 1))
+    assert float(part.values.abs().max()) < 1e-14
+    assert part.validate().ok
+    with pytest.raises(sc.ValidationError, match="outputs at"):
+        replace(part, bias=part.bias + 1e-12).validate()
+
+
+def test_volumes_of_needles_are_as_precise_as_they_say() -> None:
+    """The cross product of two long sides would be off by 1e10 times as much."""
+    points = [
+        [-9.270563849461504e-18, -6.406757240189194e-18, -1.5049988901709543e-17],
+        [-9.999999974752427e-07, -6.882444260655647e-07, -1.6172152362896482e-06],
+        [-8.470329472543003e-22, -2.873536516612002e-22, -8.519553727846995e-22],
+        [6.776263578034403e-21, 8.796411226203787e-21, -6.7030290196328765e-21],
+    ]
+    whole = Complex.of(sc.Domain.tetrahedron([0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]))
+    for corners in ([[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], points):
+        first, *others = [[Fraction(x) for x in point] for point in corners]
+        a, b, c = ([x - y for x, y in zip(p, first, strict=True)] for p in others)
+        normal = [b[k - 2] * c[k - 1] - b[k - 1] * c[k - 2] for k in range(3)]
+        exact = abs(sum(x * y for x, y in zip(a, normal, strict=True))) / 6
+        volume, _, error = replace(whole, uvw=torch.tensor(corners, dtype=torch.float64)).sizes()
+        assert abs(abs(float(volume)) - float(exact)) <= SAFETY * float(error) < 1e-14
 
 
 def test_a_polytope_is_the_hull_of_its_points() -> None:

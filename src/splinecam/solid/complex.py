@@ -20,6 +20,7 @@ from splinecam._util.arrays import (
     take,
     take_rows,
 )
+from splinecam._util.tolerances import EPS
 from splinecam.geometry.solids import Solid
 from splinecam.kernels import solid_gpu
 from splinecam.kernels.solid import (
@@ -139,8 +140,8 @@ class Complex:
         )
         return Complex(take(self.uvw, vertex), arrays), vertex
 
-    def sizes(self) -> tuple[Tensor, Tensor]:
-        """The volume of each cell, and the area of its faces, (C,)."""
+    def sizes(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The volume of each cell, the area of its faces, and the volume's rounding error, (C,)."""
         offsets, vertices = self.cell_corners()
         middle = take(self.uvw, take(vertices, offsets[:-1]))  # any point of the cell
         owner = owners_of(self.arrays.cell_offsets.diff(), self.arrays.sides.shape[0])
@@ -149,14 +150,20 @@ class Complex:
         points = take(self.uvw, take(self.corner_vertices(), rows)) - middle[owner[which]]
         starts = offsets_of(counts)
         first = points[starts[:-1]]
-        steps = points[following(starts, len(points))] - points
-        turns = torch.linalg.cross(points - first[which], steps)
+        after = points[following(starts, len(points))]
+        # Of three sides of a triangle, the two shorter ones span its area with the least rounding.
+        sides = torch.stack([points - first[which], after - points, after - first[which]])
+        longest = sides.norm(dim=2).argmax(0)[:, None]
+        one, two = (torch.where(longest == k, sides[2], sides[k]) for k in range(2))
+        turns = torch.linalg.cross(one, two)
         # The faces' areas, times their normals.
         area = points.new_zeros((len(counts), 3)).index_add_(0, which, turns) / 2
         signs = 1.0 - 2.0 * (self.arrays.sides & 1)
         none = points.new_zeros(self.num_cells)
         volumes = none.index_add(0, owner, signs * (first * area).sum(1) / 3)
-        return volumes, none.index_add(0, owner, area.norm(dim=1))
+        off = EPS * first.norm(dim=1)[which] * one.norm(dim=1) * two.norm(dim=1)
+        error = none.index_add(0, owner[which], off)
+        return volumes, none.index_add(0, owner, area.norm(dim=1)), error
 
 
 class Cut(NamedTuple):

@@ -37,7 +37,7 @@ class SolidPartition:
     3) and bias: (R, n_out) the affine maps, ``gradients @ uvw + bias``; widest: (R,) a cell of each
     region; values: (V, n_out) the outputs at the vertices; cells_by_layer: by the name of each
     layer, the regions of the layers up to this one; thin: (R,) regions that rounding alone may have
-    made; unresolved: places that float64 could not settle, these among them.
+    made; unresolved: places that float64 could not settle, these among them; rounding: of values.
     """
 
     box: Solid
@@ -52,6 +52,7 @@ class SolidPartition:
     cells_by_layer: dict[str, int]
     thin: Tensor
     unresolved: tuple[Any, ...]
+    rounding: float
 
     def __len__(self) -> int:
         return int(self.bias.shape[0])
@@ -180,17 +181,18 @@ def solid_partition(
                 )
             tell(bar, f"layer {k + 1} of {len(program.layers)}, {count:,} regions", 0, 1)
     whole, region = front.complex, _regions(front.complex)
-    values, error = as_rows(front.live[program.output_name]), front.bounds[program.output_name]
+    values = as_rows(front.live[program.output_name])
+    rounding = float(front.bounds[program.output_name].error.max())
     gradients, bias, _, widest = affine_maps(
-        (whole.uvw, values, float(error.error.max())),
+        (whole.uvw, values, rounding),
         whole.cell_corners(),
         region,
         lambda uvw: front.slopes(solid_here, uvw),
     )
-    volume, area = whole.sizes()
+    volume, area, off = whole.sizes()
     # Vertices may be off by as much, so that nobody knows whether thinner regions are there.
     reach = SAFETY * EPS * float(whole.uvw.abs().max())
-    thin = sums(volume, region, len(bias)) <= reach * sums(area, region, len(bias))
+    thin = sums(volume, region, len(bias)) <= sums(reach * area + SAFETY * off, region, len(bias))
     uncut = [*front.uncut, means(whole.uvw, *whole.cell_corners(), widest[thin])]
     places = [(place + middle).tolist() for some in uncut for place in some]
     return SolidPartition(
@@ -206,6 +208,7 @@ def solid_partition(
         cells_by_layer=by_layer,
         thin=thin,
         unresolved=tuple(places),
+        rounding=rounding,
     )
 
 

@@ -127,7 +127,8 @@ def _model_checks(
         return with_final(network.program, values)
 
     def values(forward: Forward, dtype: torch.dtype) -> list[Check]:
-        limit = VALUE_PRECISION * scale * torch.finfo(dtype).eps / EPS + 2 * reach * steepest
+        size = VALUE_PRECISION * scale + SAFETY * part.rounding
+        limit = size * torch.finfo(dtype).eps / EPS + 2 * reach * steepest
         real = [as_rows(forward(part.box.to_input(x))) for x in (part.vertices[order], inside)]
         ours = with_final(network.program, part.values[order]), mapped(inside)
         names = "vertices", "random points of cells"
