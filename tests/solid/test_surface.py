@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -345,6 +346,52 @@ def test_where_the_level_is_only_touched_no_crossing_is_lacking() -> None:
     found = sc.surface(model, sc.Domain.cube(-1, 1), progress=False)
     assert len(found) == 0
     assert found.validate(segments=50).checks
+
+
+def layers(*given: tuple[list[list[float]], list[float]], last: nn.Module | None = None) -> Any:
+    """A network with ReLU between affine layers of these weights and biases."""
+    made = list[nn.Module]()
+    for weight, bias in given:
+        layer = nn.Linear(len(weight[0]), len(weight)).double()
+        layer.weight.data = torch.tensor(weight, dtype=torch.float64)
+        layer.bias.data = torch.tensor(bias, dtype=torch.float64)
+        made += [layer, nn.ReLU()]
+    return nn.Sequential(*made[:-1], *([] if last is None else [last])).eval()
+
+
+def test_limits_of_validate_follow_from_the_rounding_of_narrow_and_flat_faces() -> None:
+    """A steep body far from the origin, and a slope so small that rounding moves the surface."""
+    way = torch.tensor([[1, 1, 1], [1, 1, -1], [1, -1, 1], [1, -1, -1]]).double() * 300
+    rows = torch.cat([way, -way]).tolist()
+    middle = torch.tensor([3e5 / 7, 2e5 / 3, 5e5 / 9], dtype=torch.float64)
+    off = [-sum(a * b for a, b in zip(row, middle.tolist(), strict=True)) for row in rows]
+    small = layers((rows, off), ([[1.0] * 8], [-1600.0]), last=nn.Hardtanh(-1, 1))
+    found = sc.surface(small, sc.Domain.cube(-1e6, 1e6), progress=False)
+    assert found.validate(segments=100).excused == len(found) > 0
+    row = [0.0031, 0.0017, -0.0023]
+    flat = layers(([row, [0, 0, 0]], [1.0, 1 + 1e-9]), ([[1.0, -1]], [0.0]))
+    found = sc.surface(flat, sc.Domain.cube(-1e-6, 1e-6), progress=False)
+    assert len(found) == 1
+    assert found.validate(segments=100).ok
+    moved = sc.surface(flat, sc.Domain.cube(-1e-6, 1e-6), level=1e-11, progress=False)
+    with pytest.raises(ValidationError, match="level at"):
+        damaged(found, vertices=moved.vertices).validate(segments=100)
+
+
+def test_gradients_are_those_of_a_thin_region_below() -> None:
+    kinked = layers(([[1.0, 0, 0], [1, 0, 0]], [0, -1e-10]), ([[-1.0, -1]], [0.0]))
+    found = sc.surface(kinked, sc.Domain.cube(-1, 1), progress=False)
+    assert found.gradients.tolist() == [[-1, 0, 0]]
+    assert found.validate(segments=50).ok
+    with pytest.raises(ValidationError, match="gradients against autograd"):
+        damaged(found, gradients=1.01 * found.gradients).validate()
+
+
+def test_sides_of_the_box_that_the_surface_touches_are_unresolved() -> None:
+    for bias, places in ((-1.0, [[1, 0, 0]]), (1.0, [[-1, 0, 0]]), (0.0, []), (-1 - 1e-9, [])):
+        found = sc.surface(layers(([[1.0, 0, 0]], [bias])), sc.Domain.cube(-1, 1), progress=False)
+        near = torch.tensor(found.unresolved).reshape(-1, 3)[:, :1]
+        assert near.tolist() == [place[:1] for place in places]
 
 
 def test_a_face_that_is_divided_is_found_by_its_pattern() -> None:

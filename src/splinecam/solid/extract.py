@@ -204,7 +204,10 @@ def _extracted(front: Front, solid: Solid, counts: Counter[str]) -> Pieces:
     # An output that is zero up to rounding in the whole body hides where it is zero.
     hidden = not counts["dropped"] and 0 < float(front.f.abs().max()) <= float(tolerance)
     places = [*front.uncut, solid.corners.mean(0, keepdim=True)[: int(hidden)]]
-    places.append(means(whole.uvw, offsets, corners, made.uncut))
+    places += [
+        means(whole.uvw, offsets, corners, made.uncut),
+        _touched(whole, f, take(flat, beside.amax(1))),
+    ]
     doubtful = flat
     if counts["flat cells"]:
         noise = torch.cat([front.f.abs(), f[known:]])
@@ -217,6 +220,22 @@ def _extracted(front: Front, solid: Solid, counts: Counter[str]) -> Pieces:
     cell = made.parent[torch.where(sides[face, 0], beside[face, 0], beside[face, 1])]
     faces = FlatFaces.of(_relabelled(whole, face), face, ~sides[face, 0])
     return Pieces(faces, *_maps(front, solid, cell), torch.cat(places), error)
+
+
+def _touched(whole: Complex, f: Tensor, flat: Tensor) -> Tensor:
+    """The middle of a face on each side of the body that the surface touches, (N, 3).
+
+    Where f is zero up to rounding on a side and not inside, the surface may be inside or outside.
+    flat: (F,) whether it is zero inside.
+    """
+    outer = (whole.arrays.face_layer == SIDE).nonzero()[:, 0]
+    rows, sizes = take_rows(whole.arrays.face_offsets, outer)
+    vertices, offsets = take(whole.corner_vertices(), rows), offsets_of(sizes)
+    far = extremes(take(f, vertices).abs(), offsets)[1] > 0
+    touched = (~far & ~take(flat, outer)).nonzero()[:, 0]
+    sides, place = torch.unique(take(whole.arrays.face_unit, outer[touched]), return_inverse=True)
+    first = torch.zeros_like(sides).scatter_(0, place, touched)
+    return means(whole.uvw, offsets, vertices, first)
 
 
 def _one_of_each(chosen: Tensor, beside: Tensor) -> Tensor:

@@ -55,13 +55,14 @@ class SurfaceReport(Report):
 class _Faces:
     """Faces that are compared with the model.
 
-    centres: (N, 3) in the box; below: (N, 3) a little below them. A face that is a border of two
-    regions has the map of the one below.
+    centres: (N, 3) in the box; below: (N, 3) a little below them, and near: (N, 3) no farther than
+    rounding demands. A face that is a border of two regions has the map of the one below.
     """
 
     index: Tensor
     centres: Tensor
     below: Tensor
+    near: Tensor
 
 
 def validate(
@@ -100,8 +101,23 @@ def _compared_faces(
     left = (wide & own).nonzero()[:, 0]
     chosen = left[torch.randperm(left.shape[0], generator=generator)[:samples]].sort().values
     centres = surface._centres[chosen]
-    below = centres - _BELOW * surface._extent * surface.normals[chosen]
-    return _Faces(chosen, centres, below), int((own & ~wide).sum())
+    far = torch.full_like(surface.areas, _BELOW * surface._extent)
+    down = [
+        centres - (step[:, None] * surface.normals)[chosen]
+        for step in (far, torch.minimum(_moved(surface), far))
+    ]
+    return _Faces(chosen, centres, *down), int((own & ~wide).sum())
+
+
+def _moved(surface: SurfaceGeometry) -> Tensor:
+    """How far rounding of vertices and of the output may move each face, (F,)."""
+    slope = surface.gradients.norm(dim=1)
+    return surface._rounding + torch.where(slope > 0, _known(surface) / slope, torch.inf)
+
+
+def _known(surface: SurfaceGeometry) -> float:
+    """Up to which modulus the surface took outputs for zero."""
+    return SAFETY * float(surface.data.report.get("rounding", 0.0))
 
 
 def _structure_checks(surface: SurfaceGeometry, faces: _Faces) -> list[Check]:
@@ -131,13 +147,14 @@ def _model_checks(
     scale = float((surface.values(corners) - surface.level).abs().max())
     slope = surface.gradients[faces.index]
     steepest = float(slope.abs().max()) if slope.numel() else 0.0
+    every = float(surface.gradients.abs().max()) if len(surface) else 0.0
     scale = max(scale, steepest * surface._extent, abs(surface.level) * EPS / VALUE_PRECISION)
     order = torch.randperm(surface.vertices.shape[0], generator=generator)[:samples]
     sites = {"vertices": surface.vertices[order], "centres of faces": faces.centres}
 
     def values(forward: Forward, dtype: torch.dtype) -> list[Check]:
-        limit = VALUE_PRECISION * scale * torch.finfo(dtype).eps / EPS
-        limit += surface._rounding * steepest
+        limit = (VALUE_PRECISION * scale + _known(surface)) * torch.finfo(dtype).eps / EPS
+        limit += surface._rounding * every  # vertices are those of narrow faces, too
         return [
             Check(f"output against the level at {name}", _worst(surface, forward, uvw), limit)
             for name, uvw in sites.items()
@@ -145,7 +162,7 @@ def _model_checks(
 
     def slopes(forward: Forward) -> list[Check]:
         off = torch.full_like(slope[:, 0], torch.inf)
-        for points in (faces.centres, faces.below):
+        for points in (faces.centres, faces.near, faces.below):
             some = torch.split(points, _BLOCK) if len(points) else ()
             made = [_gradients(surface, forward, uvw) for uvw in some]
             here = (torch.cat([slope[:0], *made]) - slope).abs().amax(1)
@@ -217,10 +234,11 @@ def _crossing_checks(
             extra + int(more.clamp(min=0).sum()),
         )
         alike = more == 0
-        apart = (real[1][alike[real[0]]] - ours[1][alike[ours[0]]]) * ours[2][alike[ours[0]]]
+        place, cosine, moved = (x[alike[ours[0]]] for x in ours[1:])
+        apart = ((real[1][alike[real[0]]] - place) * cosine).abs() - moved
         met += apart.numel()
-        off = max(off, float(apart.abs().max()) if apart.numel() else 0.0)
-    limit = VALUE_PRECISION * surface._extent + 2 * surface._rounding
+        off = max(off, float(apart.max()) if apart.numel() else 0.0)
+    limit = VALUE_PRECISION * surface._extent + surface._rounding
     return [
         Check("crossings of the level that the surface lacks", missing, 0),
         Check("crossings of the surface without a crossing of the level", extra, 0),
@@ -255,7 +273,7 @@ def _changes(surface: SurfaceGeometry, network: Captured, ends: Tensor) -> tuple
     t, segment = breaks.t.cpu(), owners_of(breaks.offsets.cpu().diff())
     size = float(y.abs().amax()) if y.numel() else 0.0
     # The surface takes outputs for zero that its bound of rounding does not tell from zero.
-    known = SAFETY * float(surface.data.report.get("rounding", 0.0))
+    known = _known(surface)
     known = known if size <= known else min(known, VALUE_PRECISION * size)
     y = torch.where(y.abs() <= max(SAFETY * EPS * (size + abs(surface.level)), known), 0.0, y)
     # Where it vanishes at a side of the box it has not changed its sign in the box.
@@ -275,14 +293,19 @@ def _changes(surface: SurfaceGeometry, network: Captured, ends: Tensor) -> tuple
     return segment[a], place * (ends[:, 1] - ends[:, 0]).norm(dim=1)[segment[a]]
 
 
-def _hits(surface: SurfaceGeometry, ends: Tensor, axes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Crossings with triangles, in order: the segment, how far from its start, and the cosine."""
-    triangles = surface.triangles()[surface.face_region[surface._triangles[1]] >= 0]
+def _hits(surface: SurfaceGeometry, ends: Tensor, axes: Tensor) -> tuple[Tensor, ...]:
+    """Crossings with triangles, in order.
+
+    The segment, how far from its start, the cosine, and how far rounding may move the face.
+    """
+    face = surface._triangles[1]
+    own = surface.face_region[face] >= 0
+    triangles, moved = surface.triangles()[own], _moved(surface)[face[own]]
     at, start = surface.vertices @ axes, ends[:, 0] @ axes
     corners = at[triangles]
     tree = BoxTree(corners[..., :2].amin(1), corners[..., :2].amax(1))
     segment, place = [start.new_zeros(0, dtype=torch.long)], [start.new_zeros(0)]
-    cosine = [start.new_zeros(0)]
+    cosine, reached = [start.new_zeros(0)], [start.new_zeros(0)]
     reach = torch.zeros_like(start[:, 0])
     for point, item in tree.walk(start[:, :2].contiguous(), reach):
         vertex, p = triangles[item], start[point]
@@ -291,17 +314,18 @@ def _hits(surface: SurfaceGeometry, ends: Tensor, axes: Tensor) -> tuple[Tensor,
         a, b = at[low][..., :2] - p[:, None, :2], at[high][..., :2] - p[:, None, :2]
         left = (a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0] >= 0) ^ (low != vertex)
         hit = (left == left[:, :1]).all(1)
-        own, where = corners[item[hit]], p[hit]
-        normal = torch.linalg.cross(own[:, 1] - own[:, 0], own[:, 2] - own[:, 0])
+        a, b, c = corners[item[hit]].unbind(1)
+        normal = torch.linalg.cross(b - a, c - a)
         slope = torch.where(normal[:, 2] == 0, 1, normal[:, 2])
-        depth = ((own[:, 0] - where) * normal).sum(1) / slope
+        depth = ((a - p[hit]) * normal).sum(1) / slope
         # Only what lies between the ends; the directions leave the box at its sides.
         size = (ends[:, 1] - ends[:, 0]).norm(dim=1)[point[hit]]
         kept = (depth >= 0) & (depth <= size)
         segment.append(point[hit][kept])
         place.append(depth[kept])
         cosine.append(torch.nn.functional.normalize(normal[kept], dim=1)[:, 2].abs())
+        reached.append(moved[item[hit][kept]])
     segments, places = torch.cat(segment), torch.cat(place)
     order = torch.sort(places, stable=True).indices
     order = order[torch.sort(segments[order], stable=True).indices]
-    return segments[order], places[order], torch.cat(cosine)[order]
+    return segments[order], places[order], torch.cat(cosine)[order], torch.cat(reached)[order]
