@@ -5,9 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,8 +22,10 @@ from importing.onnx_files import (
     helper,
     node,
     onnx,
+    reference,
     saved,
 )
+from splinecam.files import onnx_file
 
 
 def load(content: bytes, folder: Path) -> Any:
@@ -30,7 +34,9 @@ def load(content: bytes, folder: Path) -> Any:
     return sc.load_model(path)
 
 
-def test_every_truncation(tmp_path: Path):
+@pytest.mark.parametrize("large", [onnx_file._LARGE, 8])
+def test_every_truncation(large: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(onnx_file, "_LARGE", large)
     whole = dense_file(tmp_path).read_bytes()
     for size in range(len(whole)):
         with pytest.raises(sc.SplineCamError, match=r"net\.onnx"):
@@ -47,10 +53,48 @@ def test_changed_bytes(data: st.DataObject, whole: bytes, tmp_path_factory: pyte
     content = bytearray(whole)
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
-    model = None
-    with suppress(sc.SplineCamError):  # and nothing else
-        model = load(bytes(content), tmp_path_factory.mktemp("changed"))
-    assert model is None or len(list(model.children())) >= 1
+    found = []
+    for large in (onnx_file._LARGE, 8):  # with all weights in the message, and in the file
+        model = None
+        with suppress(sc.SplineCamError), mock.patch.object(onnx_file, "_LARGE", large):
+            model = load(bytes(content), tmp_path_factory.mktemp("changed"))
+        assert model is None or len(list(model.children())) >= 1
+        weights = () if model is None else model.state_dict().values()
+        found.append([x.nan_to_num().tolist() for x in weights])
+    assert found[0] == found[1]
+
+
+def test_weights_that_stay_in_the_file(tmp_path: Path):
+    wide = {"w": np.random.default_rng(0).normal(size=(4, 2**13)).astype(np.float32)}
+    chain = [node("MatMul", "x w", "m"), node("Relu", "m", "r"), node("ReduceMax", "r", keepdims=0)]
+    path = saved(graph_model(chain, [1, 4], constants=wide), tmp_path)
+    message = onnx_file.read_message(path)
+    assert message.large["w"].size == wide["w"].nbytes
+    assert not message.model.graph.initializer[0].raw_data
+    x = np.ones((1, 4), np.float32)
+    made = sc.load_model(path)(torch.tensor(x))
+    assert made.item() == pytest.approx(float(reference(path, x)[0]), rel=1e-5)
+
+
+def test_parts_that_are_there_twice(tmp_path: Path):
+    ones, few = np.ones(4, np.float32), np.ones(1, np.float32)
+    model = graph_model([node("Add", "x w")], [1, 4], constants={"w": ones})
+    graph = model.graph.SerializeToString()
+    second = b"\x3a" + onnx_file._as_varint(len(graph)) + graph
+    with pytest.raises(sc.SplineCamError, match="cannot be decoded"):
+        load(model.SerializeToString() + second, tmp_path)
+    tensor = model.graph.initializer[0]
+    given = tensor.SerializeToString() + b"\x4a\x04" + few.tobytes()
+    tensor.Clear()
+    rest = model.graph.SerializeToString().replace(b"\x2a\x00", b"")
+    rest += b"\x2a" + onnx_file._as_varint(len(given)) + given
+    model.ClearField("graph")
+    whole = model.SerializeToString() + b"\x3a" + onnx_file._as_varint(len(rest)) + rest
+    with (
+        mock.patch.object(onnx_file, "_LARGE", 8),
+        pytest.raises(sc.SplineCamError, match="cannot be decoded"),
+    ):
+        load(whole, tmp_path)
 
 
 @given(content=st.binary(max_size=200))

@@ -1,14 +1,15 @@
 """Read the message in an ONNX file and its tensors, checked against the bytes that are there.
 
-External data are read only from files in the folder of the model, and below it.
+External data are read only from files in the folder of the model, and below it. Large weights stay
+in the file until they are needed, so that their bytes are copied once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import torch
@@ -59,8 +60,18 @@ def bounded(shape: tuple[int, ...], what: str) -> tuple[int, ...]:
     return shape
 
 
-def read_tensor(proto: Any, path: Path, what: str = "") -> Tensor:
-    """The tensor of a ``TensorProto`` in the file at a path; what: its name in errors."""
+class Bytes(NamedTuple):
+    """Where some bytes are in a file."""
+
+    start: int
+    size: int
+
+
+def read_tensor(proto: Any, path: Path, what: str = "", at: Bytes | None = None) -> Tensor:
+    """The tensor of a ``TensorProto`` in the file at a path.
+
+    what: its name in errors; at: its bytes, if they were left in the file.
+    """
     what, code = f"the tensor {what or proto.name!r}", proto.data_type
     if code not in _KINDS:
         raise damaged(path, f"{what} has the type {code}, which is not numeric")
@@ -70,21 +81,25 @@ def read_tensor(proto: Any, path: Path, what: str = "") -> Tensor:
     if any(each < 0 for each in shape):
         raise damaged(path, f"{what} has the shape {shape}")
     external = proto.data_location == proto.EXTERNAL
-    if not external and not proto.HasField("raw_data"):
+    if at is None and not external and not proto.HasField("raw_data"):
         entries = getattr(proto, field)
         if len(entries) != count:
             raise damaged(path, f"{what} of shape {shape} has {len(entries)} entries, not {count}")
         if code in (_FLOAT16, _BFLOAT16):  # their bits are stored as whole numbers
             return _tensor(np.array(entries, np.int64).astype("<u2").view(dtype), shape, kind)
         return _tensor(np.array(entries).astype(dtype), shape, kind)
-    raw = _external(proto, path, what, size) if external else proto.raw_data
-    if len(raw) != size:
-        raise damaged(path, f"{what} of shape {shape} has {len(raw)} bytes, not {size}")
+    count = len(proto.raw_data) if at is None else at.size
+    if not external and count != size:
+        raise damaged(path, f"{what} of shape {shape} has {count} bytes, not {size}")
+    if external:
+        raw = _external(proto, path, what, size)
+    else:
+        raw = proto.raw_data if at is None else _bytes_at(path, at, path, what)
     array = np.frombuffer(raw, "u1") != 0 if kind is torch.bool else np.frombuffer(raw, dtype)
     return _tensor(array, shape, kind)
 
 
-def _external(proto: Any, path: Path, what: str, expected: int) -> bytes:
+def _external(proto: Any, path: Path, what: str, expected: int) -> Any:
     """The bytes of a tensor in another file."""
     given = {entry.key: entry.value for entry in proto.external_data}
     file = _inside(path, given.get("location", ""), what)
@@ -96,12 +111,21 @@ def _external(proto: Any, path: Path, what: str, expected: int) -> bytes:
     if start < 0 or count != expected or start + count > size:
         needed = f"{what} needs {expected} bytes from byte {start} of {file.name}"
         raise damaged(path, f"{needed}, which has {size}")
+    return _bytes_at(file, Bytes(start, count), path, what)
+
+
+def _bytes_at(file: Path, at: Bytes, path: Path, what: str) -> Any:
+    """Some bytes of a file, for a tensor of the file at a path."""
+    found = np.empty(at.size, "u1")
     try:
         with file.open("rb") as stream:
-            stream.seek(start)
-            return stream.read(count)
+            stream.seek(at.start)
+            count = stream.readinto(found.data)
     except OSError as error:
         raise FileError(f"{file} cannot be read: {reason_of(error)}.") from error
+    if count != at.size:
+        raise damaged(path, f"{file.name} ends within {what}")
+    return found
 
 
 def _inside(path: Path, location: str, what: str) -> Path:
@@ -128,7 +152,8 @@ def _tensor(array: Any, shape: tuple[int, ...], kind: torch.dtype) -> Tensor:
     if kind is torch.bfloat16:
         wide = array.astype("<u4") << 16
         return torch.from_numpy(wide.view("<f4").copy()).to(torch.bfloat16).reshape(shape)
-    return torch.from_numpy(np.array(array)).to(kind).reshape(shape)
+    own = array if array.flags.writeable else np.array(array)  # what is read-only is a message's
+    return torch.from_numpy(own).to(kind).reshape(shape)
 
 
 OLDEST_OPSET = 7
@@ -136,6 +161,9 @@ _MOST_BYTES = 2**31 - 1  # of one protobuf message
 _MOST_NODES = 20_000  # after functions are written out
 _DEEPEST = 100  # calls of functions within functions
 _STANDARD = ("", "ai.onnx")
+_LARGE = 1 << 16  # bytes of weights that stay in the file
+_WEIGHTS = (7, 5, 9)  # of the fields for the graph, its initialisers, and their bytes
+_VARINT, _EIGHT, _COUNTED, _FOUR = 0, 1, 2, 5  # kinds of fields
 
 
 def _package() -> Any:
@@ -151,19 +179,30 @@ def damaged(path: Path, why: str) -> FileError:
     )
 
 
-def read_message(path: Path) -> Any:
-    """The ``ModelProto`` in a file, without its external data; functions are written out."""
+class Message(NamedTuple):
+    """A ``ModelProto``, and where the bytes of large initialisers are in the file, by name."""
+
+    model: Any
+    large: Mapping[str, Bytes]
+
+
+def read_message(path: Path) -> Message:
+    """The message in a file, without its external data; functions are written out."""
     onnx = _package()
     if not path.is_file():
         raise FileError(f"There is no file {path}.")
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise damaged(path, "it is larger than 2 GB, which is more than one message can hold")
-        content = path.read_bytes()
+        places: dict[int, Bytes] = {}
+        with path.open("rb") as file:
+            content = _stripped(file, path.stat().st_size, _WEIGHTS, places)
     except FileError:
         raise
     except OSError as error:
         raise FileError(f"{path} cannot be read: {reason_of(error)}.") from error
+    except ValueError as error:
+        raise damaged(path, "it cannot be decoded") from error
     model = onnx.ModelProto()
     try:
         model.ParseFromString(content)
@@ -178,7 +217,65 @@ def read_message(path: Path) -> Any:
         import onnx.inliner
 
         model = onnx.inliner.inline_local_functions(model)
-    return model
+    return Message(model, {model.graph.initializer[i].name: at for i, at in places.items()})
+
+
+def _stripped(
+    file: BinaryIO, end: int, way: tuple[int, ...], places: dict[int, Bytes], count: int = 0
+) -> bytes:
+    """The message from here to a byte of a file, without the fields to which a way leads.
+
+    places: is told where these are, by the numbers of the messages that have one; count: how many
+    such messages there were.
+    """
+    parts, number = list[bytes](), 0
+    while (start := file.tell()) < end:
+        key = _varint(file)
+        kind, size = key & 7, {_EIGHT: 8, _FOUR: 4}.get(key & 7, 0)
+        if kind == _VARINT:
+            _varint(file)
+        elif kind == _COUNTED:
+            size = _varint(file)
+        elif not size:
+            raise ValueError(f"there is no field of kind {kind}")
+        begin = file.tell()
+        if begin + size > end:
+            raise ValueError("a field goes beyond the message")
+        wanted = kind == _COUNTED and key >> 3 == way[0]
+        if wanted and number and len(way) != 2:  # of which parts would be joined, or left out
+            raise ValueError("there is a second graph, or a tensor has its bytes twice")
+        if not wanted or size < _LARGE:
+            file.seek(start)
+            parts.append(file.read(begin + size - start))
+        elif len(way) > 1:
+            inner = _stripped(file, begin + size, way[1:], places, number)
+            parts.append(_as_varint(key) + _as_varint(len(inner)) + inner)
+        else:
+            places[count] = Bytes(begin, size)
+            file.seek(begin + size)
+        number += wanted
+    return b"".join(parts)
+
+
+def _varint(file: BinaryIO) -> int:
+    """The next whole number in a file, of which each byte has seven bits."""
+    found = 0
+    for shift in range(0, 70, 7):
+        byte = file.read(1)
+        if not byte:
+            raise ValueError("a number goes beyond the file")
+        found |= (byte[0] & 127) << shift
+        if byte[0] < 128:
+            return found
+    raise ValueError("a number is too long")
+
+
+def _as_varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 127:
+        found.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*found, number])
 
 
 def _names(graph: Any) -> Iterator[Any]:

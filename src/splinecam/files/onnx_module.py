@@ -22,7 +22,7 @@ from splinecam.errors import (
     UnsupportedOpError,
 )
 from splinecam.files import onnx_file
-from splinecam.files.onnx_file import MOST_ENTRIES, bounded, damaged, read_tensor
+from splinecam.files.onnx_file import MOST_ENTRIES, Message, bounded, damaged, read_tensor
 from splinecam.files.onnx_nodes import Eager, Node, Refused, Value, Writer, layout
 from splinecam.files.onnx_rules import FOLDS, LEARNING, REJECTED, RULES
 from splinecam.network.layer_graph import LayerGraph
@@ -70,13 +70,14 @@ def input_of(graph: Any, path: Path) -> Any:
 
 
 def import_graph(
-    graph: Any, path: Path, opset: int, shape: tuple[int, ...], batch: int | None = None
+    message: Message, path: Path, opset: int, shape: tuple[int, ...], batch: int | None = None
 ) -> Imported:
-    """Import a graph for an input of a shape, with a batch of 1.
+    """Import the graph of a message for an input of a shape, with a batch of 1.
 
     Outputs that cannot be imported, such as labels, are left out, if there are others. batch: the
     size of the batch that the file was written for, if it is a fixed one.
     """
+    graph = message.model.graph
     # ``ZipMap`` makes a list of dicts by class of the scores of a classifier: it stands for these.
     zipped = {
         node.output[0]: node.input[0]
@@ -86,7 +87,7 @@ def import_graph(
     outputs = {item.name: zipped.get(item.name, item.name) for item in graph.output}
 
     def run(some: Mapping[str, str]) -> Imported:
-        return _Importer(graph, path, opset, shape, batch, some).run()
+        return _Importer(message, path, opset, shape, batch, some).run()
 
     try:
         return run(outputs)
@@ -108,15 +109,16 @@ def import_graph(
 class _Importer:
     def __init__(
         self,
-        graph: Any,
+        message: Message,
         path: Path,
         opset: int,
         shape: tuple[int, ...],
         batch: int | None,
         outputs: Mapping[str, str],
     ) -> None:
-        self.graph, self.path, self.opset, self.batch = graph, path, opset, batch
-        self.outputs = outputs
+        graph = message.model.graph
+        self.path, self.opset, self.batch = path, opset, batch
+        self.large, self.outputs = message.large, outputs
         self.source = input_of(graph, path)
         self.offending: list[OffendingOp] = []
         self.made = 0  # entries of constants that nodes have made
@@ -249,7 +251,8 @@ class _Importer:
                 self.offending.append(OffendingOp(name, "initializer", "", reason))
                 self.values[name] = _UNKNOWN
             else:
-                self.values[name] = self._plain(read_tensor(proto, self.path, repr(name)))
+                at = self.large.get(name)
+                self.values[name] = self._plain(read_tensor(proto, self.path, repr(name), at))
         return self.values[name]
 
     def _plain(self, tensor: Tensor) -> Tensor:
@@ -280,8 +283,9 @@ def _text(item: Any) -> Any:
     return item.decode("utf-8", "replace") if isinstance(item, bytes) else item
 
 
-def class_names_in(graph: Any, path: Path) -> tuple[str, ...] | None:
+def class_names_in(message: Message, path: Path) -> tuple[str, ...] | None:
     """The names of the classes, which are an attribute or input of a node that chooses a label."""
+    graph = message.model.graph
     constants = {tensor.name: tensor for tensor in graph.initializer}
     for node in graph.node:
         if node.domain != _LEARNING:
@@ -290,10 +294,9 @@ def class_names_in(graph: Any, path: Path) -> tuple[str, ...] | None:
         found = [*(labels[0].strings or labels[0].ints)] if labels else []
         chosen = constants.get(node.input[0]) if node.input else None
         if node.op_type == "ArrayFeatureExtractor" and chosen is not None:
-            texts = chosen.data_type == _STRINGS
-            found = [
-                *(chosen.string_data if texts else read_tensor(chosen, path).flatten().tolist())
-            ]
+            texts, at = chosen.data_type == _STRINGS, message.large.get(chosen.name)
+            values = torch.empty(0) if texts else read_tensor(chosen, path, at=at)
+            found = [*(chosen.string_data if texts else values.flatten().tolist())]
         names = tuple(str(_text(each)) for each in found)
         if names:  # numbers from 0 on are no names
             return None if names == tuple(map(str, range(len(names)))) else names
@@ -362,15 +365,15 @@ def read_onnx(path: Path, input_shape: tuple[int, ...] | None = None) -> OnnxMod
 
 
 def _read(path: Path, input_shape: tuple[int, ...] | None) -> OnnxModule:
-    model = onnx_file.read_message(path)
-    opset = onnx_file.opset_of(model, path)
-    graph = model.graph
+    message = onnx_file.read_message(path)
+    opset = onnx_file.opset_of(message.model, path)
+    graph = message.model.graph
     source = input_of(graph, path)
     shape, batch = _whole_shape(source, path, input_shape)
 
     def imported(shape: tuple[int, ...], batch: int | None) -> OnnxModule:
-        found = import_graph(graph, path, opset, shape, batch)
-        names = class_names_in(graph, path)
+        found = import_graph(message, path, opset, shape, batch)
+        names = class_names_in(message, path)
         return OnnxModule(found, source.name, file=path.name, opset=opset, class_names=names)
 
     if batch is None:
