@@ -17,7 +17,7 @@ import splinecam as sc
 from fixtures.networks import VGG, ResNet18, UNet, seeded
 from splinecam._util.backend import using
 from splinecam.engine.along_segments import run_segments
-from splinecam.engine.end_signs import EndCounts, _scalars
+from splinecam.engine.end_signs import EndCounts, _may_pass, _scalars
 from splinecam.errors import CaptureError, DomainError
 from splinecam.geometry.ball_lines import BallLines, area_by_crossings
 from splinecam.jobs.local import Exact, corrected
@@ -221,6 +221,23 @@ def test_signs_within_rounding_are_compared_one_by_one() -> None:
         for count, units in zip(counts, expected, strict=True):
             assert torch.equal(count, units.sum(-1).int())
         assert torch.equal(rise.double() / FAR, z[:, 1:].relu() - z[:, :1].relu())
+
+
+@pytest.mark.parametrize("act", [nn.ReLU, nn.ReLU6])
+def test_single_precision_leaves_out_no_unit_that_may_pass_a_knot(act: type[nn.Module]) -> None:
+    layer = capture(act(), (4000,)).layers[0]
+    assert isinstance(layer, PiecewiseScalar)
+    torch.manual_seed(0)
+    z = 10 ** (torch.rand(2, 4000).double() * 60 - 55) * torch.randn(2, 4000).double()
+    near = 1 + 1e-7 * torch.randn(2, 1, 4000).double()  # ends about as far away as the knot at 0
+    way = (FAR * z[:, None] * torch.cat([near, -near], 1)).float()
+    error = torch.tensor([0.0, 1e-20]).double()
+    reach = way.double().abs().amax(1) / FAR
+    gap = (z - layer.levels[:, None]).abs().amin(0)
+    passes = (gap <= reach + error[:, None]) & (torch.maximum(gap, reach) > 0)
+    found = _may_pass(layer, z, way, error)
+    assert 0 < passes.sum() < passes.numel()
+    assert bool(found[passes].all())
 
 
 @pytest.mark.parametrize("act", [nn.ReLU, nn.Hardtanh])

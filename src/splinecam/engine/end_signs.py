@@ -31,6 +31,7 @@ from splinecam.network.program import FAR, Program
 _MEASURED = 4  # balls in which rounding errors are measured, at two ends each
 _TABLES = 16  # tables of live values that exist at a time, at most
 _SHORT = torch.float32
+_LOOSE = 2.0**-20  # by which comparisons in single precision are too wide
 
 
 @dataclass(frozen=True)
@@ -155,23 +156,32 @@ def _scalars(
     Returns FAR times the rises of the function, too. Few units may pass a knot in a ball, and only
     their values are looked at; all others are on one piece, with one slope.
     """
-    reach = torch.maximum(way.amax(1), -way.amin(1)).double() / FAR
-    gap = (z - layer.levels[:, None]).abs().amin(0)
-    some = (gap <= reach + error[:, None]) & ((gap > 0) | (reach > 0))
-    ball, unit = some.nonzero(as_tuple=True)
-    begin, levels, slopes = z[ball, unit], layer.levels[:, unit], layer.slopes[:, unit]
-    values = torch.cat([begin[None], begin + way[ball, :, unit].T.double() / FAR])
+    ball, unit = _may_pass(layer, z, way, error).nonzero(as_tuple=True)
+    begin, levels, steps = z[ball, unit], layer.levels[:, unit], way[ball, :, unit].T.double() / FAR
+    gap, reach = (begin - levels).abs().amin(0), steps.abs().amax(0)
+    kept = ((gap <= reach + error[ball]) & (torch.maximum(gap, reach) > 0)).nonzero()[:, 0]
+    ball, unit, begin, levels, steps = (x[..., kept] for x in (ball, unit, begin, levels, steps))
+    slopes, values = layer.slopes[:, unit], torch.cat([begin[None], begin + steps])
     few = replace(layer, levels=levels, slopes=slopes, shape=(len(unit),))
     counts = _by_ball(_switched(few, values[None], error[ball][None]), ball, len(z))
 
-    slope = layer.slopes.gather(0, layer.pieces(z).long()).to(way)
-    rise = way * slope[:, None]
+    slope = layer.slopes.gather(0, layer.pieces(z).long()) if not layer.rectifies else z > 0
+    rise = way * slope.to(way)[:, None]
     most = torch.finfo(values.dtype).max
     knots = [-most * torch.ones_like(begin), *levels.clamp(max=most)]
     sides = zip(slopes, knots, [*knots[1:], -knots[0]], strict=True)
     parts = (a * (values[1:].clamp(b, c) - begin.clamp(b, c)) for a, b, c in sides)
     rise[ball, :, unit] = (FAR * reduce(torch.add, parts)).T.to(rise)
     return counts, rise
+
+
+def _may_pass(layer: PiecewiseScalar, z: Tensor, way: Tensor, error: Tensor) -> Tensor:
+    """Which units may pass a knot or be within rounding of one, (k, n); in single precision."""
+    reach = torch.maximum(way.amax(1), way.amin(1).neg_()).div_(FAR)
+    gap = z.abs() if layer.rectifies else (z - layer.levels[:, None]).abs().amin(0)
+    least = torch.finfo(_SHORT).tiny  # of reaches that are less, all digits may be lost
+    wide = reach.add_(error[:, None].to(reach) + least).mul_(1 + _LOOSE)
+    return gap.to(wide) <= wide
 
 
 def _maxima(
