@@ -28,6 +28,7 @@ from splinecam.kernels.gpu import GpuKernel, gpu_kernel_for
 from splinecam.kernels.library import source_of, structures
 from splinecam.kernels.solid import cell_corners, cut_solid
 from splinecam.network.capture import capture
+from splinecam.questions import winners
 from splinecam.solid.dropping import Dropping, _open_cells
 from splinecam.solid.front import Front, Target
 
@@ -133,6 +134,32 @@ def test_a_dead_unit_is_no_reason_for_care(
     monkeypatch.setattr(refine, "find_edge_crossings", None)  # so that tensor operations would fail
     plan = plan_of(kernel, dead_unit())
     assert run(plan.first.program, BOX, plan=plan).mesh.num_faces > 6
+
+
+@needs_compiler
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_two_classes_are_divided_by_one_chord(
+    outputs: int, kernel: GpuKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(2)
+    model = mlp(2, 16, 16, outputs)
+    with torch.no_grad():
+        model[-1].bias -= model(BOX.center)  # a boundary goes through the middle
+
+    def found() -> tuple[torch.Tensor, torch.Tensor]:
+        part = sc.partition(model, BOX, device="cpu", progress=False)
+        boundary = part.decision_boundary()
+        return boundary.ends, part.class_regions().areas
+
+    compiled = found()
+    monkeypatch.setattr(winners, "kernel_for", lambda device: None)
+    monkeypatch.setattr(winners, "refine_maxima", lambda *given: pytest.fail("a chord is enough"))
+    for own in (None, kernel):
+        monkeypatch.setattr(winners, "gpu_kernel_for", lambda device, own=own: own)
+        ends, areas = found()
+        assert len(ends) > 9
+        assert float((ends - compiled[0]).abs().max()) < 1e-12
+        assert float((areas - compiled[1]).abs().max()) < 1e-12
 
 
 @needs_compiler

@@ -14,12 +14,13 @@ from torch import Tensor
 
 from splinecam._util.arrays import blocks_of, owners_of, take, take_rows
 from splinecam._util.tolerances import EPS, SAFETY
-from splinecam.arrangement.crossings import Ambiguities
+from splinecam.arrangement.crossings import Ambiguities, Functions, Signs, all_bits
 from splinecam.arrangement.envelope import Groups
 from splinecam.arrangement.maxima import refine_maxima
-from splinecam.arrangement.refine import Refinement, refine_compiled
+from splinecam.arrangement.refine import Refinement, refine, refine_compiled
 from splinecam.arrangement.zero_sets import Overlay, overlay
 from splinecam.geometry.subdivision import Mesh, kept
+from splinecam.kernels.gpu import gpu_kernel_for
 from splinecam.kernels.kernel import LayerFunctions, kernel_for
 from splinecam.questions.partition_data import PartitionData
 
@@ -157,11 +158,16 @@ class Scores:
     def _cut_by_one(self, mesh: Mesh, z: Tensor, layer: int) -> Refinement | None:
         """The same for two outputs, which one chord divides in a face; None: a tie is too close."""
         lead, error = (z[:, 1] - z[:, 0])[:, None], self.error.sum()[None]
-        kernel = kernel_for(z.device)
-        if kernel is None or z.dtype != torch.float64 or bool((lead.abs() <= SAFETY * error).any()):
+        if z.dtype != torch.float64 or bool((lead.abs() <= SAFETY * error).any()):
             return None
-        chord = LayerFunctions(lead, (lead > 0).long(), error, None, layer, None, None)
-        return refine_compiled(kernel, mesh, chord)
+        above, kernel = (lead > 0).long(), kernel_for(z.device)
+        if kernel is not None:
+            chord = LayerFunctions(lead, above, error, None, layer, None, None)
+            return refine_compiled(kernel, mesh, chord)
+        unit = torch.zeros_like(above[:1, 0])
+        signs = Signs(above, 1 - above, all_bits(1, z.device), clear=True)
+        functions = Functions(lead, unit, 0 * error, error, unit == 0, unit, known_signs=signs)
+        return refine(mesh, functions, layer, gpu=gpu_kernel_for(z.device))
 
 
 Leads = tuple[Tensor, Tensor, Tensor]
