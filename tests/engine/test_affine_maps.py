@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import splinecam as sc
+from splinecam._util.backend import using
 from splinecam.engine import affine_maps as maps
 from splinecam.network.program import Program
 from strategies import dense, mlp
@@ -137,3 +138,34 @@ def test_faces_of_equal_size_come_together() -> None:
         assert torch.equal(mesh.corner_vertices()[entries], vertices)
         assert bool((mesh.counts()[faces] == k).all())
     assert bool((seen == 1).all())
+
+
+def test_faces_of_similar_size_come_together() -> None:
+    mesh = partition(mlp(2, 16, 16, 1)).mesh
+    seen, sizes = torch.zeros(mesh.num_faces, dtype=torch.int64), set()
+    for faces, vertices in mesh.by_size(1 << 20, roughly=True):
+        k, counts = vertices.shape[1], mesh.counts()[faces]
+        sizes.add(k)
+        seen[faces] += 1
+        assert bool((counts <= k).all())
+        assert bool((2 * counts > k).all())
+        for face, row, count in zip(
+            faces.tolist(), vertices.tolist(), counts.tolist(), strict=True
+        ):
+            own = mesh.corner_vertices()[mesh.offsets[face] : mesh.offsets[face + 1]].tolist()
+            assert row == own + own[-1:] * (k - count)
+    assert len(sizes) > 1
+    assert sizes <= {4, 8, 16, 32}
+    assert bool((seen == 1).all())
+
+
+def test_maps_are_the_same_in_few_large_blocks() -> None:
+    model = mlp(2, 32, 32, 3)
+    some = partition(model)
+    expected = some.weight, some.bias
+    with using(asynchronous=True):
+        others = partition(model)
+        found = others.weight, others.bias
+    for x, y in zip(expected, found, strict=True):
+        assert float((x - y).abs().max()) < 1e-12
+    others.validate()

@@ -110,9 +110,9 @@ def _look_same(mesh: Mesh, weight: Tensor, error: Tensor, doubt: Tensor) -> Tens
 class Fit:
     """Maps through three far-apart vertices of each face.
 
-    anchor: (F, 2) and value: (F, n) means of the corners; weight: (F, n, 2); width: (F,) of the
-    triangle; off: how far values at other corners are off the plane at most; witnesses: the number
-    of these corners.
+    anchor: (F, 2) and value: (F, n) means of the corners, of which the last one may count more;
+    weight: (F, n, 2); width: (F,) of the triangle; off: how far values at other corners are off the
+    plane at most; witnesses: the number of these corners.
     """
 
     anchor: Tensor
@@ -135,8 +135,9 @@ def fit_maps(mesh: Mesh, output: Tensor, only: Tensor | None = None) -> Fit:
     anchor, value = mesh.uv.new_empty((faces, 2)), output.new_empty((faces, n))
     weight, width = output.new_empty((faces, n, 2)), output.new_empty(faces)
     found, witnesses = [output.new_zeros(())], 0
-    block = backend_of(output.device).numbers // max(1, n)
-    for face, vertex in mesh.by_size(block):
+    backend, counts = backend_of(output.device), mesh.counts()
+    block = backend.numbers // max(1, n)
+    for face, vertex in mesh.by_size(block, roughly=backend.asynchronous):
         if chosen is not None:
             mine = chosen[face]
             face, vertex = face[mine], vertex[mine]
@@ -149,7 +150,7 @@ def fit_maps(mesh: Mesh, output: Tensor, only: Tensor | None = None) -> Fit:
         weight[face], width[face], triangle = _through_triangles(uv, f)
         if k > 3 and witnesses < _ENOUGH:
             found.append(_off_plane(uv, f, weight[face], triangle))
-            witnesses += (k - 3) * face.shape[0]
+            witnesses += int(take(counts, face).sum()) - 3 * face.shape[0]
     return Fit(anchor, value, weight, width, float(torch.stack(found).max()), witnesses)
 
 

@@ -157,13 +157,21 @@ class Mesh:
         """The smallest u and v and the largest u and v of each face, (F, 4)."""
         return torch.cat(self.ranges(self.uv), 1)
 
-    def by_size(self, corners: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield faces with k corners each, (B,), and their vertices, (B, k), block by block."""
+    def by_size(self, corners: int, *, roughly: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield faces with k corners each, (B,), and their vertices, (B, k), block by block.
+
+        roughly: k is a power of two, and faces with fewer corners have their last one repeatedly.
+        Few large blocks are faster than many on a GPU.
+        """
         counts, vertex = self.counts(), self.corner_vertices()
-        for k in torch.bincount(counts).nonzero()[:, 0].tolist():
+        sizes = 1 << torch.frexp(counts.double() - 1).exponent.long() if roughly else counts
+        for k in torch.bincount(sizes).nonzero()[:, 0].tolist():
             places = torch.arange(k, device=vertex.device)
-            for faces in torch.split((counts == k).nonzero()[:, 0], max(1, corners // k)):
-                yield faces, vertex[take(self.offsets, faces)[:, None] + places]
+            for faces in torch.split((sizes == k).nonzero()[:, 0], max(1, corners // k)):
+                place = places
+                if roughly:
+                    place = torch.minimum(places, take(counts, faces)[:, None] - 1)
+                yield faces, vertex[take(self.offsets, faces)[:, None] + place]
 
     def areas_and_centroids(self) -> tuple[Tensor, Tensor]:
         """Signed area (F,) and centroid (F, 2) of each face, from coordinates local to the face."""
