@@ -257,6 +257,20 @@ def test_functions_are_written_out(tmp_path: Path):
     assert names == ["Call", "ReLU"]
 
 
+def test_weights_beside_functions_stay_in_the_file(tmp_path: Path):
+    model = with_functions([function("f0", ["Relu", "Relu"])])
+    wide = np.random.default_rng(0).normal(size=(4, 2**13)).astype(np.float32)
+    model.graph.node.insert(0, node("MatMul", "x w", "v"))
+    model.graph.node[1].input[0] = "v"
+    model.graph.initializer.append(onnx.numpy_helper.from_array(wide, "w"))
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 4
+    path = saved(model, tmp_path)
+    assert onnx_file.read_message(path).large.keys() == {"w"}
+    x = np.ones((1, 4), np.float32)
+    made = sc.load_model(path)(torch.tensor(x)).detach().numpy()
+    assert np.allclose(made, reference(path, x)[0], atol=1e-5)
+
+
 def test_functions_that_never_end(tmp_path: Path):
     circle = [function("f0", ["f1"]), function("f1", ["f0"])]
     with pytest.raises(sc.FileError, match="calls itself"):

@@ -61,7 +61,7 @@ def bounded(shape: tuple[int, ...], what: str) -> tuple[int, ...]:
 
 
 class Bytes(NamedTuple):
-    """Where some bytes are in a file."""
+    """The place of some bytes in a file."""
 
     start: int
     size: int
@@ -179,14 +179,14 @@ def damaged(path: Path, why: str) -> FileError:
     )
 
 
-class Message(NamedTuple):
+class OnnxMessage(NamedTuple):
     """A ``ModelProto``, and where the bytes of large initialisers are in the file, by name."""
 
     model: Any
     large: Mapping[str, Bytes]
 
 
-def read_message(path: Path) -> Message:
+def read_message(path: Path) -> OnnxMessage:
     """The message in a file, without its external data; functions are written out."""
     onnx = _package()
     if not path.is_file():
@@ -212,21 +212,22 @@ def read_message(path: Path) -> Message:
         raise damaged(path, "there is no graph in it")
     if not all(isinstance(name, str) for name in _names(model.graph)):
         raise damaged(path, "a name in it is not valid UTF-8")
+    large = {model.graph.initializer[i].name: at for i, at in places.items()}
     if model.functions:
         _refuse_large_functions(model, path)
         import onnx.inliner
 
         model = onnx.inliner.inline_local_functions(model)
-    return Message(model, {model.graph.initializer[i].name: at for i, at in places.items()})
+    return OnnxMessage(model, large)
 
 
 def _stripped(
     file: BinaryIO, end: int, way: tuple[int, ...], places: dict[int, Bytes], count: int = 0
 ) -> bytes:
-    """The message from here to a byte of a file, without the fields to which a way leads.
+    """The message from here to the byte ``end`` of a file, without large fields of one kind.
 
-    places: is told where these are, by the numbers of the messages that have one; count: how many
-    such messages there were.
+    way: the numbers of the fields that lead to these, from the outermost one. places: receives
+    their bytes, by the number of the innermost message that has one; count: that number.
     """
     parts, number = list[bytes](), 0
     while (start := file.tell()) < end:

@@ -22,7 +22,7 @@ from splinecam.errors import (
     UnsupportedOpError,
 )
 from splinecam.files import onnx_file
-from splinecam.files.onnx_file import MOST_ENTRIES, Message, bounded, damaged, read_tensor
+from splinecam.files.onnx_file import MOST_ENTRIES, OnnxMessage, bounded, damaged, read_tensor
 from splinecam.files.onnx_nodes import Eager, Node, Refused, Value, Writer, layout
 from splinecam.files.onnx_rules import FOLDS, LEARNING, REJECTED, RULES
 from splinecam.network.layer_graph import LayerGraph
@@ -70,7 +70,7 @@ def input_of(graph: Any, path: Path) -> Any:
 
 
 def import_graph(
-    message: Message, path: Path, opset: int, shape: tuple[int, ...], batch: int | None = None
+    message: OnnxMessage, path: Path, opset: int, shape: tuple[int, ...], batch: int | None = None
 ) -> Imported:
     """Import the graph of a message for an input of a shape, with a batch of 1.
 
@@ -109,7 +109,7 @@ def import_graph(
 class _Importer:
     def __init__(
         self,
-        message: Message,
+        message: OnnxMessage,
         path: Path,
         opset: int,
         shape: tuple[int, ...],
@@ -283,7 +283,7 @@ def _text(item: Any) -> Any:
     return item.decode("utf-8", "replace") if isinstance(item, bytes) else item
 
 
-def class_names_in(message: Message, path: Path) -> tuple[str, ...] | None:
+def class_names_in(message: OnnxMessage, path: Path) -> tuple[str, ...] | None:
     """The names of the classes, which are an attribute or input of a node that chooses a label."""
     graph = message.model.graph
     constants = {tensor.name: tensor for tensor in graph.initializer}
