@@ -81,7 +81,7 @@ def test_parts_that_are_there_twice(tmp_path: Path):
     model = graph_model([node("Add", "x w")], [1, 4], constants={"w": ones})
     graph = model.graph.SerializeToString()
     second = b"\x3a" + onnx_file._as_varint(len(graph)) + graph
-    with pytest.raises(sc.SplineCamError, match="cannot be decoded"):
+    with pytest.raises(sc.SplineCamError, match="cannot be decoded, as there is a second graph"):
         load(model.SerializeToString() + second, tmp_path)
     tensor = model.graph.initializer[0]
     given = tensor.SerializeToString() + b"\x4a\x04" + few.tobytes()
@@ -95,6 +95,13 @@ def test_parts_that_are_there_twice(tmp_path: Path):
         pytest.raises(sc.SplineCamError, match="cannot be decoded"),
     ):
         load(whole, tmp_path)
+
+
+def test_files_of_many_tiny_fields_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(onnx_file, "_MOST_FIELDS", 1000)
+    inner = b"\x98\x06\x01" * 2**15  # of a graph, which has no field 99
+    with pytest.raises(sc.SplineCamError, match="more than 1,000 fields"):
+        load(b"\x3a" + onnx_file._as_varint(len(inner)) + inner, tmp_path)
 
 
 @given(content=st.binary(max_size=200))

@@ -162,6 +162,7 @@ _MOST_NODES = 20_000  # after functions are written out
 _DEEPEST = 100  # calls of functions within functions
 _STANDARD = ("", "ai.onnx")
 _LARGE = 1 << 16  # bytes of weights that stay in the file
+_MOST_FIELDS = 1 << 20  # that are looked at one by one to find these
 _WEIGHTS = (7, 5, 9)  # of the fields for the graph, its initialisers, and their bytes
 _VARINT, _EIGHT, _COUNTED, _FOUR = 0, 1, 2, 5  # kinds of fields
 
@@ -196,13 +197,15 @@ def read_message(path: Path) -> OnnxMessage:
             raise damaged(path, "it is larger than 2 GB, which is more than one message can hold")
         places: dict[int, Bytes] = {}
         with path.open("rb") as file:
-            content = _stripped(file, path.stat().st_size, _WEIGHTS, places)
+            content = _stripped(
+                file, path.stat().st_size, _WEIGHTS, places, iter(range(_MOST_FIELDS))
+            )
     except FileError:
         raise
     except OSError as error:
         raise FileError(f"{path} cannot be read: {reason_of(error)}.") from error
     except ValueError as error:
-        raise damaged(path, "it cannot be decoded") from error
+        raise damaged(path, f"it cannot be decoded, as {error}") from error
     model = onnx.ModelProto()
     try:
         model.ParseFromString(content)
@@ -222,15 +225,23 @@ def read_message(path: Path) -> OnnxMessage:
 
 
 def _stripped(
-    file: BinaryIO, end: int, way: tuple[int, ...], places: dict[int, Bytes], count: int = 0
+    file: BinaryIO,
+    end: int,
+    way: tuple[int, ...],
+    places: dict[int, Bytes],
+    left: Iterator[int],
+    count: int = 0,
 ) -> bytes:
     """The message from here to the byte ``end`` of a file, without large fields of one kind.
 
     way: the numbers of the fields that lead to these, from the outermost one. places: receives
-    their bytes, by the number of the innermost message that has one; count: that number.
+    their bytes, by the number of the innermost message that has one; count: that number. left: has
+    an item for each field that may still be looked at.
     """
     parts, number = list[bytes](), 0
     while (start := file.tell()) < end:
+        if next(left, None) is None:
+            raise ValueError(f"it has more than {_MOST_FIELDS:,} fields")
         key = _varint(file)
         kind, size = key & 7, {_EIGHT: 8, _FOUR: 4}.get(key & 7, 0)
         if kind == _VARINT:
@@ -249,7 +260,7 @@ def _stripped(
             file.seek(start)
             parts.append(file.read(begin + size - start))
         elif len(way) > 1:
-            inner = _stripped(file, begin + size, way[1:], places, number)
+            inner = _stripped(file, begin + size, way[1:], places, left, number)
             parts.append(_as_varint(key) + _as_varint(len(inner)) + inner)
         else:
             places[count] = Bytes(begin, size)
