@@ -217,9 +217,9 @@ def test_signs_within_rounding_are_compared_one_by_one() -> None:
         expected = ends & ~near[0] & ~near[1], ends, doubt, mixed
         assert isinstance(layer, PiecewiseScalar)
         way = (FAR * (z[:, 1:] - z[:, :1])).float()
-        counts, rise = _scalars(layer, z[:, 0], way, error)
-        for count, units in zip(counts, expected, strict=True):
-            assert torch.equal(count, units.sum(-1).int())
+        count, rise = _scalars(layer, z[:, 0], way, error)
+        for found, units in zip(count(), expected, strict=True):
+            assert torch.equal(found, units.sum(-1).int())
         assert torch.equal(rise.double() / FAR, z[:, 1:].relu() - z[:, :1].relu())
 
 

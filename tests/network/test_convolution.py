@@ -117,6 +117,22 @@ def test_derivatives_of_a_product() -> None:
     torch.testing.assert_close(moved, torch.conv2d(tangent, weight, None, *steps))
 
 
+def test_many_small_images_in_single_precision_are_a_product(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = []
+    monkeypatch.setattr(
+        convolution, "as_product", lambda *given: seen.append(len(given[0])) or as_product(*given)
+    )
+    weight, convolve = torch.randn(8, 8, 3, 3), convolution.convolution(torch.conv2d)
+    with using(convolves_by_product=True):
+        for count, side in ((300, 4), (200, 4), (300, 5)):
+            x = torch.randn(count, 8, side, side)
+            plain = torch.conv2d(x, weight, padding=1)
+            torch.testing.assert_close(convolve(x, weight, None, 1, 1), plain)
+    assert seen == [300]
+
+
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("name", CASES)

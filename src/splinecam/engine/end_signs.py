@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from math import prod
 from typing import NamedTuple
 
@@ -82,8 +82,9 @@ def count_at_ends(
             centers = lines.centers[index]
             ways = torch.cat(lines.ends(index), 1) - centers[:, None]
             errors = [e * reach[index] for e in slack]
-            walk = _follow(program, coarse, centers, ways, errors)
-            blocks = [counts for _, _, counts in walk]
+            blocks: list[_Counts] = []
+            for _ in _follow(program, coarse, centers, ways, errors, blocks):
+                pass
             found.append([torch.stack(part, -1).int().cpu() for part in zip(*blocks, strict=True)])
             report(len(index))
     if not program.layers:
@@ -107,7 +108,7 @@ def _rounding(program: Program, coarse: Program, lines: BallLines) -> tuple[list
     none, slack = [0 * reach[chosen]] * len(program.layers), []
     walk = _follow(program, coarse, centers[:, 0], x - centers, none)
     exact = program.walk(x.view(-1, *program.input_shape))
-    for (z, way, _), (_, true) in zip(walk, exact, strict=True):
+    for (z, way), (_, true) in zip(walk, exact, strict=True):
         off, least = 0.0, 0.0
         if z.numel():
             z, way = z.repeat_interleave(2, 0), way.double() / FAR
@@ -118,61 +119,69 @@ def _rounding(program: Program, coarse: Program, lines: BallLines) -> tuple[list
 
 
 def _follow(
-    program: Program, coarse: Program, centers: Tensor, ways: Tensor, errors: list[Tensor]
-) -> Iterator[tuple[Tensor, Tensor, _Counts]]:
-    """Yield the units of each layer at k centres, FAR times their differences, and what switches.
+    program: Program,
+    coarse: Program,
+    centers: Tensor,
+    ways: Tensor,
+    errors: list[Tensor],
+    counted: list[_Counts] | None = None,
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the units of each layer at k centres, and FAR times their differences.
 
     ways: (k, 2 d, n) from the centres to the first ends, then to the last ones; errors: (k,) of the
-    values of each layer.
+    values of each layer; counted: to which what switches is added, layer by layer.
     """
     live = {program.input_name: centers.view(-1, *program.input_shape)}
     far = (FAR * ways).to(_SHORT).view(-1, *program.input_shape)
-    moved, ends = {program.input_name: far}, ways.shape[1]
+    moved, ends, count = {program.input_name: far}, ways.shape[1], None
     for i, layer in enumerate(program.layers):
         names = program.stages[i].live_in
         live = program.advance(i, {name: live[name] for name in names})
         moved = coarse.advance(i, {name: moved[name] for name in names})  # offsets round away
+        if count is not None and counted is not None:
+            counted.append(count())  # while a GPU is busy with the stage
         z, way = live[layer.source], moved[layer.source]
         made = layer.apply(live[layer.argument])
         if isinstance(layer, PiecewiseScalar) and layer.period is None:
-            counts, rise = _scalars(layer, z.flatten(1), way.view(len(z), ends, -1), errors[i])
+            count, rise = _scalars(layer, z.flatten(1), way.view(len(z), ends, -1), errors[i])
         elif isinstance(layer, MaxNonlinearity):
-            counts, rise = _maxima(layer, z.flatten(1), way.view(len(z), ends, -1), errors[i])
+            count, rise = _maxima(layer, z.flatten(1), way.view(len(z), ends, -1), errors[i])
         else:
-            counts = _others(layer, z, way, errors[i])
+            count = partial(_others, layer, z, way, errors[i])
             begin = live[layer.argument].repeat_interleave(ends, 0)
             end = layer.apply(begin + moved[layer.argument].double() / FAR)
             rise = (FAR * (end - made.repeat_interleave(ends, 0))).to(_SHORT)
-        yield z, way, counts
+        yield z, way
         live = {**live, layer.result: made}
         moved = {**moved, layer.result: rise.view(-1, *made.shape[1:])}
+    if count is not None and counted is not None:
+        counted.append(count())
 
 
 def _scalars(
     layer: PiecewiseScalar, z: Tensor, way: Tensor, error: Tensor
-) -> tuple[_Counts, Tensor]:
+) -> tuple[Callable[[], _Counts], Tensor]:
     """Compare units z (k, n) of one variable at the ends, FAR times ``way`` (k, 2 d, n) away.
 
-    Returns FAR times the rises of the function, too. Few units may pass a knot in a ball, and only
-    their values are looked at; all others are on one piece, with one slope.
+    Returns what counts them, and FAR times the rises of the function. Few units may pass a knot in
+    a ball, and only their values are looked at; all others are on one piece, with one slope.
     """
     ball, unit = _may_pass(layer, z, way, error).nonzero(as_tuple=True)
+    slope = layer.slopes.gather(0, layer.pieces(z).long()) if not layer.rectifies else z > 0
+    rise = way * slope.to(way)[:, None]
     begin, levels, steps = z[ball, unit], layer.levels[:, unit], way[ball, :, unit].T.double() / FAR
     gap, reach = (begin - levels).abs().amin(0), steps.abs().amax(0)
     kept = ((gap <= reach + error[ball]) & (torch.maximum(gap, reach) > 0)).nonzero()[:, 0]
     ball, unit, begin, levels, steps = (x[..., kept] for x in (ball, unit, begin, levels, steps))
     slopes, values = layer.slopes[:, unit], torch.cat([begin[None], begin + steps])
     few = replace(layer, levels=levels, slopes=slopes, shape=(len(unit),))
-    counts = _by_ball(_switched(few, values[None], error[ball][None]), ball, len(z))
 
-    slope = layer.slopes.gather(0, layer.pieces(z).long()) if not layer.rectifies else z > 0
-    rise = way * slope.to(way)[:, None]
     most = torch.finfo(values.dtype).max
     knots = [-most * torch.ones_like(begin), *levels.clamp(max=most)]
     sides = zip(slopes, knots, [*knots[1:], -knots[0]], strict=True)
     parts = (a * (values[1:].clamp(b, c) - begin.clamp(b, c)) for a, b, c in sides)
     rise[ball, :, unit] = (FAR * reduce(torch.add, parts)).T.to(rise)
-    return counts, rise
+    return partial(_counts_of, few, values, error[ball], ball, len(z)), rise
 
 
 def _may_pass(layer: PiecewiseScalar, z: Tensor, way: Tensor, error: Tensor) -> Tensor:
@@ -186,11 +195,11 @@ def _may_pass(layer: PiecewiseScalar, z: Tensor, way: Tensor, error: Tensor) -> 
 
 def _maxima(
     layer: MaxNonlinearity, z: Tensor, way: Tensor, error: Tensor
-) -> tuple[_Counts, Tensor]:
+) -> tuple[Callable[[], _Counts], Tensor]:
     """The same for maxima over groups of units, of which few may change their winner."""
     if layer.smallest:
-        counts, rise = _maxima(replace(layer, smallest=False), -z, -way, error)
-        return counts, -rise
+        count, rise = _maxima(replace(layer, smallest=False), -z, -way, error)
+        return count, -rise
     k, ends, _ = way.shape
     columns = list(layer.groups.columns(z))
     top = reduce(torch.maximum, columns)
@@ -213,7 +222,7 @@ def _maxima(
     own = torch.arange(members.numel(), device=z.device).view(members.shape)
     few = replace(layer, members=own, shape=(own.numel(),), places=None)
     errors = error[ball].repeat_interleave(members.shape[1])
-    return _by_ball(_switched(few, values[None], errors[None]), ball, k), rise
+    return partial(_counts_of, few, values, errors, ball, k), rise
 
 
 def _others(layer: Nonlinearity, z: Tensor, way: Tensor, error: Tensor) -> _Counts:
@@ -260,8 +269,9 @@ def _switched(layer: Nonlinearity, z: Tensor, error: Tensor) -> _Counts:
     return _Counts(lower[:, 0], apart[:, 0], doubt.any(1), mixed.flatten(1, 2).any(1))
 
 
-def _by_ball(found: _Counts, ball: Tensor, k: int) -> _Counts:
-    """The numbers in each of k balls; found: of units (1, d, m) and (1, m) in some balls."""
+def _counts_of(layer: Nonlinearity, values: Tensor, error: Tensor, ball: Tensor, k: int) -> _Counts:
+    """What switches in each of k balls, of units with values (2 d + 1, n) in some balls."""
+    found = _switched(layer, values[None], error[None])
 
     def count(part: Tensor) -> Tensor:
         part = part[0].movedim(-1, 0).int()
