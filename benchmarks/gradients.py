@@ -33,7 +33,13 @@ QUANTITIES: dict[str, Callable[[Differentiable], Tensor]] = {
     "integrals": lambda d: d.integrals("square").sum(),
     "maps": lambda d: d.weight.square().sum() + d.bias.square().sum(),
 }
-NETWORKS = (([32] * 3, 1.0), ([64] * 4, 5.0), ([128] * 3, 9.0), ([32] * 6, 12.0))
+NETWORKS = (
+    ([32] * 3, 1.0),
+    ([64] * 4, 5.0),
+    ([128] * 3, 9.0),
+    ([128] * 4, 9.0),
+    ([32] * 6, 12.0),
+)
 """Widths, and half the side of the square."""
 
 

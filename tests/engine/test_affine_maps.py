@@ -143,7 +143,7 @@ def test_faces_of_equal_size_come_together() -> None:
 def test_faces_of_similar_size_come_together() -> None:
     mesh = partition(mlp(2, 16, 16, 1)).mesh
     seen, sizes = torch.zeros(mesh.num_faces, dtype=torch.int64), set()
-    for faces, vertices in mesh.by_size(1 << 20, roughly=True):
+    for faces, vertices in mesh.by_size(1 << 20, at_least=4):
         k, counts = vertices.shape[1], mesh.counts()[faces]
         sizes.add(k)
         seen[faces] += 1
@@ -156,6 +156,9 @@ def test_faces_of_similar_size_come_together() -> None:
             assert row == own + own[-1:] * (k - count)
     assert len(sizes) > 1
     assert sizes <= {4, 8, 16, 32}
+    [(faces, vertices)] = mesh.by_size(1 << 20, at_least=32)
+    assert vertices.shape == (mesh.num_faces, 32)
+    assert torch.equal(faces, torch.arange(mesh.num_faces))
     assert bool((seen == 1).all())
 
 

@@ -18,6 +18,7 @@ from splinecam.network.program import Program
 
 _WITNESSES = 32  # corners from which on the rounding error is estimated from them
 _ENOUGH = 1 << 18  # corners after which no more are looked at
+_NUMBERS = 32  # of outputs at the corners of a face on a GPU, at least: small faces go with others
 _FEWEST = 16  # points in a pass, however wide the layers: their weights are read only once
 
 # With so few outputs, or so few points times outputs times units, backward passes are faster: the
@@ -53,7 +54,7 @@ def affine_maps(
     weight, slope_error = fit.weight, noise / fit.width
     thin = _thin(mesh, weight, slope_error)
     measured = fit.witnesses >= _WITNESSES
-    if program is not None and thin.shape[0] and measured and program.subtracts:
+    if program is not None and measured and _many(program, thin):
         corners = torch.unique(_corners(mesh, thin))
         if corners.shape[0] < _ROWS * thin.shape[0]:
             rise = torch.zeros_like(output)
@@ -67,6 +68,12 @@ def affine_maps(
         weight[thin] = exact
         slope_error[thin] = noise + SAFETY * EPS * exact.abs().amax((1, 2))
     return AffineMaps(fit.anchor, fit.value, weight, slope_error)
+
+
+def _many(program: Program, thin: Tensor) -> bool:
+    """Whether differences may be faster than derivatives for some faces; a GPU does few at once."""
+    few = _points_in_pass(program, thin) if backend_of(thin.device).asynchronous else 0
+    return program.subtracts and thin.shape[0] > few
 
 
 def _corners(mesh: Mesh, faces: Tensor) -> Tensor:
@@ -137,7 +144,8 @@ def fit_maps(mesh: Mesh, output: Tensor, only: Tensor | None = None) -> Fit:
     found, witnesses = [output.new_zeros(())], 0
     backend, counts = backend_of(output.device), mesh.counts()
     block = backend.numbers // max(1, n)
-    for face, vertex in mesh.by_size(block, roughly=backend.asynchronous):
+    at_least = max(4, _NUMBERS // n) if backend.asynchronous else 0
+    for face, vertex in mesh.by_size(block, at_least=at_least):
         if chosen is not None:
             mine = chosen[face]
             face, vertex = face[mine], vertex[mine]

@@ -13,7 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import Columns, following, offsets_of, owners_of, take, take_rows
+from splinecam._util.arrays import (
+    Columns,
+    following,
+    offsets_of,
+    owners_of,
+    places_in,
+    take,
+    take_rows,
+)
 from splinecam._util.backend import backend_of
 
 
@@ -157,19 +165,24 @@ class Mesh:
         """The smallest u and v and the largest u and v of each face, (F, 4)."""
         return torch.cat(self.ranges(self.uv), 1)
 
-    def by_size(self, corners: int, *, roughly: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
+    def by_size(self, corners: int, *, at_least: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield faces with k corners each, (B,), and their vertices, (B, k), block by block.
 
-        roughly: k is a power of two, and faces with fewer corners have their last one repeatedly.
-        Few large blocks are faster than many on a GPU.
+        at_least: if not 0, k is a power of two and no less than this, and faces with fewer corners
+        have their last one repeatedly. Few large blocks are faster than many on a GPU.
         """
         counts, vertex = self.counts(), self.corner_vertices()
-        sizes = 1 << torch.frexp(counts.double() - 1).exponent.long() if roughly else counts
-        for k in torch.bincount(sizes).nonzero()[:, 0].tolist():
+        sizes = counts
+        if at_least:
+            sizes = 1 << torch.frexp(counts.clamp(min=at_least).double() - 1).exponent.long()
+        for k, count in enumerate(torch.bincount(sizes).tolist()):
+            if not count:
+                continue
             places = torch.arange(k, device=vertex.device)
-            for faces in torch.split((sizes == k).nonzero()[:, 0], max(1, corners // k)):
+            every = places_in(sizes == k, count)
+            for faces in torch.split(every, max(1, corners // k)):
                 place = places
-                if roughly:
+                if at_least:
                     place = torch.minimum(places, take(counts, faces)[:, None] - 1)
                 yield faces, vertex[take(self.offsets, faces)[:, None] + place]
 

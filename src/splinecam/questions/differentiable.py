@@ -199,10 +199,11 @@ class Differentiable:
         data, at, values = self.partition, self.vertices, self.values
         triangle, thin = self._once("triangles of maps", self._largest)
         (a, b, c), (f, g, h) = (_rows(x, triangle).unbind(1) for x in (at, values))
-        p, q = b - a, c - a
-        dual = torch.stack([q.flip(1), -p.flip(1)], 1) * q.new_tensor([1, -1])
-        weight = torch.stack([g - f, h - f], 2) @ (dual / cross(p, q)[:, None, None])
-        bias = f - (weight @ a[:, :, None])[:, :, 0]
+        p, q, u, v = b - a, c - a, g - f, h - f
+        (px, py), (qx, qy) = (x[:, None].unbind(2) for x in (p, q))
+        rise = torch.stack([u * qy - v * py, v * px - u * qx], 2)
+        weight = rise / cross(p, q)[:, None, None]
+        bias = f - (weight * a[:, None]).sum(2)
         if len(thin):
             pairs = zip((weight, bias), self._slow_maps(thin), strict=True)
             weight, bias = (x.index_copy(0, thin, y) for x, y in pairs)
@@ -257,7 +258,7 @@ class Differentiable:
         x = domain.embed(uv)
         axes = domain.basis.to(uv).view(2, 1, *domain.input_shape).expand(2, *x.shape)
         weight = program.derivatives(x, axes).permute(1, 2, 0)
-        return weight, as_rows(program(x)) - (weight @ uv[:, :, None])[:, :, 0]
+        return weight, as_rows(program(x)) - (weight * uv[:, None]).sum(2)
 
     @property
     def weight(self) -> Tensor:

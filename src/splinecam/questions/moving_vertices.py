@@ -128,11 +128,9 @@ def newton_pulls(setting: Setting, places: Places) -> Pulls:
     def pulls(
         program: Program, corners: Tensor, weights: tuple[Tensor | None, ...]
     ) -> Iterator[Weighted]:
-        block = backend_of(places.at.device).traced_activations // max(setting[0].widths)
-        order = torch.argsort(places.functions.layer.amax(1))
-        for rows in torch.split(order, max(1, block)):
-            some = places.select(rows)
-            at, values = (None if w is None else take(w, rows) for w in weights)
+        block = max(1, backend_of(places.at.device).traced_activations // max(setting[0].widths))
+        parts = [(places, weights)] if len(places.at) <= block else _blocks(places, weights, block)
+        for some, (at, values) in parts:
             part, outputs = _newton(setting, program, some, corners, values is not None)
             moved = [(part, some.along(at, values))]
             yield moved if outputs is None or values is None else [*moved, (outputs, values)]
@@ -140,9 +138,19 @@ def newton_pulls(setting: Setting, places: Places) -> Pulls:
     return pulls
 
 
+def _blocks(
+    places: Places, weights: tuple[Tensor | None, ...], block: int
+) -> Iterator[tuple[Places, tuple[Tensor | None, ...]]]:
+    """Yield vertices, so many at a time, by the layers of their functions, with their weights."""
+    order = torch.argsort(places.functions.layer.amax(1))
+    for rows in torch.split(order, block):
+        yield places.select(rows), tuple(None if w is None else take(w, rows) for w in weights)
+
+
 def border_pull(places: Places, corners: Tensor, weights: tuple[Tensor | None, ...]) -> Weighted:
     """What has the derivatives of vertices (N, 2) by the domain's corners, as of ``held``."""
-    border, value, rise = _at_border(places, corners)
+    border = (places.functions.layer.view(-1) < 0).nonzero()[:, 0]
+    value, rise = _at_border(places, corners, border)
     return [(-value / (3 * rise), take(places.along(*weights).view(-1), border))]
 
 
@@ -183,7 +191,7 @@ class Places(NamedTuple):
     def along(self, at: Tensor | None, values: Tensor | None) -> Tensor:
         """Places and outputs with weights (N, 2) and (N, n), added up along each side, (N, 2)."""
         pairs = ((at, self.sides), (values, self.rises))
-        ways = [(x @ w[:, :, None])[:, :, 0] for w, x in pairs if w is not None]
+        ways = [(x * w[:, None]).sum(2) for w, x in pairs if w is not None]
         return sum(ways[1:], ways[0])
 
     def select(self, rows: Tensor) -> Places:
@@ -316,9 +324,12 @@ def _newton(
     """
     base, embed = setting
     own = Functions(*(x.view(-1) for x in places.functions))
-    last = len(program.stages) - 1 if outputs else int(own.layer.max())
+    order = torch.argsort(own.layer, stable=True)
+    counts = torch.bincount(own.layer + 1).tolist()  # of the border first, then of each stage
+    border, *groups = torch.split(order, counts)
+    last = len(program.stages) - 1 if outputs else len(groups) - 1
     inner = places.at + places.sides.sum(1) / 3
-    order, values, rises = ([x] for x in _at_border(places, corners))
+    values, rises = ([x] for x in _at_border(places, corners, border))
     live = program._entry(embed(places.at))
     fixed = base._entry(embed(inner))
     for k, stage in enumerate(program.stages[: last + 1]):
@@ -326,12 +337,11 @@ def _newton(
         with torch.no_grad():
             fixed = base.advance(k, fixed)
         name = program.output_name if stage.layer is None else stage.layer.source
-        mine = (own.layer == k).nonzero()[:, 0]
-        order.append(mine)
-        functions, row = own.at(mine), mine // 2
-        values.append(_values(live[name], functions, row, stage.layer))
-        inside = _values(fixed[name], functions, row, stage.layer)
-        rises.append(inside - values[-1].detach())
+        if k < len(groups) and counts[k + 1]:
+            functions, row = own.at(groups[k]), groups[k] // 2
+            values.append(_values(live[name], functions, row, stage.layer))
+            inside = _values(fixed[name], functions, row, stage.layer)
+            rises.append(inside - values[-1].detach())
         layer = base.stages[k].layer
         if k < last and stage.layer is not None and layer is not None:
             z, at = live[layer.argument], fixed[layer.argument]
@@ -339,20 +349,19 @@ def _newton(
                 fixed = base._apply_layer(k, fixed)
             live = live | {layer.result: _applied(stage.layer, layer, z, at)}
     step = -torch.cat(values) / (3 * torch.cat(rises))
-    place = torch.cat(order)
-    rank = torch.empty_like(place).index_copy_(0, place, torch.arange(len(place)).to(place))
+    rank = torch.empty_like(order).index_copy_(
+        0, order, torch.arange(len(order), device=order.device)
+    )
     found = take(step, rank).view(-1, 2)
     return found, as_rows(live[program.output_name]) if outputs else None
 
 
-def _at_border(places: Places, corners: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The functions of vertices that are sides of the domain, (M,), with values and rises."""
-    layer, first = (x.view(-1) for x in places.functions[:2])
-    border = (layer < 0).nonzero()[:, 0]
-    side, row = take(first, border), border // 2
+def _at_border(places: Places, corners: Tensor, border: Tensor) -> tuple[Tensor, Tensor]:
+    """The values and rises of those functions of vertices, (M,), that are sides of the domain."""
+    side, row = take(places.functions.first.view(-1), border), border // 2
     way, corner = (take(x.to(places.at), side) for x in (corners.roll(-1, 0) - corners, corners))
     value = cross(way, take(places.at, row) - corner)
-    return border, value, cross(way.detach(), take(places.sides.sum(1) / 3, row))
+    return value, cross(way.detach(), take(places.sides.sum(1) / 3, row))
 
 
 def _values(z: Tensor, functions: Functions, row: Tensor, layer: Nonlinearity | None) -> Tensor:

@@ -448,7 +448,7 @@ class PartitionData(Attached):
         """The slopes and offsets of all regions, which are zeros unless they are complete."""
         maps, weight = self._known_maps, self._known_maps.weight / self._frame.scale
         anchor = self._frame.to_plane(maps.anchor)
-        return weight, maps.value - (weight @ anchor[:, :, None])[:, :, 0]
+        return weight, maps.value - (weight * anchor[:, None]).sum(2)
 
     @cached_property
     def _edge_faces(self) -> Tensor:
