@@ -45,7 +45,7 @@ def test_files_and_numbers(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_a_device_and_memory(folder: Path) -> None:
     words = ["surface", "net.py:build", "--box", "-1", "1", "--no-validate", "--quiet"]
     assert main([*words, "--out", "a.ply"]) == 0
-    assert main([*words, "--device", "cpu", "--memory", "1MB", "--out", "b.ply"]) == 0
+    assert main([*words, "--device", "cpu", "--memory", "1GB", "--out", "b.ply"]) == 0
     assert (folder / "a.ply").read_bytes() == (folder / "b.ply").read_bytes()
 
 

@@ -14,10 +14,12 @@ from splinecam.errors import LimitError
 from splinecam.geometry.solids import Solid
 from splinecam.kernels.solid import cut_solid
 from splinecam.network.capture import capture
+from splinecam.solid import extract
 from splinecam.solid.complex import AUXILIARY, Complex
 from splinecam.solid.data import SurfaceData
-from splinecam.solid.extract import surface_data
+from splinecam.solid.extract import _halves, surface_data
 from splinecam.solid.faces import FlatFaces
+from splinecam.solid.front import Front
 from splinecam.testing.oracle.steps import Abs
 
 ACTIVATIONS = {
@@ -257,6 +259,41 @@ def test_parts_of_the_box_make_the_same_surface(kind: str) -> None:
     assert parts.volume == pytest.approx(whole.volume, rel=1e-13)
     torch.testing.assert_close(parts.areas.sort().values, whole.areas.sort().values)
     parts.validate(segments=50)
+
+
+def test_parts_are_divided_again_as_they_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(1)
+    layers = [nn.Linear(3, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 1)]
+    model, box = nn.Sequential(*layers).double(), sc.Domain.cube(-1, 1)
+    level = float(model(torch.zeros((1, 3)).double()).detach())
+    whole, seen = sc.surface(model, box, level=level), []
+
+    def noted(front: Front, planes: Tensor) -> tuple[Front, Front] | None:
+        found = _halves(front, planes)
+        seen.append((front.index, found is None))
+        if found is not None:
+            one, other = (half.complex.uvw for half in found)
+            assert len(one) + len(other) > front.complex.num_vertices  # the seam belongs to both
+        return found
+
+    monkeypatch.setattr(extract, "_USUAL", 100_000)
+    monkeypatch.setattr(extract, "_halves", noted)
+    parts = sc.surface(model, box, level=level)
+    assert {(0, False), (1, False)} <= set(seen)
+    parts.validate(segments=50)
+    assert len(parts) == len(whole)
+    assert parts.area == pytest.approx(whole.area, rel=1e-13)
+
+
+def test_no_array_is_made_on_the_default_device() -> None:
+    program, box = (
+        capture(nn.Sequential(nn.Linear(3, 12), nn.ReLU(), nn.Linear(12, 1)), (3,)),
+        BOXES[0],
+    )
+    plain = surface_data(program, box, level=0.1, memory=10**6)
+    with torch.device("meta"):
+        other = surface_data(program, box, level=0.1, memory=10**6)
+    assert torch.equal(other.vertices, plain.vertices)
 
 
 def test_seams_that_do_not_match_are_found() -> None:

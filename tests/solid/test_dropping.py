@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 import splinecam as sc
 from splinecam.kernels.kernel import kernel_for
 from splinecam.network.capture import capture
-from splinecam.solid.dropping import Dropping
+from splinecam.solid.dropping import Dropping, _unchanged
 from splinecam.solid.front import Front, Target
 
 SIZES = (3, 16, 33, 2), (3, 40, 16, 16, 2)
@@ -55,3 +56,17 @@ def test_no_point_of_a_cell_that_is_left_out_is_on_the_other_side(
             assert bool((f > 0).all()) or bool((f < 0).all())
         front = front.carried()
         assert int(out.sum()) > 0 or len(out) < 100
+
+
+def test_cells_that_a_cut_left_whole() -> None:
+    parent = torch.tensor([0, 1, 1, 2, 4, 4, 4, 5])
+    assert _unchanged(parent).tolist() == [True, False, False, True, False, False, False, True]
+    assert _unchanged(parent[:0]).tolist() == []
+
+
+def test_only_pieces_are_left_out_after_a_cut() -> None:
+    program, target = capture(nn.Linear(3, 1).double(), (3,)), Target(torch.ones(1).double(), 99.0)
+    dropping, front = Dropping.of(program, target), Front.of(program, BOXES[0].centred, target)
+    dropping = replace(dropping, chain=None)
+    assert dropping.without_empty(front, torch.tensor([0]))[0].complex.num_cells == 1
+    assert dropping.without_empty(front)[0].complex.num_cells == 0

@@ -76,11 +76,11 @@ class Groups:
         table = self.members.view(*self.shape, self.members.shape[1]).cpu()
         for column in table.unbind(-1):
             start = int(column[(0,) * column.dim()])
-            expected, steps = torch.tensor(start), []
+            expected, steps = column.new_tensor(start), []
             for dim, size in enumerate(self.shape):
                 step = int(column.movedim(dim, 0)[-1].flatten()[0]) - start
                 steps.append(step // max(1, size - 1))
-                expected = expected[..., None] + torch.arange(size) * steps[-1]
+                expected = expected[..., None] + torch.arange(size, device="cpu") * steps[-1]
             regular = min(steps, default=0) >= 0 and torch.equal(expected, column)
             found.append((start if regular else -1, tuple(steps)))
         return found

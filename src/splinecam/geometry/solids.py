@@ -51,7 +51,7 @@ class Solid:
     @cached_property
     def _plain(self) -> bool:
         """Whether coordinates are the inputs themselves."""
-        eye = torch.eye(3, dtype=torch.float64)
+        eye = torch.eye(3, dtype=torch.float64, device=self.basis.device)
         return self.basis.shape == (3, 3) and torch.equal(self.basis, eye) and not self.origin.any()
 
     @property

@@ -89,9 +89,10 @@ def surface(
     ``"argmax"`` the result is a tuple with the surface around each class, which is the part of the
     box where its output is the largest; with ``"argmin"`` the smallest output wins. device: where
     it is computed, such as ``"cuda"``; the result is on the CPU. memory: the number of bytes that
-    the computation may take beside the result, also as text such as ``"4GB"``. Parts of the box are
-    computed one after the other then, and their faces joined; a ``LimitError`` says if even the
-    smallest parts need more. By default all is computed at once. progress: show a progress bar in
+    the computation may take beside the result, also as text such as ``"4GB"``; a ``LimitError``
+    says if even the smallest parts of the box need more. Parts are computed one after the other,
+    and their faces joined. By default those together that need about half a gigabyte on a CPU, or
+    most of what a GPU has free. progress: show a progress bar in
     interactive use. smooth: is for domains of two dimensions; here an error says what to do.
 
     >>> from splinecam import Domain
@@ -117,8 +118,7 @@ def surface(
         for given, value, number in wanted:
             which: Any = {"level": value, "output": number}
             options = {**which, "memory": limit, "progress": progress}
-            with place:
-                data = surface_data(given.program.to(place), box, **options)
+            data = surface_data(given.program.to(place), box, **options)
             found.append(Surface(data, box, given, **which))
     return tuple(found) if several or isinstance(output, str) else found[0]
 

@@ -156,7 +156,7 @@ class CompiledChain:
     ) -> None:
         self.widths = [weights[0].shape[1], *(len(weight) for weight in weights)]
         self.functions = functions
-        width = torch.tensor(self.widths)
+        width = torch.tensor(self.widths, device=weights[0].device)
         column = torch.cat([_panels(weight) for weight in weights])
         row = torch.cat([weights[0].new_zeros(0), *(_panels(w.T) for w in weights[1:-1])])
         self._kept = [width, column, row, *details, weights[-1].contiguous()]
@@ -404,8 +404,8 @@ class Kernel:
         """Write the values of a layer; where: the places of the rows, in the library's words."""
         (rows, width), wanted = table.shape, layer.wanted
         words = -(-width // 64)
-        numbers = torch.empty((8, 1, width), dtype=torch.float64)
-        found = torch.empty((2, rows, words), dtype=torch.int64) if signs else None
+        numbers = table.new_empty((8, 1, width), dtype=torch.float64)
+        found = table.new_empty((2, rows, words), dtype=torch.int64) if signs else None
         bounds = numbers.data_ptr()
         sign_range: Any = structs.sc_sign_range()
         if found is not None:
@@ -497,7 +497,7 @@ class Kernel:
         new points are too close together.
         """
         rows, units = z.shape
-        counts = torch.empty(rows, dtype=torch.int64)
+        counts = z.new_empty(rows, dtype=torch.int64)
         given = {"rows": rows, "units": units, "uv_error": UV_ERROR, "safety": SAFETY}
         arrays = {"z": z, "positive": positive, "error": error, "segment": segment, "t": t}
         given |= _addresses(arrays | {"count": counts})
@@ -506,7 +506,7 @@ class Kernel:
         offsets = torch.cumsum(counts, 0)
         total = rows + (int(offsets[-1]) if rows else 0)
         offsets -= counts
-        whole, real = torch.empty((2, total), dtype=torch.int64), z.new_empty((2, total))
+        whole, real = counts.new_empty((2, total)), z.new_empty((2, total))
         arrays = {"offset": offsets, "new_segment": whole[0], "before": whole[1]}
         given |= _addresses(arrays | {"new_t": real[0], "s": real[1]})
         if self._call("sc_find_along", byref(structs.sc_crossings(**given))) != "done":
@@ -560,7 +560,7 @@ class Kernel:
         functions = outputs if chain.functions is None else len(chain.functions)
         shapes = (3, outputs), (outputs,), (functions,), ()
         made = [inputs.new_empty((count, *shape)) for shape in shapes]
-        kept = ReducedChains(self._lib, torch.zeros(count, dtype=torch.int64))
+        kept = ReducedChains(self._lib, parent.new_zeros(count))
         arrays = map(_address, [inputs, parent, place, *made, kept.address])
         given = structs.sc_reductions(count, functions, most, *arrays)
         self._call("sc_reduce_squares", byref(chain.struct), byref(given))
@@ -614,7 +614,7 @@ class Kernel:
 
     def open_corners(self, mesh: Mesh, settled: Tensor) -> tuple[Tensor, int]:
         """Numbers of the corners of faces that are not settled, (V,), -1 elsewhere; their count."""
-        row, count = torch.empty(mesh.num_vertices, dtype=torch.int64), c_int64()
+        row, count = mesh.edges.new_empty(mesh.num_vertices), c_int64()
         addresses = _address(settled), _address(row), byref(count)
         self._call("sc_open_corners", byref(mesh_struct(mesh)), *addresses)
         return row, count.value

@@ -124,7 +124,7 @@ def cut_solid(
         address, real = getattr(made, name), name in type(made).real
         if not size:
             lib.sc_free(address)
-            return torch.empty(0, dtype=torch.float64 if real else torch.int64)
+            return solid.sides.new_empty(0, dtype=torch.float64 if real else torch.int64)
         return Block(lib, address).tensors([size], frozenset({0} if real else ()))[0]
 
     result = SolidArrays(

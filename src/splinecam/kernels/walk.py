@@ -37,7 +37,7 @@ class Bends:
 
     def order(self, kernel: Kernel, mesh: Mesh) -> Tensor:
         """The order of a walk, (2, F): the faces, and the layer of the line before each."""
-        found = torch.empty((2, mesh.num_faces), dtype=torch.int64)
+        found = mesh.edges.new_empty((2, mesh.num_faces))
         given = byref(mesh_struct(mesh)), len(self.widths) - 2, found.data_ptr()
         kernel._call("sc_order_faces", *given)
         return found
@@ -70,7 +70,7 @@ class Bends:
 
     def _walk(self, kernel: Kernel, mesh: Mesh, arrays: dict[str, Tensor]) -> None:
         """Go over all faces, with the arrays of ``sc_weights``."""
-        widths = torch.tensor(self.widths)
+        widths = torch.tensor(self.widths, device=self.input.device)
         given = [widths, self.input, self.factors, self.offsets]
         given += [self.knots, self.slopes, self.values]
         made = {name: x.contiguous() for name, x in arrays.items()}
@@ -82,8 +82,8 @@ class Bends:
 
 def widest_corners(kernel: Kernel, mesh: Mesh) -> tuple[Tensor, Tensor]:
     """The corner (V,) with the largest triangle at each vertex, and the sine of its angle, (V,)."""
-    corner = torch.empty(mesh.num_vertices, dtype=torch.int64)
-    sine = torch.empty(mesh.num_vertices, dtype=torch.float64)
+    corner = mesh.edges.new_empty(mesh.num_vertices)
+    sine = mesh.uv.new_empty(mesh.num_vertices)
     kernel._call("sc_widest_corners", byref(mesh_struct(mesh)), corner.data_ptr(), sine.data_ptr())
     return corner, sine
 

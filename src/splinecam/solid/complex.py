@@ -7,6 +7,7 @@ lie on edges that both of their faces share, so that the complex has no gaps wha
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -52,16 +53,17 @@ class Complex:
         ]
         number = {pair: k for k, pair in enumerate(p for p in halves if p[0] < p[1])}
         corners = [2 * number[min(p), max(p)] + (p[0] > p[1]) for p in halves]
-        sizes = torch.tensor([len(side) for side in solid.sides])
-        count = torch.arange(len(solid.sides))
+        new = partial(torch.tensor, device=solid.corners.device)
+        sizes = new([len(side) for side in solid.sides])
+        count = new(range(len(solid.sides)))
         arrays = SolidArrays(
-            edges=torch.tensor(list(number)),
-            edge_layer=torch.full((len(number),), SIDE),
+            edges=new(list(number)),
+            edge_layer=new([SIDE] * len(number)),
             face_offsets=offsets_of(sizes),
-            corners=torch.tensor(corners),
+            corners=new(corners),
             face_layer=torch.full_like(count, SIDE),
             face_unit=count,
-            cell_offsets=torch.tensor([0, len(count)]),
+            cell_offsets=new([0, len(count)]),
             sides=2 * count,
         )
         return cls(solid.corners.to(torch.float64), arrays)
@@ -91,7 +93,7 @@ class Complex:
 
     def beside(self) -> Tensor:
         """The cells on the inner and on the outer side of each face, (F, 2), -1 for none."""
-        found = torch.full((2 * self.num_faces,), -1)
+        found = self.arrays.sides.new_full((2 * self.num_faces,), -1)
         counts = self.arrays.cell_offsets.diff()
         found[self.arrays.sides] = owners_of(counts, self.arrays.sides.shape[0])
         return found.view(-1, 2)
@@ -184,6 +186,6 @@ def _gathered(rows: Tensor, made: CutArrays) -> Tensor:
 
 def _marked(numbers: Tensor, chosen: Tensor, count: int) -> Tensor:
     """Which of the numbers below ``count`` occur where some are chosen."""
-    mask = torch.zeros(count + 1, dtype=torch.bool)
+    mask = torch.zeros(count + 1, dtype=torch.bool, device=numbers.device)
     mask[torch.where(chosen, numbers, count)] = True
     return mask[:count]

@@ -15,7 +15,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from splinecam._util.arrays import as_rows, take
+from splinecam._util.arrays import as_rows, offsets_of, take, take_rows
 from splinecam._util.backend import backend_of, single_precision
 from splinecam._util.tolerances import LARGEST_ERROR, SAFETY
 from splinecam.engine.box_bounds import (
@@ -93,16 +93,21 @@ class Dropping:
         self.counts.update(bounded=made.bounded, dropped=made.dropped)
         self.counts["largest"] = max(self.counts["largest"], cells)
 
-    def without_empty(self, front: Front) -> tuple[Front, Tensor | None]:
-        """The front with the cells that the zero set of the target may meet; see ``select``."""
-        kept = self._kept(front)
+    def without_empty(
+        self, front: Front, parent: Tensor | None = None
+    ) -> tuple[Front, Tensor | None]:
+        """The front with the cells that the zero set of the target may meet; see ``select``.
+
+        parent: (C,) the cell that each was before a cut; then only pieces of cells are looked at.
+        """
+        kept = self._kept(front, parent)
         if kept is None:
             return front, None
         left, vertices = front.select(kept)
         self.counts["dropped"] += front.complex.num_cells - left.complex.num_cells
         return left, vertices
 
-    def _kept(self, front: Front) -> Tensor | None:
+    def _kept(self, front: Front, parent: Tensor | None) -> Tensor | None:
         """Whether the zero set of the target may meet each cell, None if nothing shows that."""
         # With a chain and the compiled kernel, they are left out while they are divided.
         done = front.layer is None and self.chain is not None and self.kernel is not None
@@ -116,12 +121,16 @@ class Dropping:
             return None
         if front.layer is not None and not BoxBounds.fits(front.program):
             return None
+        same = None if parent is None else _unchanged(parent)
         if front.layer is not None and self.chain is not None and gpu is not None:
-            counts["bounded"] += front.complex.num_cells
-            return _open_cells(gpu, self.chain, front, margin)
+            pieces = None if same is None else (~same).nonzero()[:, 0]
+            found = _open_cells(gpu, self.chain, front, margin, pieces)
+            counts["bounded"] += len(found)
+            return found if same is None else same.masked_scatter(~same, found)
         offsets, corners = front.complex.cell_corners()
         low, high = extremes(take(front.f, corners), offsets)
         kept = (low <= margin) & (high >= -margin)
+        kept = kept if same is None else kept | same
         if front.layer is not None:
             counts["bounded"] += int((~kept).sum())
             kept |= self._reached(front, ~kept, offsets, corners, margin)
@@ -155,6 +164,13 @@ def _nothing_yet() -> Counter[str]:
     return Counter(dict.fromkeys(("largest", "bounded", "kept", "dropped"), 0))
 
 
+def _unchanged(parent: Tensor) -> Tensor:
+    """Which cells a cut has left whole, from what each was before, ascending, (C,)."""
+    one = torch.ones_like(parent[:1], dtype=torch.bool)
+    begins = torch.cat([one, parent[1:] != parent[:-1], one])
+    return begins[1:] & begins[:-1]
+
+
 def extremes(values: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:
     """The least and the largest value of each row; no row is empty."""
     low, high = (torch.segment_reduce(values, f, offsets=offsets) for f in ("min", "max"))
@@ -176,7 +192,7 @@ def _reached(
         most = fewest + (fewest if backend.asynchronous else _PADDED)
         end = min(start + max(16, numbers // most), int(torch.searchsorted(sizes, most + 1)))
         own, begin, k = sizes[start:end], offsets[cells[start:end]], int(sizes[end - 1])
-        place = begin + torch.minimum(torch.arange(k)[:, None], own - 1)
+        place = begin + torch.minimum(torch.arange(k, device=own.device)[:, None], own - 1)
         value, radius = _reached_on(front, take(corners, place.view(-1)).view(k, -1))
         radius += margin
         found[order[start:end]] = (value.amin(0) <= radius) & (value.amax(0) >= -radius)
@@ -199,18 +215,25 @@ def _reached_on(front: Front, vertex: Tensor) -> tuple[Tensor, Tensor]:
     return target.of(made.rows.flatten(0, 1)).view(k + 1, -1)[1:], made.radius[:, 0]
 
 
-def _open_cells(kernel: GpuKernel, chain: Chain, front: Front, margin: float) -> Tensor:
-    """On which cells the function of a chain may vanish, (C,), as boxes.c bounds it.
+def _open_cells(
+    kernel: GpuKernel, chain: Chain, front: Front, margin: float, chosen: Tensor | None
+) -> Tensor:
+    """On which cells (N,) the function of a chain may vanish, (N,), as boxes.c bounds it.
 
-    margin: how far from zero the function is where it does not vanish.
+    margin: how far from zero the function is where it does not vanish; chosen: the cells, or None
+    for all.
     """
     assert front.layer is not None
-    z, cells = as_rows(front.live[front.layer.source]), front.complex.num_cells
-    steps = list_corners(kernel, front.complex.arrays, single=SINGLE)
+    z, arrays = as_rows(front.live[front.layer.source]), front.complex.arrays
+    if chosen is not None:
+        rows, sizes = take_rows(arrays.cell_offsets, chosen)
+        arrays = arrays._replace(cell_offsets=offsets_of(sizes), sides=take(arrays.sides, rows))
+    cells = arrays.cell_offsets.shape[0] - 1
+    steps = list_corners(kernel, arrays, single=SINGLE)
     steps.set("uvw", front.complex.uvw.contiguous())
     steps.set("z", z.contiguous())
     steps.allocate({"chosen": 4 * cells, "most_of": 3 * cells, "open": cells})
-    steps.set("share", torch.empty((len(steps["seen"]), 3), dtype=torch.float32))
+    steps.set("share", z.new_empty((len(steps["seen"]), 3), dtype=torch.float32))
     steps.run(cells, "span_cell")
     products = chain.products[front.index + 1 :]
     widest = max(z.shape[1], *(len(norm) for _, _, _, norm, _ in products))
@@ -227,7 +250,7 @@ def _find_open(
 ) -> None:
     """Bound the function on so many cells."""
     run, step, lines = steps.struct, "enter", []
-    new = partial(torch.empty, dtype=torch.float32)
+    new = partial(torch.empty, dtype=torch.float32, device=steps.device)
     x, wide = new((4, count, units)), new((count, units))
     for weight, modulus, offset, norm, rounded in products:
         run.units, run.items = x.shape[2], count * x.shape[2]

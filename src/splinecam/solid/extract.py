@@ -8,6 +8,7 @@ Where memory is scarce, some cells of the grid go through the network at a time.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,10 +19,12 @@ from torch import Tensor
 from tqdm import tqdm
 
 from splinecam._util.arrays import offsets_of, owners_of, take, take_rows
+from splinecam._util.backend import is_cuda, release_memory
 from splinecam._util.graphs import roots
 from splinecam._util.progress import progress_bar, tell
 from splinecam._util.tolerances import EPS, OVERLAY_SLACK, SAFETY
 from splinecam.engine.activations import require_no_overflow
+from splinecam.engine.plan import free_memory
 from splinecam.errors import LimitError
 from splinecam.geometry.solids import Solid
 from splinecam.network.program import Program
@@ -36,7 +39,11 @@ from splinecam.solid.outputs import Output
 _HALVINGS = 3  # of the body along each axis
 _WARP = 0.05 * (5**0.5 - 2)
 _SURFACE = 1 << 40  # the layer of the faces of the surface
-_FEWER = 8  # by which the number of cells is divided that may take too much memory
+_USUAL = 1 << 29  # bytes for a part on a CPU, which is no slower than more
+_GROWTH = (
+    64,
+    4,
+)  # of a front's memory in its first layer, and in a later one, as long as none is known
 
 
 class Pieces(NamedTuple):
@@ -67,9 +74,10 @@ def surface_data(
     """The surface on which an output, or the difference of two, has a value.
 
     grid: how often the body is halved along each axis, before the network divides it; memory: bytes
-    that the cells and their values may take at a time.
+    that the cells and their values may take at a time; without it as many as are useful.
     """
-    weight = torch.zeros(program.output_shape, dtype=torch.float64).reshape(-1)
+    count = math.prod(program.output_shape)
+    weight = torch.zeros(count, dtype=torch.float64, device=program.device)
     first, *second = [output] if isinstance(output, int) else output
     weight[first] += 1
     weight[second] -= 1
@@ -77,74 +85,105 @@ def surface_data(
     middle, solid = solid.middle, solid.centred
     target = Target(weight, float(level))
     dropping = Dropping.of(program, target)
-    front = Front.of(program, solid, target)
+    front, planes = Front.of(program, solid, target), solid.corners[:0]
     for k in range(grid):
         if front.complex.num_cells:
-            front, _ = dropping.without_empty(_halved(front, solid, k, dropping))
+            more = _planes(solid, k)
+            front, _ = dropping.without_empty(_halved(front, solid, more, dropping))
+            planes = torch.cat([planes, more])
     with progress_bar(front.complex.num_cells, "cell", progress) as bar:
-        parts = list(_parts(front, solid, dropping, memory, bar))
+        parts = list(_parts(front, solid, dropping, planes, memory, bar))
     extent = float((solid.corners.amax(0) - solid.corners.amin(0)).max())
+    release_memory()
     found = _joined(parts, dropping.counts, OVERLAY_SLACK * extent)
-    found = replace(
+    arrays: Any = {name: x.cpu() for name, x in vars(found).items() if isinstance(x, Tensor)}
+    found, middle = replace(found, **arrays), middle.cpu()
+    return replace(
         found,
         vertices=found.vertices + middle,
         bias=found.bias - found.gradients @ middle,
         unresolved=[(torch.tensor(place) + middle).tolist() for place in found.unresolved],
     )
-    arrays: Any = {name: x.cpu() for name, x in vars(found).items() if isinstance(x, Tensor)}
-    return replace(found, **arrays)
 
 
 def _parts(
-    front: Front, solid: Solid, dropping: Dropping, memory: int | None, bar: tqdm[Any]
+    front: Front,
+    solid: Solid,
+    dropping: Dropping,
+    planes: Tensor,
+    memory: int | None,
+    bar: tqdm[Any],
 ) -> Iterator[Pieces]:
-    """The pieces in some cells of the grid at a time, as many as memory allows."""
-    count = front.complex.num_cells
-    # What is too large is found late, when most of the time for it is spent.
-    size, begin, cells = count if memory is None else count // _FEWER + 1, 0, torch.arange(count)
-    while begin < count:
-        size = min(size, count - begin)
-        part, _ = front.select((cells >= begin) & (cells < begin + size))
-        own = dropping.afresh()
-        try:
-            done, used = _carried(part, own, memory, bar)
-        except (LimitError, torch.OutOfMemoryError):
-            if size == 1:
-                raise
-            size = max(1, size // _FEWER)
-            continue
-        if done.complex.num_cells:
-            yield _extracted(done, solid, own.counts)
+    """The pieces of the surface in parts of the body, each of which fits into memory.
+
+    A front that would grow too large is divided along a plane of the grid, and its halves go on one
+    after the other. planes: see ``_halves``.
+    """
+    device = front.program.device
+    usual = free_memory(device) if is_cuda(device) else _USUAL
+    limit, bytes_each = usual if memory is None else memory, dict[int, float]()
+    waiting, done = [(front, float(bar.total or 0))], 0.0
+    while waiting:
+        (part, share), own = waiting.pop(), dropping.afresh()
+        while part.layer is not None and part.complex.num_cells:
+            count, index = part.complex.num_cells, part.index
+            expected = count * bytes_each.get(index, _GROWTH[index > 0] * part.memory / count)
+            halves = _halves(part, planes) if expected > limit else None
+            if halves is not None:
+                rest = share * halves[1].complex.num_cells / count
+                waiting.append((halves[1], rest))
+                part, share = halves[0], share - rest
+                continue
+            try:
+                grown = part.carried(own)
+                grown.require_room(memory, "The surface")
+            except (LimitError, torch.OutOfMemoryError):
+                if expected > limit:
+                    raise
+                bytes_each[index] = 2 * limit / count  # so that it is divided
+                continue
+            bytes_each[index] = grown.memory / count
+            part, _ = own.without_empty(grown)
+            layers, cells = len(part.program.layers), part.complex.num_cells
+            tell(bar, f"layer {part.index} of {layers}, {cells:,} cells", 0)
+        if part.complex.num_cells:
+            yield _extracted(part, solid, own.counts)
         dropping.add(own.counts)
-        begin += size
-        bar.update(size)
-        if memory is not None and begin < count:
-            size = max(1, min(2 * size, int(size * memory / (2 * used))))
+        done += share
+        bar.update(round(done) - bar.n)
 
 
-def _carried(
-    front: Front, dropping: Dropping, memory: int | None, bar: tqdm[Any]
-) -> tuple[Front, int]:
-    """A front after all layers, and the most bytes that it took."""
-    used, count = 1, len(front.program.layers)
-    while front.layer is not None and front.complex.num_cells:
-        front = front.carried(dropping)
-        used = max(used, front.require_room(memory, "The surface"))
-        front, _ = dropping.without_empty(front)
-        tell(bar, f"layer {front.index} of {count}, {front.complex.num_cells:,} cells", 0)
-    return front, used
+def _halves(front: Front, planes: Tensor) -> tuple[Front, Front] | None:
+    """The cells on both sides of the plane of the grid that divides them best, None if none does.
+
+    planes: (K, 3) places along each axis, which no cell reaches across.
+    """
+    whole = front.complex
+    every = torch.arange(whole.num_cells, device=planes.device)
+    centres = means(whole.uvw, *whole.cell_corners(), every)
+    sides = (centres[:, None] < planes).flatten(1)
+    off = (2 * sides.sum(0) - whole.num_cells).abs()
+    if not len(off) or int(off.amin()) == whole.num_cells:
+        return None
+    side = sides[:, off.argmin()]
+    return front.select(side)[0], front.select(~side)[0]
 
 
-def _halved(front: Front, solid: Solid, halvings: int, dropping: Dropping) -> Front:
-    """The front with all cells of a grid halved along each axis."""
+def _planes(solid: Solid, halvings: int) -> Tensor:
+    """Where cells that were halved so often are halved again, (K, 3) along each axis."""
     low, high = solid.corners.amin(0), solid.corners.amax(0)
-    steps = (2 * torch.arange(2**halvings, dtype=torch.float64) + 1) / 2 ** (halvings + 1)
+    steps = torch.arange(2**halvings, dtype=torch.float64, device=low.device)
+    steps = (2 * steps[:, None] + 1) / 2 ** (halvings + 1)
     # Borders of linear regions often lie at simple fractions. The grid does not.
-    steps += _WARP * steps * (1 - steps)
-    places = low + (high - low) * steps[:, None]  # (K, 3)
-    z = (front.complex.uvw[:, None] - places).flatten(1)
-    tolerance = (SAFETY * EPS) * torch.maximum(low.abs(), high.abs()).repeat(len(steps))
-    label = torch.zeros(len(tolerance), dtype=torch.int64)
+    return torch.lerp(low, high, steps + _WARP * steps * (1 - steps))
+
+
+def _halved(front: Front, solid: Solid, planes: Tensor, dropping: Dropping) -> Front:
+    """The front with all cells halved along each axis, at planes (K, 3)."""
+    z = (front.complex.uvw[:, None] - planes).flatten(1)
+    most = solid.corners.abs().amax(0)
+    tolerance = (SAFETY * EPS) * most.repeat(len(planes))
+    label = torch.zeros_like(tolerance, dtype=torch.int64)
     return front.divided(z, tolerance, label, AUXILIARY, dropping)
 
 
@@ -156,7 +195,8 @@ def _joined(parts: Sequence[Pieces], counts: Counter[str], reach: float) -> Surf
     report = {**counts, "rounding": max((part.error for part in parts), default=0.0)}
     report = {"flat cells": 0, "uncut cells": 0, **report}
     if not parts:
-        none, index = torch.zeros((0, 3), dtype=torch.float64), torch.zeros(0, dtype=torch.int64)
+        none = torch.zeros((0, 3), dtype=torch.float64, device="cpu")
+        index = none.new_zeros(0, dtype=torch.int64)
         arrays = none, offsets_of(index), index, index.int(), none, none[:, 0], index
         return SurfaceData(*arrays, report, [])
     pieces = FlatFaces.together([part.faces for part in parts], reach)
@@ -174,7 +214,7 @@ def _joined(parts: Sequence[Pieces], counts: Counter[str], reach: float) -> Surf
         faces.layer.int(),
         gradient[best],
         bias[best],
-        torch.arange(len(best)),
+        torch.arange(len(best), device=best.device),
         report,
         torch.unique(places, dim=0).tolist(),
     )
@@ -185,10 +225,12 @@ def _extracted(front: Front, solid: Solid, counts: Counter[str]) -> Pieces:
     target, before, known = front.target, front.complex, front.complex.num_vertices
     assert target is not None
     error = target.error(front.bounds[front.program.output_name])
-    require_no_overflow({}, torch.tensor([error], dtype=torch.float64))
-    tolerance = torch.tensor([SAFETY * error], dtype=torch.float64)
+    require_no_overflow({}, front.f.new_tensor([error]))
+    tolerance = front.f.new_tensor([SAFETY * error])
     f = torch.where(front.f.abs() <= tolerance, 0.0, front.f)
-    cut = before.cut(f[:, None], tolerance, torch.zeros(1, dtype=torch.int64), _SURFACE)
+    cut = before.cut(
+        f[:, None], tolerance, torch.zeros_like(tolerance, dtype=torch.int64), _SURFACE
+    )
     whole, made = cut.complex, cut.made
     f = torch.cat([f, f.new_zeros(whole.num_vertices - known)])
     offsets, corners = whole.cell_corners()
@@ -253,7 +295,7 @@ def _relabelled(whole: Complex, face: Tensor) -> Complex:
     Where it goes through an old edge, the faces there may be no borders of regions.
     """
     arrays = whole.arrays
-    surface = torch.zeros(whole.num_faces, dtype=torch.bool)
+    surface = torch.zeros_like(arrays.face_layer, dtype=torch.bool)
     surface[face] = True
     owner = owners_of(arrays.face_offsets.diff(), arrays.corners.shape[0])
     other = ~surface[owner]
@@ -278,7 +320,7 @@ def _maps(front: Front, solid: Solid, cell: Tensor) -> tuple[Tensor, Tensor, Ten
     def slopes(centre: Tensor) -> Tensor:
         return target.weight @ front.slopes(solid, centre)[:, None]
 
-    every = torch.arange(len(cell))
+    every = torch.arange(len(cell), device=cell.device)
     cells = offsets_of(sizes), corners[rows]
     gradient, bias, width, _ = affine_maps(points, cells, every, slopes)
     return gradient[:, 0], bias[:, 0], width

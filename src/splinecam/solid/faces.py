@@ -39,14 +39,14 @@ class FlatFaces:
         rows, sizes = take_rows(arrays.face_offsets, face)
         owner, offsets = owners_of(sizes, rows.shape[0]), offsets_of(sizes)
         back = turned[owner]
-        place = torch.arange(len(rows))
+        place = torch.arange(len(rows), device=rows.device)
         place = torch.where(back, offsets[owner] + offsets[owner + 1] - 1 - place, place)
         half = take(arrays.corners, rows)[place] ^ back.long()
         start, edge = take(arrays.edges.view(-1), half), half >> 1
         vertices, start = torch.unique(start, return_inverse=True)
         edges, place = torch.unique(edge, return_inverse=True)
         ends = torch.searchsorted(vertices, take(arrays.edges, edges))
-        layer, group = arrays.edge_layer[edge], torch.arange(len(face))
+        layer, group = arrays.edge_layer[edge], torch.arange(len(face), device=face.device)
         return cls(take(whole.uvw, vertices), ends, start, place, layer, offsets, group)
 
     @classmethod
@@ -70,13 +70,13 @@ class FlatFaces:
         start, ends = same[start], same[ends]
         low, high = ends[seam].sort(1).values.T
         number, alike = (
-            torch.arange(len(ends)),
+            torch.arange(len(ends), device=ends.device),
             torch.unique(low * len(uvw) + high, return_inverse=True)[1],
         )
         first = torch.full_like(seam, len(ends)).scatter_reduce_(0, alike, seam, "amin")
         number[seam] = first[alike]
         offsets = offsets_of(torch.cat([x.offsets.diff() for x in parts]))
-        group = torch.arange(len(offsets) - 1)
+        group = torch.arange(len(offsets) - 1, device=offsets.device)
         return cls(uvw, ends, start, number[edge], layer, offsets, group)
 
     def lacking(self) -> Tensor:
@@ -98,7 +98,9 @@ class FlatFaces:
         # Where three units of a maximum are equal in a line, faces bend in an auxiliary edge.
         flat = self._level(ends)
         pair, ends = pair[flat], (ends[0][flat], ends[1][flat])
-        apart = torch.zeros(count, dtype=torch.bool)  # pieces that stay as they are
+        apart = torch.zeros(
+            count, dtype=torch.bool, device=at.device
+        )  # pieces that stay as they are
         while True:
             free = ~(apart[ends[0]] | apart[ends[1]])
             group = components(count, ends[0][free], ends[1][free])
@@ -126,7 +128,7 @@ class FlatFaces:
         own = larger[owners_of(counts, len(rows))]
         off = ((uvw[self.start[rows]] - anchor[own]) * normal[own]).sum(1).abs()
         reach = UNRESOLVED_REACH * (uvw.amax(0) - uvw.amin(0)).norm() * area[own]
-        far = torch.zeros(len(larger), dtype=torch.bool)
+        far = torch.zeros_like(larger, dtype=torch.bool)
         far[owners_of(counts, len(rows))[off > reach]] = True
         return ~far
 
@@ -142,7 +144,7 @@ class FlatFaces:
         key, order = torch.sort(owner * n + self.start[corner])
         wanted = owner * n + self.start[after[corner]]
         place = torch.searchsorted(key, wanted).clamp(max=len(key) - 1)
-        bad = torch.zeros(count, dtype=torch.bool)
+        bad = torch.zeros(count, dtype=torch.bool, device=owner.device)
         bad[owner[key[place] != wanted]] = True
         bad[key[1:][key[1:] == key[:-1]] // n] = True
         bad |= counts_of(owner, count) == 0
@@ -164,8 +166,8 @@ class FlatFaces:
         n, start, layer = len(self.uvw), self.start[kept], self.layer[kept]
         after = following(offsets, len(start))
         before = torch.empty_like(after)
-        before[after] = torch.arange(len(after))
-        touched = torch.zeros(n, dtype=torch.bool)
+        before[after] = torch.arange(len(after), device=after.device)
+        touched = torch.zeros(n, dtype=torch.bool, device=kept.device)
         touched[self.ends[self.edge[gone]].view(-1)] = True
         ends = self.ends[torch.unique(self.edge[kept])].view(-1)
         two = touched & (counts_of(ends, n) == 2)
@@ -176,7 +178,7 @@ class FlatFaces:
         bent |= layer != layer[before]
         two[start[bent]] = False
         left = ~two[start]
-        sizes = torch.zeros(len(offsets) - 1, dtype=torch.int64)
+        sizes = offsets.new_zeros(len(offsets) - 1)
         sizes.index_add_(0, owners_of(offsets.diff(), len(start)), left.long())
         few = sizes < 3
         left |= few[owners_of(offsets.diff(), len(start))]
@@ -203,7 +205,7 @@ def _first_alike(points: Tensor, some: Tensor, reach: float) -> Tensor:
         place = torch.empty_like(some)
         place[order] = step[order].cumsum(0)
         label = torch.unique(label * count + place, return_inverse=True)[1]
-    same = torch.arange(len(points))
+    same = torch.arange(len(points), device=points.device)
     first = torch.full_like(some, len(points)).scatter_reduce_(0, label, some, "amin")
     same[some] = first[label]
     return same

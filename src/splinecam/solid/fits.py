@@ -77,7 +77,7 @@ def widest(width: Tensor, group: Tensor) -> Tensor:
     """The widest cell of each group, (G,), from the width and the group of each, (P,)."""
     count = int(group.max()) + 1 if len(group) else 0
     most = width.new_zeros(count).scatter_reduce_(0, group, width, "amax")
-    best = torch.zeros(count, dtype=torch.int64)
+    best = group.new_zeros(count)
     chosen = (width == most[group]).nonzero()[:, 0]
     best[group[chosen]] = chosen
     return best

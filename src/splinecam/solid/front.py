@@ -62,8 +62,13 @@ class Thinning(Protocol):
     def count(self, made: CutArrays) -> None:
         """Take note of what was left out."""
 
-    def without_empty(self, front: Front) -> tuple[Front, Tensor | None]:
-        """A front without cells that need not be divided; see ``Front.select``."""
+    def without_empty(
+        self, front: Front, parent: Tensor | None = None
+    ) -> tuple[Front, Tensor | None]:
+        """A front without cells that need not be divided; see ``Front.select``.
+
+        parent: (C,) the cell that each was before a cut, after which only pieces may be left out.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,16 +144,19 @@ class Front:
         ways = solid.basis.view(3, 1, *solid.input_shape).expand(3, *x.shape)
         return self.program.derivatives(x, ways).permute(1, 2, 0)
 
-    def require_room(self, memory: int | None, what: str) -> int:
-        """The bytes that it took to make the front; a ``LimitError`` if more than are allowed."""
+    @property
+    def memory(self) -> int:
+        """The bytes that it took to make the front."""
         arrays = [*self.complex.arrays, self.complex.uvw, *self.live.values()]
-        used = _COPIES * sum(x.nbytes for x in arrays)
-        if memory is not None and used > memory:
+        return _COPIES * sum(x.nbytes for x in arrays)
+
+    def require_room(self, memory: int | None, what: str) -> None:
+        """Raise a ``LimitError`` if it took more bytes than are allowed to make the front."""
+        if memory is not None and self.memory > memory:
             raise LimitError(
-                f"{what} needs more than {number_text(used / 1e6)} MB, and memory= allows "
+                f"{what} needs more than {number_text(self.memory / 1e6)} MB, and memory= allows "
                 f"{number_text(memory / 1e6)} MB. Allow more, or divide the box."
             )
-        return used
 
     def _blocks(self) -> Iterator[dict[str, Tensor]]:
         width = max(*self.program.widths, 1)
@@ -197,7 +205,7 @@ class Front:
                 uncut = [*uncut, means(cut.complex.uvw, *corners, cut.made.uncut)]
             front = replace(front, complex=cut.complex, live=live, uncut=uncut)
             if thinning is not None and z.shape[1]:
-                front, kept = thinning.without_empty(front)
+                front, kept = thinning.without_empty(front, cut.made.parent)
                 z = z if kept is None else take(z, kept)
         return front
 
@@ -214,7 +222,7 @@ class Front:
         if functions.m:
             values = _values(functions)
             tolerance = SAFETY * functions.error
-            numbers = torch.arange(functions.m)
+            numbers = torch.arange(functions.m, device=z.device)
             front = replace(self, complex=_named(self.complex, values, tolerance, self.index))
             front = front.divided(values, tolerance, numbers, self.index, thinning)
             front = replace(front, complex=_labelled(front, layer, functions, tolerance))
@@ -250,9 +258,9 @@ def _functions(
     """The functions whose zero sets are borders; of a maximum all differences of its units."""
     if isinstance(layer, MaxNonlinearity):
         size = layer.members.shape[1]
-        i, j = torch.triu_indices(size, size, 1)
+        i, j = torch.triu_indices(size, size, 1, device=z.device)
         first, second = layer.members[:, i].flatten(), layer.members[:, j].flatten()
-        group = torch.arange(len(layer.members)).repeat_interleave(len(i))
+        group = torch.arange(len(layer.members), device=z.device).repeat_interleave(len(i))
         return Functions.differences(z, first, second, group, error, low, high)
     found = layer.functions(z, error, low, high)
     assert found is not None
@@ -262,7 +270,9 @@ def _functions(
 def _values(functions: Functions) -> Tensor:
     """The values of all functions at all vertices, (V, m)."""
     z, unit = functions.z, functions.unit
-    every = functions.m == z.shape[1] and bool((unit == torch.arange(functions.m)).all())
+    every = functions.m == z.shape[1] and torch.equal(
+        unit, torch.arange(functions.m, device=unit.device)
+    )
     values = z if every else z.index_select(1, unit)
     if functions.other is not None:
         return values - z.index_select(1, functions.other)
