@@ -144,7 +144,7 @@ def fit_maps(mesh: Mesh, output: Tensor, only: Tensor | None = None) -> Fit:
     found, witnesses = [output.new_zeros(())], 0
     backend, counts = backend_of(output.device), mesh.counts()
     block = backend.numbers // max(1, n)
-    at_least = max(4, _NUMBERS // n) if backend.asynchronous else 0
+    at_least = max(4, _NUMBERS // max(1, n)) if backend.asynchronous else 0
     for face, vertex in mesh.by_size(block, at_least=at_least):
         if chosen is not None:
             mine = chosen[face]

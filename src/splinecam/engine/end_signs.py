@@ -129,7 +129,7 @@ def _follow(
     """Yield the units of each layer at k centres, and FAR times their differences.
 
     ways: (k, 2 d, n) from the centres to the first ends, then to the last ones; errors: (k,) of the
-    values of each layer; counted: to which what switches is added, layer by layer.
+    values of each layer; counted: a list that gets the counts of each layer.
     """
     live = {program.input_name: centers.view(-1, *program.input_shape)}
     far = (FAR * ways).to(_SHORT).view(-1, *program.input_shape)

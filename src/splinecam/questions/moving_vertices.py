@@ -325,7 +325,9 @@ def _newton(
     base, embed = setting
     own = Functions(*(x.view(-1) for x in places.functions))
     order = torch.argsort(own.layer, stable=True)
-    counts = torch.bincount(own.layer + 1).tolist()  # of the border first, then of each stage
+    counts = torch.bincount(
+        own.layer + 1, minlength=1
+    ).tolist()  # of the border first, then of each stage
     border, *groups = torch.split(order, counts)
     last = len(program.stages) - 1 if outputs else len(groups) - 1
     inner = places.at + places.sides.sum(1) / 3

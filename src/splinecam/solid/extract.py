@@ -3,7 +3,7 @@
 The body is first divided by a coarse grid, as bounds on small cells are tight. Then the layers of
 the network divide what is left, and at last the output itself does. The surface is what separates
 negative cells from the others, so that it is closed, and faces are joined again across the grid.
-Where memory is scarce, some cells of the grid go through the network at a time.
+What would take too much memory is divided along the grid, and goes on part by part.
 """
 
 from __future__ import annotations
@@ -40,10 +40,7 @@ _HALVINGS = 3  # of the body along each axis
 _WARP = 0.05 * (5**0.5 - 2)
 _SURFACE = 1 << 40  # the layer of the faces of the surface
 _USUAL = 1 << 29  # bytes for a part on a CPU, which is no slower than more
-_GROWTH = (
-    64,
-    4,
-)  # of a front's memory in its first layer, and in a later one, as long as none is known
+_GROWTH = 64, 4  # of a front in its first layer and in a later one, until it is known
 
 
 class Pieces(NamedTuple):
@@ -135,15 +132,13 @@ def _parts(
                 part, share = halves[0], share - rest
                 continue
             try:
-                grown = part.carried(own)
-                grown.require_room(memory, "The surface")
+                part, used = _carried(part, own, memory)
             except (LimitError, torch.OutOfMemoryError):
                 if expected > limit:
                     raise
                 bytes_each[index] = 2 * limit / count  # so that it is divided
                 continue
-            bytes_each[index] = grown.memory / count
-            part, _ = own.without_empty(grown)
+            bytes_each[index] = used / count
             layers, cells = len(part.program.layers), part.complex.num_cells
             tell(bar, f"layer {part.index} of {layers}, {cells:,} cells", 0)
         if part.complex.num_cells:
@@ -151,6 +146,16 @@ def _parts(
         dropping.add(own.counts)
         done += share
         bar.update(round(done) - bar.n)
+
+
+def _carried(front: Front, dropping: Dropping, memory: int | None) -> tuple[Front, int]:
+    """A front after its layer, and the bytes that it took; what fails is not counted."""
+    own = dropping.afresh()
+    grown = front.carried(own)
+    grown.require_room(memory, "The surface")
+    left, _ = own.without_empty(grown)
+    dropping.add(own.counts)
+    return left, grown.memory
 
 
 def _halves(front: Front, planes: Tensor) -> tuple[Front, Front] | None:

@@ -98,9 +98,8 @@ class FlatFaces:
         # Where three units of a maximum are equal in a line, faces bend in an auxiliary edge.
         flat = self._level(ends)
         pair, ends = pair[flat], (ends[0][flat], ends[1][flat])
-        apart = torch.zeros(
-            count, dtype=torch.bool, device=at.device
-        )  # pieces that stay as they are
+        # Pieces that stay as they are.
+        apart = torch.zeros(count, dtype=torch.bool, device=at.device)
         while True:
             free = ~(apart[ends[0]] | apart[ends[1]])
             group = components(count, ends[0][free], ends[1][free])
